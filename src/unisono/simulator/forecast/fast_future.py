@@ -121,17 +121,20 @@ class Future:
 
     def _start_all(self, now: float) -> None:
         for beyond in (False, True) if self._model.bounds.exceeds else (False,):
-            while (kind := self._first(self._startable(beyond=beyond))) is not None:
+            every: Index = np.arange(len(self._count))
+            able = self._startable(every, beyond=beyond)
+            while (kind := self._first(able)) is not None:
                 places = self._place(kind, beyond=beyond)
                 if places is None:
                     self._blocked[kind] = True
                 else:
                     self._start(kind, places, now)
+                able = self._startable(able, beyond=beyond)  # nothing becomes free meanwhile
 
-    def _startable(self, *, beyond: bool) -> Index:
+    def _startable(self, among: Index, *, beyond: bool) -> Index:
         """Kinds of which a job may fit."""
         model = self._model
-        some: Index = np.flatnonzero((self._count > 0) & ~self._blocked)
+        some: Index = among[(self._count[among] > 0) & ~self._blocked[among]]
         if not len(some):
             return some
         some = some[(self._total[model.part_shapes[some]] >= model.part_least[some]).all(axis=1)]
