@@ -15,7 +15,7 @@ from unisono.simulator.workload.job import Job
 from unisono.simulator.world.live_jobs import Adopted
 from unisono.simulator.world.outcome import COMPLETED, RUNNING, WAITING, JobOutcome, Run, Stretch
 
-_STEPS = 2000
+_STEPS = 1000
 """What ends within one such part of a long future ends together."""
 _FEW = 200
 """So few jobs are told apart to the second."""

@@ -16,7 +16,7 @@ from unisono.engine.plugins.proportion.plugin import FIRST_GANG
 from unisono.engine.session.limit import UNLIMITED, Amounts, by_row, dominant_share
 from unisono.engine.session.session import Session
 
-_PARTS = 40
+_PARTS = 25
 """The cluster is divided anew about so often in a future: the division costs more than all else at an event."""
 
 
