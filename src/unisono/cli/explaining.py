@@ -39,6 +39,8 @@ LOOK_AHEAD = "24h"
 """How far ``explain --estimate`` looks ahead, and ``whatif`` where nothing else is said."""
 FUTURES = 20
 """How many possible futures both simulate."""
+_PROCESSOR_SECONDS = 10.0
+"""Time that an estimate may take of a processor."""
 _SHOWN = 10
 
 
@@ -51,11 +53,14 @@ def estimated_starts(where: Where, groups: Collection[str]) -> list[Start]:
     """
     from unisono.cli.overview_lines import config_of, objects_of
     from unisono.cli.simulating import progress_bar
-    from unisono.simulator.forecast.forecast import forecast
+    from unisono.simulator.forecast.forecast import Budget, forecast
 
+    budget = Budget.of(_PROCESSOR_SECONDS, time.process_time)
     used, objects, until = config_of(where, (), None), objects_of(where, ()), parse_duration(LOOK_AHEAD)
     with progress_bar("futures") as tell:
-        found = forecast(objects, used, time.time(), futures=FUTURES, until=until, whole=False, progress=tell)
+        found = forecast(
+            objects, used, time.time(), futures=FUTURES, until=until, whole=False, budget=budget, progress=tell
+        )
     starts = {each.key: each for each in found.starts}
     return [starts[key] for key in groups if key in starts]
 
@@ -70,11 +75,17 @@ def lines(starts: Collection[Start]) -> list[str]:
     late = f"not within {seconds(parse_duration(LOOK_AHEAD))}"
     for each in list(starts)[:_SHOWN]:
         of = f" of {each.key}" if len(starts) > 1 else ""
+        if each.never:
+            told.append(f"  estimated start{of}: never, as things stand: {each.never}")
+            continue
         middle = late if each.median is None else f"in {seconds(each.median)}"
         guess = "" if each.known else "; nothing says how long it runs"
         told.append(f"  estimated start{of}: {middle} (80 %: {between(each)}, as things stand{guess})")
     if len(starts) > _SHOWN:
         told.append(f"  and {len(starts) - _SHOWN} more (-o json lists all)")
+    source = next(iter(starts)).source
+    if source:
+        told.append(f"  estimated by {source}")
     return told
 
 

@@ -224,6 +224,7 @@ def start_lines(found: Forecast, until: float) -> list[str]:
     told = columns(("PodGroup", "queue", "gpus", "starts in", "80 %", f"within {seconds(until)}"), rows)
     if len(found.starts) > _SHOWN_STARTS:
         told.append(f"... and {len(found.starts) - _SHOWN_STARTS} more (-o json lists all)")
+    told += ["", f"By {found.source}."]
     unknown = sum(not each.known for each in found.starts)
     if unknown:
         told += ["", f"Of {unknown} of these jobs nothing says how long they run (annotation unisono.io/run-seconds)."]
@@ -231,7 +232,9 @@ def start_lines(found: Forecast, until: float) -> list[str]:
 
 
 def when(start: Start) -> str:
-    """The median, or that it comes later."""
+    """The median, or that it comes later, or never."""
+    if start.never:
+        return "never"
     return "later" if start.median is None else seconds(start.median)
 
 
@@ -243,7 +246,7 @@ def between(start: Start) -> str:
 
 def whatif_lines(found: WhatIf) -> list[str]:
     """What a change does."""
-    told = [*found.told, "", f"In {found.futures} possible futures of the next {seconds(found.until)}:", ""]
+    told = [*found.told, "", f"In the next {seconds(found.until)}, by {found.source}:", ""]
     rows = [
         (
             each.name,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -27,6 +29,13 @@ _File = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--config", type=_File, help="The scheduler's configuration.  [default: the cluster's]")
 @click.option("--for", "duration", default=LOOK_AHEAD, show_default=True, help="How far to look ahead, such as 4h.")
 @click.option("--futures", type=click.IntRange(1, 1000), default=FUTURES, show_default=True, help="Possible futures.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.0, min_open=True),
+    default=30.0,
+    show_default=True,
+    help="Time of a processor until it answers with what it has, a fast model's futures at least.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same answer.")
 @click.option("--now", help="The time of the files (RFC 3339).  [default: now]")
 @output_option("text", "json")
@@ -37,6 +46,7 @@ def command(
     config: Path | None,
     duration: str,
     futures: int,
+    seconds: float,
     seed: int,
     now: str | None,
     output: str,
@@ -47,16 +57,18 @@ def command(
     come. Nothing is changed anywhere.
     """
     from unisono.cli.simulating import progress_bar, start_lines, whatif_lines
-    from unisono.simulator.forecast.forecast import forecast
+    from unisono.simulator.forecast.forecast import Budget, forecast
     from unisono.simulator.forecast.whatif import apply_changes, as_json, starts_json, what_if
     from unisono.simulator.metrics.summary import encode
 
     until, moment = _seconds(duration), moment_of(now)
     used = config_of(where, files, config)
     objects = objects_of(where, files)
+    common: dict[str, Any] = {"futures": futures, "until": until, "seed": seed}
+    common["budget"] = Budget.of(seconds, time.process_time)
     if not changes:
         with progress_bar("futures") as tell:
-            found = forecast(objects, used, moment, futures=futures, until=until, seed=seed, whole=False, progress=tell)
+            found = forecast(objects, used, moment, **common, whole=False, progress=tell)
         if output == "json":
             click.echo(encode(starts_json(found, moment, until)))
             return
@@ -64,7 +76,7 @@ def command(
     else:
         changed = apply_changes(objects, _documents(changes), moment)
         with progress_bar("futures") as tell:
-            answer = what_if(objects, used, moment, changed, futures=futures, until=until, seed=seed, progress=tell)
+            answer = what_if(objects, used, moment, changed, **common, progress=tell)
         if output == "json":
             click.echo(encode(as_json(answer)))
             return

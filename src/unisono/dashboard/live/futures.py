@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 _FUTURES = 9
 """Of fewer the first and the last are no interval of 80 %."""
 _UNTIL_SECONDS = 4 * 3600.0
-# Time that one question may take.
-_LONGEST_SECONDS = 60.0
+_PROCESSOR_SECONDS = 20.0
+"""Time that an answer may take of a processor; the fast model's comes before."""
+_LONGEST_SECONDS = 300.0
+"""Where other work leaves the processor to nobody's questions."""
 _MOST_SHOWN = 200
 _MOST_BYTES = 4 << 30
 _LOOK_SECONDS = 0.05
@@ -145,7 +147,7 @@ async def _elsewhere(
                 await asyncio.sleep(_LOOK_SECONDS)
             answer: bytes = here.recv_bytes()
     except (TimeoutError, EOFError):
-        return "This cluster is too large for an answer within a minute: ask 'unisono whatif'."
+        return "No answer came within five minutes, as others use this processor: ask 'unisono whatif'."
     finally:
         process.kill()
         await loop.run_in_executor(None, process.join)
@@ -186,7 +188,7 @@ def ask(
 
     """
     from unisono.engine.config_file.reader import default_config, load_config
-    from unisono.simulator.forecast.forecast import forecast
+    from unisono.simulator.forecast.forecast import Budget, forecast
     from unisono.simulator.forecast.whatif import apply_changes, what_if
 
     name = configuration.name
@@ -194,12 +196,14 @@ def ask(
         config = load_config(configuration.text, name)
     except ConfigError as error:
         config, name = default_config(), f"the default configuration, since the one in force is refused: {error}"
+    budget = Budget.of(_PROCESSOR_SECONDS, time.process_time)
+    common: dict[str, Any] = {"futures": _FUTURES, "until": _UNTIL_SECONDS, "budget": budget}
     if not documents:
-        starts = forecast(objects, config, now, futures=_FUTURES, until=_UNTIL_SECONDS, whole=False).starts
-        moved = [_moved(each.key, each, each) for each in starts[:_MOST_SHOWN]]
-        return Futures([], name, _FUTURES, _UNTIL_SECONDS, moved, [])
+        said = forecast(objects, config, now, **common, whole=False)
+        moved = [_moved(each.key, each, each) for each in said.starts[:_MOST_SHOWN]]
+        return Futures([], name, len(said.runs), _UNTIL_SECONDS, moved, [], said.source)
     changed = apply_changes(objects, documents)
-    found = what_if(objects, config, now, changed, futures=_FUTURES, until=_UNTIL_SECONDS)
+    found = what_if(objects, config, now, changed, **common)
     return Futures(
         told=list(found.told),
         configuration=name,
@@ -207,6 +211,7 @@ def ask(
         until=found.until,
         moved=[_moved(each.key, each.before, each.after) for each in found.moved[:_MOST_SHOWN]],
         evicted=list(found.evicted[:_MOST_SHOWN]),
+        source=found.source,
     )
 
 

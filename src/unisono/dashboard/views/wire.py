@@ -574,6 +574,7 @@ class Futures(Wire):
         until: seconds after which each ends.
         moved: jobs that wait, those first that are moved most.
         evicted: jobs that run and would be evicted more often.
+        source: what kind of futures they are, in words.
 
     """
 
@@ -583,3 +584,4 @@ class Futures(Wire):
     until: float
     moved: list[Moved]
     evicted: list[str]
+    source: str

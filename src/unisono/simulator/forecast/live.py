@@ -249,8 +249,10 @@ class LiveJobFacts:
         return Adopted(self.job, self.group, self.pods, (left,) * len(self.pods), started, self.unmade)
 
 
-def live_jobs(objects: LiveObjects, now: float, run_times: RunTimes | None = None) -> list[LiveJobFacts]:
-    """Jobs that have not ended, those that run first, then in order of creation.
+def live_jobs(
+    objects: LiveObjects, now: float, run_times: RunTimes | None = None
+) -> tuple[list[LiveJobFacts], ClusterState]:
+    """Jobs that have not ended, those that run first, then in order of creation; and a state that has all their pods.
 
     Args:
         objects: of the cluster.
@@ -280,7 +282,7 @@ def live_jobs(objects: LiveObjects, now: float, run_times: RunTimes | None = Non
         if pods and len(pods) <= MOST_PODS and all(pod.key in state.tasks for pod in pods):
             found.append(_facts(group, pods, state, estimates, now, unmade=group.key in unmade))
     found.sort(key=lambda each: (each.elapsed is None, each.group.metadata.creation_timestamp or "", each.group.key))
-    return found
+    return found, state
 
 
 def _facts(

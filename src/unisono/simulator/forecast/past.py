@@ -233,7 +233,8 @@ class Past:
     run_times: RunTimes | None = None
 
     @cached_property
-    def _recent(self) -> list[Come]:
+    def recent(self) -> list[Come]:
+        """Jobs that came since then."""
         return [each for each in self.came if each.at > -self.since]
 
     def arrivals(self, draw: random.Random, until: float, possible: Possible) -> list[Job]:
@@ -244,7 +245,7 @@ class Past:
         Pieces begin anywhere and have random lengths (the stationary bootstrap: D. Politis and J. Romano, JASA 89,
         1994), so that jobs that came together come together again, and busy times are as long as they were.
         """
-        recent, length = self._recent, self.since
+        recent, length = self.recent, self.since
         if len(recent) < _LEAST_ARRIVALS or length < _SHORTEST:
             return []
         coming: list[Job] = []
@@ -260,7 +261,7 @@ class Past:
         """Jobs of the past from ``begin`` on, moved to ``at``; behind now it goes on with the oldest."""
         found: list[Job] = []
         for lap in range(int(piece // self.since) + 2):
-            for each in self._recent:
+            for each in self.recent:
                 later = each.at - begin + lap * self.since
                 if 0 <= later < piece and number + len(found) < _MOST_ARRIVALS:
                     seconds = each.seconds or possible(kind_of(each.body), each.guess, each.elapsed)

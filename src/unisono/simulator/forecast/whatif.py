@@ -32,7 +32,7 @@ from unisono.jobkinds.kind import JobKind, by_annotation
 from unisono.jobkinds.registry import known
 from unisono.simulator.clusters import build
 from unisono.simulator.files import InputError
-from unisono.simulator.forecast.forecast import Forecast, Start, forecast
+from unisono.simulator.forecast.forecast import Budget, Forecast, Side, Start, run_sides
 from unisono.simulator.forecast.live import LiveObjects, group_key, pods_of_job
 from unisono.simulator.forecast.past import past_of
 from unisono.simulator.metrics.durations import mean
@@ -311,7 +311,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """The outcome; ``evicted`` are jobs that run now and are evicted more often with the change."""
+    """The outcome; ``evicted`` are jobs that run now and are evicted more often with the change.
+
+    ``source`` says what kind of futures it goes by.
+    """
 
     told: tuple[str, ...]
     moved: tuple[Moved, ...]
@@ -319,6 +322,7 @@ class WhatIf:
     evicted: tuple[str, ...]
     futures: int
     until: float
+    source: str = ""
 
 
 def what_if(
@@ -331,6 +335,7 @@ def what_if(
     until: float = 4 * 3600.0,
     seed: int = 0,
     run_times: RunTimes | None = None,
+    budget: Budget | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> WhatIf:
     """Compare futures pair by pair: the same run times and arrivals without and with the change.
@@ -344,18 +349,19 @@ def what_if(
         until: seconds after which a future ends.
         seed: the same seed gives the same answer.
         run_times: as the scheduler has learnt them.
+        budget: the fast model answers first, for both sides; the engine's futures count where all of them are done in
+            time. None: the engine alone, however long it takes.
         progress: is told how many futures are done, of both sides.
 
     """
-
-    def tell(first: int) -> Callable[[int, int], None] | None:
-        return None if progress is None else lambda done, _: progress(first + done, 2 * futures)
-
     past = past_of(objects, now, run_times)
     common: dict[str, Any] = {"futures": futures, "until": until, "seed": seed, "past": past, "run_times": run_times}
-    before = forecast(objects, config, now, **common, progress=tell(0))
-    after = forecast(changed.objects, changed.config or config, now, **common, progress=tell(futures))
-    return WhatIf(changed.told, _moved(before, after), _figures(before, after), _evicted(before, after), futures, until)
+    sides = Side(objects, config, now, **common), Side(changed.objects, changed.config or config, now, **common)
+    run_sides(sides, budget, progress)
+    exact = all(side.whole for side in sides)
+    before, after = (side.found(engine=exact) for side in sides)
+    moved, figures = _moved(before, after), _figures(before, after)
+    return WhatIf(changed.told, moved, figures, _evicted(before, after), len(before.runs), until, before.source)
 
 
 def _moved(before: Forecast, after: Forecast) -> tuple[Moved, ...]:
@@ -413,6 +419,7 @@ def as_json(found: WhatIf) -> dict[str, Any]:
         "version": 1,
         "changes": found.told,
         "futures": found.futures,
+        "source": found.source,
         "until": found.until,
         "jobs": [
             {
@@ -446,6 +453,8 @@ def start_json(start: Start) -> dict[str, Any]:
         "high": start.high,
         "chance": start.chance,
         "runTimeKnown": start.known,
+        "never": start.never,
+        "source": start.source,
     }
 
 
@@ -457,6 +466,7 @@ def starts_json(found: Forecast, now: float, until: float) -> dict[str, Any]:
         "version": 1,
         "now": now,
         "futures": len(found.runs),
+        "source": found.source,
         "until": until,
         "jobs": [{"podGroup": each.key, **start_json(each)} for each in starts],
     }

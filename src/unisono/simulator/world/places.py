@@ -215,6 +215,7 @@ class Places:
             unit.left = max((adopted.left[at] for at in unit.placed or unit.pods), default=unit.left)
             if len(unit.placed) >= unit.minimum:
                 unit.attempts = 1
+                unit.done = max(-(adopted.started or 0.0), 0.0)  # lost where it is evicted, though it was before
                 self._open_stretch(live, unit)
         self._note_waiting(live)
 

@@ -211,10 +211,12 @@ class World:
         state: of a live cluster with everything in it; None for an empty one of the cluster's nodes.
         adopted: the jobs in that state.
         until_started: end when all adopted jobs have started, instead of when all jobs have ended.
+        stop: asked after each moment whether to end there, as of `cut`.
         watch: is called after the decisions of the moments ``watch_at``.
 
     Attributes:
         state: what the engine sees.
+        cut: it was stopped before its end.
     """
 
     def __init__(
@@ -229,6 +231,7 @@ class World:
         state: ClusterState | None = None,
         adopted: Sequence[Adopted] = (),
         until_started: bool = False,
+        stop: Callable[[], bool] | None = None,
         watch: Callable[[World], None] | None = None,
         watch_at: Sequence[float] = (),
     ) -> None:
@@ -238,7 +241,7 @@ class World:
         self.jobs, self.state = jobs, state or ClusterState()
         self._live_state, self._adopted = state is not None, adopted
         self._to_start = len(adopted) if until_started else 0
-        self._progress = progress
+        self._progress, self._stop, self.cut = progress, stop, False
         self._watch, self._watch_at, self._watching = watch, watch_at, False
         names = tuple(node.metadata.name for node in self.cluster.nodes)
         self._up = set(names)
@@ -297,10 +300,13 @@ class World:
                     self._watch(self)
                 if self._is_over():
                     break
+                if self._stop is not None and self._stop():
+                    self.cut = True
+                    break
                 if run.cycles >= tidy:
                     tidy = run.cycles + _TIDY_CYCLES
                     collect_now()
-        if until < inf:
+        if until < inf and not self.cut:
             heap.now = max(heap.now, until)
         run.end = heap.now
         self._places.close()

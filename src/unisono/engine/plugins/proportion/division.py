@@ -239,19 +239,20 @@ class Division:
     unclaimed: Amounts
 
 
-def divide(session: Session, *, deserved: bool = False) -> Division:
+def divide(session: Session, *, deserved: bool = False, asked: Mapping[str, Amounts] | None = None) -> Division:
     """Divide the usable cluster among the session's queues.
 
     Args:
         session: at its opening.
         deserved: queues get what they state as ``deserved``, as far as they ask for it, before weights count.
+        asked: by name what queues hold and ask for, those that count; None: as the session's jobs tell.
 
     """
     registry = session.registry
     total, promisable = listed(session.sharable_total, registry), listed(session.promisable_total, registry)
     guarantees = {name: by_row(queue.record.guarantee, registry) for name, queue in session.queues.items()}
     promised = [sum(row) for row in zip(*guarantees.values(), strict=True)] or [0] * len(total)
-    queues = [queue for queue in session.queues.values() if queue.job_count]
+    queues = [queue for name, queue in session.queues.items() if (queue.job_count if asked is None else name in asked)]
     capability: dict[str, Amounts] = {}
     admission: dict[str, Amounts] = {}
     for queue in queues:
@@ -259,7 +260,7 @@ def divide(session: Session, *, deserved: bool = False) -> Division:
         for all_of_it, found in ((total, capability), (promisable, admission)):
             rows = zip(all_of_it, promised, guarantees[queue.name], limits, strict=True)
             found[queue.name] = [min(max(whole - others, 0) + own, limit) for whole, others, own, limit in rows]
-    requests = requests_of(session, promisable, admission)
+    requests = requests_of(session, promisable, admission) if asked is None else {**asked}
     reach = limits_in_families(session, requests, capability, guarantees)
 
     def filled(limits: dict[str, Amounts]) -> dict[str, Amounts]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from unisono.engine.session.session import Session
     from unisono.engine.session.victims import VictimJobs
 
-_FIRST_GANG = Argument(
+FIRST_GANG = Argument(
     "proportion.firstGang", "bool", False, "a queue that holds nothing may go over its share by one gang"
 )
 
@@ -43,7 +43,7 @@ class ProportionPlugin(Plugin):
     name = "proportion"
     protects = True
     by_shape = True
-    known_arguments = (_FIRST_GANG, DESERVED)
+    known_arguments = (FIRST_GANG, DESERVED)
 
     def open(self, session: Session) -> None:
         """Compute what each queue that has jobs deserves."""
@@ -51,7 +51,7 @@ class ProportionPlugin(Plugin):
         self.registry = session.registry
         shares = divide(session, deserved=bool(argument_value(DESERVED, self.arguments)))
         self.real_capability, self.admission, self.deserved = shares.real_capability, shares.admission, shares.deserved
-        self._first_gang = bool(argument_value(_FIRST_GANG, self.arguments))
+        self._first_gang = bool(argument_value(FIRST_GANG, self.arguments))
         self.undivided = shares.undivided
         self._demands: dict[int, list[tuple[int, int]]] = {}
         told = session.book.shares

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import type { Futures, Moved } from "../../generated/views";
 import { Failure, request } from "../session";
-import { count, duration } from "../units";
+import { duration } from "../units";
 
 export interface Estimates {
   ask: () => Promise<void>;
@@ -56,12 +56,12 @@ export function Estimate(props: { namespace: string; name: string }) {
         <span role="status" class={estimates.problem ? "problem" : ""}>
           {estimates.problem}
           {!told && !estimates.problem && !estimates.busy && (
-            <span class="hint">runs the scheduler's engine on copies of the cluster; nothing is changed</span>
+            <span class="hint">simulates copies of the cluster; nothing is changed</span>
           )}
           {told && !estimates.problem && !found && "Nothing is known of its start."}
           {told && found && !estimates.problem && (
             <>
-              <b>{when(found.before, told.until)}</b> <span class="hint">{between(found, told.until)}, by {count(told.futures, "simulated future")}</span>
+              <b>{when(found.before, told.until)}</b> <span class="hint">{between(found, told.until)}, by {told.source}</span>
             </>
           )}
         </span>

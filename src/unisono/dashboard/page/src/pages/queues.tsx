@@ -33,7 +33,7 @@ export function Queues() {
               {estimates.busy ? "Simulating …" : "Estimate starts"}
             </button>
             <span role="status" class={estimates.problem ? "problem" : "hint"}>
-              {estimates.problem || (estimates.told ? `by ${count(estimates.told.futures, "simulated future")}` : "")}
+              {estimates.problem || (estimates.told ? `by ${estimates.told.source}` : "")}
             </span>
             <span class="legend">
               <i class="used" /> in use

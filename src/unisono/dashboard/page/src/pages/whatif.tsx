@@ -169,7 +169,7 @@ function Answer(props: { told: Futures }) {
         <p key={line}>{line}</p>
       ))}
       <p>
-        In {count(told.futures, "possible future")} of the next {duration(told.until)}: <b>{count(sooner, "job")} sooner</b>, {later} later. Scheduled with {told.configuration}.
+        In the next {duration(told.until)}, by {told.source}: <b>{count(sooner, "job")} sooner</b>, {later} later. Scheduled with {told.configuration}.
       </p>
       {told.moved.length === 0 && <p class="empty">No job waits.</p>}
       {told.moved.length > 0 && (
