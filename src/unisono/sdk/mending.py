@@ -113,7 +113,7 @@ def _with(told: Explanation, found: Found) -> Explanation:
     told.fixes = [
         fix
         for fix in told.fixes
-        if fix.text not in found.failed or ((fix.tried or not fix.operations) and found.fix is None)
+        if fix.tried or fix.text not in found.failed or (not fix.operations and found.fix is None)
     ]
     others = [
         replace(fix, tried=False, change={**fix.change, "tried": False}) if fix.text in found.failed else fix
