@@ -221,3 +221,12 @@ def test_a_job_that_ran_before_the_forecast_loses_its_progress_where_it_is_evict
     told = {"ns/new": 0, "ns/last": 1050}  # behind the 50 s of the new one all 1,000 s of the old one
     assert starts(fast(objects, PREEMPT, futures=1)) == told
     assert starts(forecast(objects, load_config(PREEMPT), NOW, futures=1)) == told
+
+
+def test_an_answer_says_what_of_the_configuration_the_model_leaves_out() -> None:
+    config = 'actions: "enqueue, allocate, reclaim, backfill"\ntiers:\n- plugins:\n'
+    config += "".join(
+        f"  - name: {name}\n" for name in ("priority", "gang", "reservation", "overcommit", "predicates", "proportion")
+    )
+    config += "  - name: user-limits\n    arguments: {user-limits.AutoEnable: true}\n"
+    assert fast(live(), config, futures=1).source == "1 future of a fast model without reclaim, reservation"

@@ -81,7 +81,7 @@ def note_user(request: Request, _: View) -> None:
 
 
 def keep_user(request: Request, view: View) -> None:
-    """Of what need not say whose it is: an author names nobody else."""
+    """Of what need not say whose it is: authors can only name themselves."""
     if USER in (request.object.metadata.annotations or {}) or request.operation == "UPDATE":
         note_user(request, view)
 

@@ -155,7 +155,7 @@ def _queue(done: Written, name: str, quotas: Quotas, flavors: Named) -> None:
     if held(spec):
         done.lost.append(
             f"ClusterQueue {name}.stopPolicy: nothing starts in it, as it may hold nothing;"
-            f" pods that run stay; its quota, which nobody borrows, is {json.dumps(texts(quotas.nominal(name)))}"
+            f" pods that run stay; its quota (no queue may borrow it) is {json.dumps(texts(quotas.nominal(name)))}"
         )
     _flavors(done, name, quotas, flavors, groups)
     _preemption(done, f"ClusterQueue {name}", spec.get("preemption") or {})
@@ -218,7 +218,9 @@ def _policy(spec: Mapping[str, Any], name: str) -> str:
 
 def _preemption(done: Written, what: str, preemption: Mapping[str, Any]) -> None:
     if (preemption.get("borrowWithinCohort") or {}).get("policy", "Never") != "Never":
-        done.lost.append(f"{what}.preemption.borrowWithinCohort: who borrows evicts nobody of other queues")
+        done.lost.append(
+            f"{what}.preemption.borrowWithinCohort: a queue that borrows does not evict pods of other queues"
+        )
     if preemption.get("reclaimWithinCohort") == "LowerPriority":
         done.lost.append(
             f"{what}.preemption.reclaimWithinCohort: what a queue deserves it takes back from any priority"
@@ -290,7 +292,7 @@ def _local_queues(
 def _may_use(
     done: Written, name: str, spec: Mapping[str, Any], namespace: str, spaces: Mapping[str, Mapping[str, str]]
 ) -> bool:
-    """Whether a namespaceSelector lets a namespace in; one that is absent lets nobody in."""
+    """Whether a namespaceSelector lets a namespace in; one that is absent lets no namespace in."""
     given = spec.get("namespaceSelector")
     if given is None:
         done.lost.append(f"ClusterQueue {name} has no namespaceSelector: it is for no namespace, as in Kueue")

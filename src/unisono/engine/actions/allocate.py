@@ -8,7 +8,8 @@ from unisono.cluster.waiting_jobs import Alike
 from unisono.engine.cycle import strict_order
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.sleeping_jobs import in_line
-from unisono.engine.placement.first_gangs import EquivalenceBatches, serve_promised, waiting_jobs
+from unisono.engine.placement.equivalence_batches import EquivalenceBatches
+from unisono.engine.placement.first_gangs import serve_promised, waiting_jobs
 from unisono.engine.placement.waiting_line import Remaining, WaitingLine, place, remaining_of
 from unisono.engine.plugin_host.orders import Heap
 from unisono.engine.session.job_state import JobState

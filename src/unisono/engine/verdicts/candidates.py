@@ -266,7 +266,7 @@ def higher_priorities(cycle: Cycle, job: JobState) -> Ladders:
 
 
 def before_others(cycle: Cycle, job: JobState, position: int) -> list[tuple[Change, ...]]:
-    """More and more, from nothing on, of what brings it before its queue (it is at ``position`` there) and others."""
+    """Steps that bring a job to the front, the first one is nothing: before its queue, then before other queues."""
     higher = higher_priorities(cycle, job) if position > 1 else []
     priority = tuple(ladder[-1] for ladder in higher)
     found: list[tuple[Change, ...]] = [(), *([priority] if priority else [])]

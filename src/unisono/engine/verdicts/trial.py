@@ -148,7 +148,7 @@ class Trials:
 
         """
         self._alone, self._asks, self._answer = alone, True, None
-        parts = parts_of(change)
+        parts = _parts(change)
         self._cycles = _CYCLES if any(isinstance(one, UsePriority | AllowReclaim) for one in parts) else 1
 
         def make(edit: Edit) -> None:
@@ -167,7 +167,7 @@ class Trials:
         Where the job has no pods yet, they come only some cycles later, and nodes after them; else a cycle sees all of
         the change at once.
         """
-        record, parts = self._next[0].jobs.get(job), parts_of(change)
+        record, parts = self._next[0].jobs.get(job), _parts(change)
         slowly = record is not None and not record.tasks
         self._asks, self._answer = True, None
         try:
@@ -390,8 +390,7 @@ def _unpromised(queue: Queue) -> Queue:
     return queue
 
 
-def parts_of(change: Change) -> tuple[Change, ...]:
-    """The changes of which it consists."""
+def _parts(change: Change) -> tuple[Change, ...]:
     return change.changes if isinstance(change, Together) else (change,)
 
 

@@ -43,6 +43,28 @@ _BLOCK = 256
 """Nodes that are looked at together at first."""
 
 
+_ACTIONS_LEFT_OUT = frozenset(("reclaim", "gangpreempt", "gangreclaim", "shuffle"))
+_PLUGINS_LEFT_OUT = frozenset(
+    (
+        "extender",
+        "fair-share",
+        "numa-aware",
+        "reservation",
+        "resourcequota",
+        "tdm",
+        "usage",
+        "user-limits",
+        "deviceshare",
+    )
+)
+
+
+def left_out(config: SchedulerConfig) -> list[str]:
+    """What decides by a configuration and the model knows nothing of; not what takes part only where it is needed."""
+    plugins = [each.name for each in config.plugins if not each.arguments.get(f"{each.name}.AutoEnable")]
+    return sorted({*_ACTIONS_LEFT_OUT.intersection(config.actions), *_PLUGINS_LEFT_OUT.intersection(plugins)})
+
+
 class Part(NamedTuple):
     """Equal pods of a gang: their class, how many it needs to start, and how many it may have."""
 

@@ -16,7 +16,7 @@ from unisono.api.messages import counted
 from unisono.cluster.recent import RunTimes
 from unisono.engine.config.model import SchedulerConfig
 from unisono.simulator.clusters import Cluster, make_queue
-from unisono.simulator.forecast.fast import FastModel
+from unisono.simulator.forecast.fast import FastModel, left_out
 from unisono.simulator.forecast.fast_future import Future
 from unisono.simulator.forecast.live import LiveJobFacts, LiveObjects, live_jobs
 from unisono.simulator.forecast.past import Draws, Past, as_guessed, as_stated, past_of
@@ -247,6 +247,8 @@ class Side:
         cut = [run.end for run, complete in self._engine if not complete and run.end > 0]
         true += [f"the first {end:,.0f} s of {'another' if done else 'a future of the engine'}" for end in cut]
         fast = f"{counted(len(self._fast), 'future')} of a fast model"
+        if names := left_out(self._config):
+            fast += f" without {', '.join(names)}"
         return f"{fast}, corrected by {' and '.join(true)}" if engine and true else fast
 
     def _narrowed(self, waiting: Sequence[int], engine: Sequence[Run]) -> dict[int, list[float]]:
