@@ -97,3 +97,19 @@ def test_books_that_did_not_change_are_not_read_again(monkeypatch: pytest.Monkey
     plugin.open(Session(state.snapshot(), NOW + 4 * 3600.0))
     assert plugin.nodes == {}
     assert len(read) == 3
+
+
+def test_jobs_that_avoid_no_node_share_answers() -> None:
+    """One book must not cost the whole cluster its short cuts: tables are made for those that avoid nodes apart."""
+    many = [job(f"w{number}", size=2) for number in range(6)]
+    state = cluster([node("n0", cpu=1), node("n1", cpu=1)], job("a", entry("n0", 2)), *many)
+    snapshot = state.snapshot()
+    plugin = FailedNodesPlugin(PluginConfig("failed-nodes"))
+    session = Session(snapshot, NOW, 0)
+    plugin.open(session)
+    pod_class = next(iter(snapshot.jobs["ns/a"].pending.values())).pod_class
+    told = {}
+    for key in ("ns/a", "ns/w0", "ns/w1"):
+        session.subject = session.job(key)
+        told[key] = plugin.answers_alike(pod_class)
+    assert told == {"ns/a": str(snapshot.nodes.index["n0"]), "ns/w0": "", "ns/w1": ""}

@@ -14,12 +14,13 @@ import numpy as np
 from unisono.api.annotations import FAILED_NODES
 from unisono.api.failed_nodes import book_of
 from unisono.cluster.podclass import PodClass
-from unisono.engine.answers import Reason, Scope, Veto
+from unisono.engine.answers import Parts, Reason, Scope, Veto
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
+    from unisono.cluster.waiting_jobs import Alike
     from unisono.engine.session.node_view import NodeView
     from unisono.engine.session.session import Session
 
@@ -37,7 +38,7 @@ class FailedNodesPlugin(Plugin):
     known_arguments = (_AUTO,)
 
     def needed(self, session: Session) -> bool:
-        """With ``failed-nodes.AutoEnable`` only where a job that waits avoids a node: jobs share no answers then."""
+        """With ``failed-nodes.AutoEnable`` only where a job that waits avoids a node: else it would only cost time."""
         return not argument_value(_AUTO, self.arguments) or bool(_nodes_by_job(session))
 
     def open(self, session: Session) -> None:
@@ -55,6 +56,16 @@ class FailedNodesPlugin(Plugin):
         subject = self.session.subject
         columns = self.nodes.get(subject.key) if subject is not None else None
         return (Veto(np.isin(nodes.columns, columns), AVOIDED),) if columns else ()
+
+    def answers_alike(self, pod_class: PodClass) -> str:
+        """The columns of the nodes that the job avoids; jobs that avoid none share all answers."""
+        subject = self.session.subject
+        return ",".join(map(str, self.nodes.get(subject.key, ()))) if subject is not None else ""
+
+    def answers_in_parts(self, pod_class: PodClass, jobs: Alike) -> Parts | None:
+        """Of jobs none of which avoids a node; others are asked about one by one."""
+        avoiding = (self.session.job(key) for key in self.nodes)
+        return None if any(job is not None and job.kin == jobs.kin for job in avoiding) else Parts("", (), "")
 
 
 @dataclass(slots=True)
