@@ -123,7 +123,8 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals, p
         binding = cycle.session.queues.get(name)  # the root queue need not exist as an object
         stated = binding.record.capability or {} if binding else {}
         # What the cluster has, or guarantees leave, limits a queue whatever its own: to state or raise one is in vain.
-        own = all(stated.get(each, 0) <= refusal.limit[each] for each in short)
+        # A queue above it may have more than guarantees leave of it: with more it leaves more.
+        own = name != job.queue.name or all(stated.get(each, 0) <= refusal.limit[each] for each in short)
         raised = [_raised_below(cycle, name, step) for step in steps if own and stated.keys() >= step.keys()]
         return [smaller, raised, *_less_guaranteed(cycle, job, short), _nodes_with(cycle, job, short)]
     if refusal.cause is Cause.QUOTA:
