@@ -17,7 +17,7 @@ help:
 	@echo "make test-more     the other tests: real frameworks, long random searches, hostile objects"
 	@echo "make test-nightly  the random searches with new and more examples"
 	@echo "make world  live simulated worlds, SEEDS=0-99, and print the shortest story of each that fails"
-	@echo "make lint   ruff, mypy --strict and import-linter"
+	@echo "make lint   ruff, codespell, mypy --strict and import-linter"
 	@echo "make audit  bandit on the code, pip-audit on what is locked"
 	@echo "make bench  measure decision speed, print one table"
 	@echo "make dashboard    build the page of 'unisono dashboard', with the machine's Node.js or one from the package index"
@@ -49,6 +49,7 @@ world: tools
 lint: tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell *.md docs src scripts deploy examples benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
