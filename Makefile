@@ -49,7 +49,7 @@ world: tools
 lint: tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/codespell *.md docs src scripts deploy examples benchmarks
+	$(BIN)/codespell docs src scripts deploy examples benchmarks *.md
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
