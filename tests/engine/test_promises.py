@@ -278,6 +278,19 @@ def test_no_two_jobs_of_a_user_are_admitted_that_go_beyond_a_limit_together() ->
     assert it.running() == {"j0": 8}
 
 
+def test_what_equal_jobs_of_two_users_were_promised_counts_for_each_of_them() -> None:
+    admitted = [
+        gang(f"{user}-1", 8, queue="q", cpu=1, min_resources=True, selector={"no": "x"}) for user in ("ann", "bob")
+    ]
+    more = [gang(f"{user}-2", 4, queue="q", phase="Pending", cpu=1, min_resources=True) for user in ("ann", "bob")]
+    for objects in (*admitted, *more):
+        objects[0].metadata.annotations = {USER: objects[0].metadata.name[:3]}
+    configured = settings("enqueue, allocate, backfill", quota="proportion\n  - name: user-limits")
+    it = Plane(configured, queue("q", annotations={USER_LIMITS: "cpu=8"}), node("n1", cpu=32), admitted, more)
+    decisions = it.cycle()
+    assert not [one.name for one in decisions.pod_groups if one.name in ("ann-2", "bob-2") and one.phase != "Pending"]
+
+
 def test_pods_that_request_nothing_count_for_a_limit_on_pods() -> None:
     jobs = [gang(f"j{n}", 3, queue="q", cpu=0, created=n) for n in range(2)]
     it = of_user("ann", "pods=4", *jobs)

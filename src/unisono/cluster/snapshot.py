@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from unisono.api.node_usage import NodeUsage
@@ -77,6 +77,14 @@ class Snapshot:
     setbacks: Mapping[str, Setback] = field(default_factory=dict)
     promises: Mapping[str, Promise] = field(default_factory=dict)
     waiting: WaitingJobs | None = None
+
+    def shapes(self) -> Iterator[tuple[Job, Collection[str]]]:
+        """The jobs of ``active``: one of each shape, with the keys of all that share it."""
+        groups = ((key,) for key in self.active) if self.waiting is None else self.waiting.by_shape()
+        for keys in groups:
+            job = self.jobs.get(next(iter(keys)))
+            if job is not None:
+                yield job, keys
 
     def priority_of(self, job: Job) -> int:
         """Value of the job's PriorityClass, else of the global default, else 0."""

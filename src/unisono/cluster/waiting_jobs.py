@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from unisono.cluster.records import Job, Task
@@ -105,20 +105,26 @@ class WaitingJobs:
 
     Attributes:
         alike: by kin, jobs whose pods all wait and are equal.
+        bare: by shape, keys of jobs that have no pods: those that wait for admission, mostly.
         others: keys of all other jobs that a cycle has to look at.
 
     """
 
-    __slots__ = ("_places", "alike", "others")
+    __slots__ = ("_places", "alike", "bare", "others")
 
     def __init__(self) -> None:
         self.alike: dict[int, Alike] = {}
+        self.bare: dict[int, dict[str, None]] = {}
         self.others: set[str] = set()
         self._places: dict[str, tuple[int, float, int]] = {}
 
     def put(self, job: Job) -> None:
         """Add a job that is not in it."""
         kin = job.kin
+        if kin and not job.tasks:
+            self.bare.setdefault(job.shape, {})[job.key] = None
+            self._places[job.key] = 0, job.created, job.shape
+            return
         if not kin or not job.pending:
             self.others.add(job.key)
             return
@@ -135,6 +141,11 @@ class WaitingJobs:
             self.others.discard(key)
             return
         kin, created, shape = place
+        if not kin:
+            del self.bare[shape][key]
+            if not self.bare[shape]:
+                del self.bare[shape]
+            return
         found = self.alike[kin]
         found.drop(created, key, shape)
         if not found.aged:
@@ -143,7 +154,15 @@ class WaitingJobs:
     def but_kins(self, passes: Callable[[str], bool]) -> list[str]:
         """Keys of all jobs but those of kins that ``passes`` holds for, which is asked about one of each."""
         left = (alike for alike in self.alike.values() if not passes(alike.sample))
-        return [*self.others, *(key for alike in left for _, key in alike.aged)]
+        bare = (keys for keys in self.bare.values() if not passes(next(iter(keys))))
+        return [*self.others, *(key for keys in bare for key in keys), *(key for each in left for _, key in each.aged)]
+
+    def by_shape(self) -> Iterator[Collection[str]]:
+        """Keys of all jobs, those together that share a shape."""
+        yield from self.bare.values()
+        for alike in self.alike.values():
+            yield from alike.shapes.values()
+        yield from ((key,) for key in self.others)
 
 
 # Which pods of jobs name another scheduler: what such a job waits for is that scheduler's to say.

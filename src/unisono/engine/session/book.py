@@ -17,7 +17,7 @@ would fail as well.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -156,15 +156,7 @@ def close_promises(snapshot: Snapshot, now: float) -> float | None:
 
     """
     promises = snapshot.memo.of(Promises, Promises)
-    waiting, jobs = snapshot.waiting, snapshot.jobs
-    found: list[int | str] = []
-    if waiting is not None:
-        have_pods = (alike for alike in waiting.alike.values() if _has_pods(jobs[alike.sample]))
-        found += [shape for alike in have_pods for shape in alike.shapes]
-    for key in snapshot.active if waiting is None else waiting.others:
-        job = jobs.get(key)
-        if job is not None and _has_pods(job):
-            found.append(job.shape or key)
+    found = [job.shape or job.key for job, _ in snapshot.shapes() if _has_pods(job)]
     moment = now, snapshot.version
     promises.tried = {each: promises.tried.get(each, moment) for each in found}
     if moment in promises.tried.values():
@@ -208,6 +200,7 @@ class Book:
         self._sums: dict[tuple[View, tuple[str, ...]], Amounts] = {}
         self._stuck: dict[Kind, int] | None = None
         self._levels: dict[str, dict[int, Vector]] | None = None
+        self._spare: dict[tuple[str, int], Amounts] = {}
         self._trying: Counter[tuple[Kind, Kind]] = Counter()
         self._room: dict[tuple[str, tuple[int, ...] | None], Amounts] = {}
 
@@ -291,9 +284,11 @@ class Book:
 
         """
         found: dict[Hashable, Vector] = {}
-        for job, number in self._admitted():
+        for job, keys in self._admitted():
             if self.counts(job):
-                _add(found, of(job), self._missing(job) * np.int64(number))
+                missing = self._missing(job)
+                for key in keys:  # jobs of one shape may be for several users
+                    _add(found, of(self._snapshot.jobs[key]), missing)
         for job in self._snapshot.jobs.values() if self._snapshot.promises else ():
             if job.promised is not None and job.known and not _is_promised(job):
                 _add(found, of(job), fitted(job.promised, self._rows))
@@ -311,9 +306,9 @@ class Book:
 
         """
         found: dict[str, Counter[str]] = {}
-        for job, number in self._admitted(stated=False):
+        for job, keys in self._admitted(stated=False):
             if self.counts(job):
-                _count(found, of(job), amounts(job), number)
+                _count(found, of(job), amounts(job), len(keys))
         self._counted.append((of, amounts, found))
         return found
 
@@ -354,33 +349,29 @@ class Book:
 
     def _live_promises(self) -> dict[str, Vector]:
         found = {name: self.promised(name).copy() for name in self._queues}
-        for job, number in self._admitted():
+        for job, keys in self._admitted():
             if job.queue in found and not self.counts(job):
-                found[job.queue] -= self._missing(job) * np.int64(number)
+                found[job.queue] -= self._missing(job) * np.int64(len(keys))
         for amounts in found.values():
             np.maximum(amounts, 0, out=amounts)
         return found
 
-    def _admitted(self, *, stated: bool = True) -> Iterator[tuple[Job, int]]:
-        """Admitted jobs that hold less than is promised: one of each shape with how many there are of it.
+    def _admitted(self, *, stated: bool = True) -> Iterator[tuple[Job, Collection[str]]]:
+        """Admitted jobs that hold less than is promised: one of each shape, with the keys of all that share it.
 
         Args:
             stated: only those that state minResources.
 
         """
         wanted = _is_promised if stated else _is_admitted
-        snapshot = self._snapshot
-        if snapshot.waiting is None:
-            left: Iterable[str] = snapshot.active
-        else:
-            for alike in snapshot.waiting.alike.values():
-                for keys in alike.shapes.values() if wanted(snapshot.jobs[alike.sample]) else ():
-                    yield snapshot.jobs[next(iter(keys))], len(keys)
-            left = snapshot.waiting.others
-        for key in left:
-            found = snapshot.jobs.get(key)
-            if found is not None and wanted(found):
-                yield found, 1
+        jobs = self._snapshot.jobs
+        for job, keys in self._snapshot.shapes():
+            if not wanted(job):
+                continue
+            if _is_unfilled(job):  # each is waited for since a time of its own
+                yield from ((jobs[key], (key,)) for key in keys)
+            else:
+                yield job, keys
 
     # ---- what a job may have
 
@@ -474,20 +465,26 @@ class Book:
             return False
         if self._levels is None:
             self._levels = {}
-            for each, number in self._admitted():
-                self._note_level(each, self._missing(each) * np.int64(number))
-        levels = self._levels.get(job.queue.name, {})
-        lower, others = self._registry.zeros(), fitted(job.asks, self._rows).copy()
-        others[PODS] = 0
-        for priority, amounts in levels.items():
-            if priority < job.priority:
-                lower += amounts
-            else:
-                others += amounts
-        return bool((others <= lower)[job.asks > 0].all()) if levels else False
+            for each, keys in self._admitted():
+                self._note_level(each, self._missing(each) * np.int64(len(keys)))
+        key = job.queue.name, job.priority
+        spare = self._spare.get(key)
+        if spare is None:
+            spare = self._spare[key] = self._spare_behind(*key)
+        rows = enumerate(zip(listed(job.asks, self._registry), spare, strict=False))
+        return bool(spare) and all((0 if row == PODS else asked) <= left for row, (asked, left) in rows if asked > 0)
+
+    def _spare_behind(self, queue: str, priority: int) -> Amounts:
+        """What jobs of lower priority were promised beyond what those of this one and above were; empty: nothing is."""
+        levels = (self._levels or {}).get(queue, {})
+        spare = self._registry.zeros()
+        for each, amounts in levels.items():
+            spare += amounts if each < priority else -amounts
+        return listed(spare, self._registry) if levels else []
 
     def _note_level(self, job: Job, amounts: Vector) -> None:
         assert self._levels is not None
+        self._spare.clear()
         levels = self._levels.setdefault(job.queue, {})
         priority = self._snapshot.priority_of(job)
         levels[priority] = levels.get(priority, 0) + amounts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -329,23 +329,17 @@ def _add_returning(session: Session, requests: dict[str, Amounts]) -> None:
                 request[row] += amount
 
 
-def _unborn(session: Session) -> Iterable[tuple[JobState, int]]:
+def _unborn(session: Session) -> Iterator[tuple[JobState, int]]:
     """Jobs of which pods are still to be created: one of each shape with how many there are of it."""
-    waiting, active = session.snapshot.waiting, session.snapshot.active
-    keys = active if waiting is None else waiting.but_kins(lambda key: not _is_unborn(session.job(key)))
-    found: dict[int | str, tuple[JobState, int]] = {}
-    for key in keys:
-        job = session.job(key)
+    for record, keys in session.snapshot.shapes():
+        job = session.job(record.key) if len(record.tasks) < record.min_member else None
         if job is not None and _is_unborn(job):
-            like = job.shape or key
-            first, number = found.get(like, (job, 0))
-            found[like] = first, number + 1
-    return found.values()
+            yield job, len(keys)
 
 
-def _is_unborn(job: JobState | None) -> bool:
+def _is_unborn(job: JobState) -> bool:
     """Whether pods of a waiting PodGroup are still to be created."""
-    if job is None or len(job.record.tasks) >= job.min_member or job.min_resources is None:
+    if len(job.record.tasks) >= job.min_member or job.min_resources is None:
         return False
     return job.queue.open and job.phase in ("Pending", "Inqueue")
 
