@@ -78,7 +78,7 @@ class Snapshot:
     promises: Mapping[str, Promise] = field(default_factory=dict)
     waiting: WaitingJobs | None = None
 
-    def shapes(self) -> Iterator[tuple[Job, Collection[str]]]:
+    def by_shape(self) -> Iterator[tuple[Job, Collection[str]]]:
         """The jobs of ``active``: one of each shape, with the keys of all that share it."""
         groups = ((key,) for key in self.active) if self.waiting is None else self.waiting.by_shape()
         for keys in groups:

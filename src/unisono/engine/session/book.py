@@ -156,7 +156,7 @@ def close_promises(snapshot: Snapshot, now: float) -> float | None:
 
     """
     promises = snapshot.memo.of(Promises, Promises)
-    found = [job.shape or job.key for job, _ in snapshot.shapes() if _has_pods(job)]
+    found = [job.shape or job.key for job, _ in snapshot.by_shape() if _has_pods(job)]
     moment = now, snapshot.version
     promises.tried = {each: promises.tried.get(each, moment) for each in found}
     if moment in promises.tried.values():
@@ -365,7 +365,7 @@ class Book:
         """
         wanted = _is_promised if stated else _is_admitted
         jobs = self._snapshot.jobs
-        for job, keys in self._snapshot.shapes():
+        for job, keys in self._snapshot.by_shape():
             if not wanted(job):
                 continue
             if _is_unfilled(job):  # each is waited for since a time of its own

@@ -331,7 +331,7 @@ def _add_returning(session: Session, requests: dict[str, Amounts]) -> None:
 
 def _unborn(session: Session) -> Iterator[tuple[JobState, int]]:
     """Jobs of which pods are still to be created: one of each shape with how many there are of it."""
-    for record, keys in session.snapshot.shapes():
+    for record, keys in session.snapshot.by_shape():
         job = session.job(record.key) if len(record.tasks) < record.min_member else None
         if job is not None and _is_unborn(job):
             yield job, len(keys)
