@@ -477,6 +477,8 @@ class Book:
             for each, number in self._admitted():
                 self._note_level(each, self._missing(each) * np.int64(number))
         levels = self._levels.get(job.queue.name, {})
+        if min(levels, default=job.priority) >= job.priority and (job.asks > 0).any():
+            return False
         lower, others = self._registry.zeros(), fitted(job.asks, self._rows).copy()
         others[PODS] = 0
         for priority, amounts in levels.items():

@@ -151,11 +151,12 @@ def _raise_queue_priority(change: changes.RaiseQueuePriority, edit: Edit, job: s
 def _open(change: changes.OpenQueue, edit: Edit, job: str) -> None:
     edit.queue(change.queue).state = "Open"
     for name, record in edit.origin.queues.items():
-        if record.annotations.get(CLOSED_BY_PARENT) == "true" and _is_below(edit, name, change.queue):
+        if record.annotations.get(CLOSED_BY_PARENT) == "true" and is_below(edit, name, change.queue):
             edit.queue(name).state = "Open"
 
 
-def _is_below(edit: Edit, name: str, ancestor: str) -> bool:
+def is_below(edit: Edit, name: str, ancestor: str) -> bool:
+    """Whether a queue stands below another one."""
     for _ in edit.origin.queues:
         record = edit.origin.queues.get(name)
         if record is None:
