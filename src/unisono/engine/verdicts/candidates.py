@@ -347,6 +347,8 @@ def uncordoned(cycle: Cycle, job: JobState) -> Ladders:
     if not chosen:  # every kind has room, and all of them together do not
         room = np.minimum.reduce(rooms)
         chosen.update(enough(back, room, max(job.min_member - job.ready_count - int(room[usable].sum()), 1)))
+    if not chosen and not usable.any():  # they are full as well: whatever helps, one of them is needed for it
+        chosen.update(np.flatnonzero(back).tolist())
     return [[Uncordon(tuple(nodes.table.names[at] for at in sorted(chosen)))]] if chosen else []
 
 
