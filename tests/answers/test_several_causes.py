@@ -32,6 +32,7 @@ TOGETHER = (
     "jobset taint large",
     "jobset taint runtime-nodes device",
     "pytorchjob limit-default stale",
+    "pytorchjob limits queue-name init",
     "pytorchjob namespaces device",
 )
 
