@@ -6,7 +6,7 @@ Amounts are in engine units by resource name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -89,19 +89,31 @@ class LowerGuarantee(_Worded, frozen=True):
     amounts: Mapping[str, int]
 
 
-class RaiseWeight(_Worded, frozen=True):
+class OfQueueSpec(_Worded, frozen=True):
+    """A change that writes fields of a queue's spec.
+
+    ``spec``: the fields, each with its value where the change has no attribute of that name.
+    """
+
+    spec: ClassVar[Mapping[str, Any]]
+    queue: str
+
+    def fields(self) -> dict[str, Any]:
+        """What it writes, as the API has it."""
+        return {field: getattr(self, field, value) for field, value in self.spec.items()}
+
+
+class RaiseWeight(OfQueueSpec, frozen=True):
     """Give a queue another ``spec.weight``, and so a larger share of the cluster."""
 
-    words = "raise the weight of queue {queue} to {weight}"
-    queue: str
+    words, spec = "raise the weight of queue {queue} to {weight}", {"weight": 1}
     weight: int
 
 
-class RaiseQueuePriority(_Worded, frozen=True):
+class RaiseQueuePriority(OfQueueSpec, frozen=True):
     """Give a queue another ``spec.priority``: it is served before queues of a lower one, whatever all of them hold."""
 
-    words = "serve queue {queue} before others (priority {priority})"
-    queue: str
+    words, spec = "serve queue {queue} before others (priority {priority})", {"priority": 0}
     priority: int
 
 
@@ -321,11 +333,10 @@ class SetMinResources(msgspec.Struct, frozen=True):
         return f"set minResources to {amounts_text(self.amounts, 'up')}"
 
 
-class PassOver(_Worded, frozen=True):
+class PassOver(OfQueueSpec, frozen=True):
     """Let jobs of a queue start before one that comes first and cannot (``dequeueStrategy: traverse``)."""
 
-    words = "set dequeueStrategy of queue {queue} to traverse"
-    queue: str
+    words, spec = "set dequeueStrategy of queue {queue} to traverse", {"dequeueStrategy": "traverse"}
 
 
 class RaiseUserLimits(msgspec.Struct, frozen=True):
@@ -344,11 +355,10 @@ class RaiseUserLimits(msgspec.Struct, frozen=True):
         return f"raise the user limits of queue {self.queue}: {', '.join(filter(None, (*jobs.values(), others)))}"
 
 
-class AllowReclaim(_Worded, frozen=True):
+class AllowReclaim(OfQueueSpec, frozen=True):
     """Let other queues take back what a queue holds beyond its share (``spec.reclaimable: true``)."""
 
-    words = "make queue {queue} reclaimable"
-    queue: str
+    words, spec = "make queue {queue} reclaimable", {"reclaimable": True}
 
 
 class UseNodeGroup(_Worded, frozen=True):

@@ -37,7 +37,7 @@ MOST_OBJECTS = 4000
 """Of a cluster that is copied: a copy of more takes longer than people wait for an answer."""
 MOST_READ = 100_000
 """Of a cluster that is read: of a larger one nothing is tried for one job alone."""
-ENGINE_SECONDS = 2.0
+ENGINE_SECONDS = 1.6
 """CPU time within which changes are tried for one job alone on a cluster that is not copied."""
 
 
