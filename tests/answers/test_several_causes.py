@@ -25,6 +25,7 @@ TOGETHER = (
     "job account taint",
     "job namespaces scheduler",
     "job queue-closed limits",
+    "job limit-default guarantee gate",
     "job limit-pod overhead",
     "jobset guarantee ports",
     "jobset priority gate",
@@ -33,6 +34,7 @@ TOGETHER = (
     "jobset taint runtime-nodes device",
     "pytorchjob limit-default stale",
     "pytorchjob limits queue-name init",
+    "pytorchjob members large ports",
     "pytorchjob namespaces device",
 )
 

@@ -222,7 +222,7 @@ class _Search:
                     self._failed[chain[0].fix.text] = None
                 told = await self._ask(shadow.client)
                 now = _words(told)
-                if now in said:
+                if now in said and (now == said[-1] or said.count(now) > 1 or not any(map(_makes_anew, chain))):
                     return chain, others  # it made no difference
                 said.append(now)
                 if len(chain) > len(self._longest):
@@ -346,6 +346,11 @@ def _summed(fixes: Sequence[Fix]) -> list[tuple[dict[str, Any], str]]:
 def _words(told: Told) -> Words:
     """What was said and offered."""
     return told.headline, *sorted({fix.text for fix in (*told.fixes, *told.candidates)})
+
+
+def _makes_anew(step: _Step) -> bool:
+    """Whether it creates an object again, and with it what earlier steps have changed of its pods."""
+    return any(one.verb == "replace" for one in step.fix.operations)
 
 
 def adds_nodes(fix: Fix) -> bool:

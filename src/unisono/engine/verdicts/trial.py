@@ -151,7 +151,7 @@ class Trials:
         outside = any(plugin.outside for plugin in cycle.hooks.plugins())
         watch = cycle.stopwatch
         self._until = watch.monotonic() + seconds if seconds and watch.monotonic is not None else 0.0
-        self._half = self._until - seconds / 2
+        self._late = self._until - 0.4 * seconds
         self.left = 0 if outside else _UNBOUNDED if self._until else max(limit - spent, 0)
         self.stopwatch = Stopwatch(watch.monotonic, watch.limit)
         heavy = any(each.weight > LIGHT for each in cycle.session.snapshot.classes.all.values())
@@ -179,8 +179,8 @@ class Trials:
         return not self._is_past(self._until) and self.left >= self._costs[job]
 
     def at_leisure(self, job: str) -> bool:
-        """Whether there is budget to make less of what is enough: half of the time is for finding anything."""
-        return self.possible(job) and not self._is_past(self._half)
+        """Whether there is budget to make less of what is enough: the last part of the time is for finding anything."""
+        return self.possible(job) and not self._is_past(self._late)
 
     def _is_past(self, moment: float) -> bool:
         return bool(self._until) and self.stopwatch.monotonic is not None and self.stopwatch.monotonic() >= moment
