@@ -23,7 +23,7 @@ from unisono.cluster.status import COMPLETED_STATES, READY_STATES, TaskStatus, c
 from unisono.engine import changes
 from unisono.engine.verdicts.claim_effects import create_claim, use_claim, use_device_class, use_storage_class
 from unisono.engine.verdicts.edit import Edit
-from unisono.engine.verdicts.job_holders import is_created_again, is_of_daemonset
+from unisono.engine.verdicts.holders import is_created_again, is_of_daemonset
 from unisono.engine.verdicts.unmade_parts import unmade_in
 from unisono.errors import EngineError
 
