@@ -25,6 +25,7 @@ TOGETHER = (
     "job account taint",
     "job namespaces scheduler",
     "job queue-closed limits",
+    "job queue-name scheduler",
     "job limit-default guarantee gate",
     "job limit-pod overhead",
     "jobset guarantee ports",

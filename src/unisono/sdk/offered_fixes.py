@@ -19,11 +19,11 @@ from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.fix import Fix
 from unisono.sdk.fixes.limit_ranges import lowered_minimum
 from unisono.sdk.fixes.of_changes import FixMaker
-from unisono.sdk.fixes.of_fields import for_fields
+from unisono.sdk.fixes.of_fields import for_fields, named
 from unisono.sdk.fixes.operations import patch
 from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, read, root_of, writer_of
 from unisono.sdk.fixes.pod_specs import pod_specs
-from unisono.sdk.refusal_causes import missing_pods, pods_wanted, quota_verdict
+from unisono.sdk.refusal_causes import missing_pods, pods_wanted, quota_verdict, with_meant
 from unisono.sdk.stray_pods import renamed
 from unisono.sdk.waiting import SCHEDULER, Misnamed, suspended_by
 
@@ -162,7 +162,8 @@ async def _of_stray_pods(client: HttpClient, told: Explanation, root: Raw) -> li
 async def against(client: HttpClient, item: Raw, refusal: str) -> list[Fix]:
     """What would let the server accept a change of an object that it has refused with this message."""
     root = await root_of(client, item)
-    return [*of_objects.allowed(root, refusal), *await _of_queue(client, [refusal], root)]
+    said = await with_meant(client, refusal, root["metadata"].get("namespace", "default"))
+    return [*of_objects.allowed(root, said), *named(root, said), *await _of_queue(client, [said], root)]
 
 
 def _said(told: Explanation) -> list[str]:
