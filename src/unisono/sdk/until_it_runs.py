@@ -236,7 +236,8 @@ class _Search:
                 refusal = await self._made(shadow, steps[0].fix)
                 if refusal:  # perhaps not once another change is made
                     before = [_Step(fix, told.headline, now) for fix in await self._against(shadow.client, refusal)]
-                    return chain, [*others, *([*chain, one, steps[0]] for one in reversed(before))]
+                    then = replace(steps[0], cause=f"{steps[0].fix.text} is refused: {refusal}")
+                    return chain, [*others, *([*chain, one, then] for one in reversed(before))]
                 chain.append(steps[0])
 
         return work
