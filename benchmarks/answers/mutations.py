@@ -177,14 +177,19 @@ _DOOR: Final = (
         lambda w: w.limits[0]["max"].update(cpu="1"),
         ("floor", "most", "small"),
     ),
-    Cause("limit-min", "LimitRange|minimum cpu", lambda w: w.limits[0].update(min={"cpu": "4"}), ("floor", "least")),
+    Cause(
+        "limit-min",
+        "LimitRange|minimum cpu",
+        lambda w: w.limits[0].update(min={"cpu": "4"}),
+        ("floor", "least", "asks"),
+    ),
     Cause(
         "limit-pod",
         "maximum cpu",
         lambda w: w.limits.append({"type": "Pod", "max": {"cpu": "1"}}),
         ("least", "floor", "small"),
     ),
-    Cause("limit-default", "cpu 4\\d|LimitRange", _default_request, ("most", "request", "small")),
+    Cause("limit-default", "cpu 4\\d|LimitRange", _default_request, ("most", "request", "small", "asks")),
     Cause("suspended", "suspend|paused|abort", lambda w: setattr(w, "suspended", True)),
     Cause("zero", "replicas", _zero, ("replicas",), ("deployment",)),
     Cause("paused-scaler", "ScaledObject", _paused_scaler, ("replicas",), ("deployment",)),
@@ -224,7 +229,9 @@ _PLACE: Final = (
     ),
     Cause("device", r"nvidia\.com/gpus", lambda w: _ask_for(w, "nvidia.com/gpus", "1"), ("device",)),
     Cause("gpus", r"nvidia\.com/gpu\b", lambda w: _ask_for(w, "nvidia.com/gpu", "4"), ("device",)),
-    Cause("large", r"cpu 4\d|cpu 40|at most cpu", lambda w: w.resources["requests"].update(cpu="40"), ("request",)),
+    Cause(
+        "large", r"cpu 4\d|cpu 40|at most cpu", lambda w: w.resources["requests"].update(cpu="40"), ("request", "asks")
+    ),
     Cause("init", r"cpu 4\d|cpu 40|at most cpu", _init, ("request",)),
     Cause(
         "full",

@@ -16,7 +16,8 @@ from unisono.sdk.fixes.fix import Fix
 from unisono.sdk.until_it_runs import limit_of, until_it_runs
 
 SEED = 20
-PAIRS = (
+TOGETHER = (
+    "deployment cordon full stale",
     "deployment limit-min namespaces",
     "deployment paused-scaler selector",
     "deployment queue-name claim",
@@ -24,12 +25,17 @@ PAIRS = (
     "job account taint",
     "job namespaces scheduler",
     "job queue-closed limits",
+    "job queue-name scheduler",
+    "job limit-default guarantee gate",
     "job limit-pod overhead",
     "jobset guarantee ports",
     "jobset priority gate",
     "jobset quota cordon",
     "jobset taint large",
+    "jobset taint runtime-nodes device",
     "pytorchjob limit-default stale",
+    "pytorchjob limits queue-name init",
+    "pytorchjob members large ports",
     "pytorchjob namespaces device",
 )
 
@@ -41,8 +47,8 @@ def _check(case: object, folder: Path) -> None:
     assert result.named and not result.why, str(result)
 
 
-@pytest.mark.parametrize("names", PAIRS)
-def test_one_fix_undoes_both(names: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", TOGETHER)
+def test_one_fix_undoes_all(names: str, tmp_path: Path) -> None:
     kind, *causes = names.split()
     _check(case_of(kind, [one for name in causes for one in CAUSES if one.name == name]), tmp_path)
 

@@ -372,7 +372,10 @@ async def test_who_waits_for_a_moment_gets_no_reports() -> None:
         assert not [event for event in client.objects(EVENTS) if event.reason == "FailedScheduling"]
 
 
-async def test_events_tell_of_a_cause_and_not_of_amounts() -> None:
+@pytest.mark.parametrize("kinds", [("Warning",), ("Normal", "Warning")])
+async def test_events_tell_of_a_cause_and_not_of_amounts(kinds: tuple[str, ...]) -> None:
+    """At most three of each cause, whether the gate in front of the queue speaks as well or not."""
+    told_by_pods = 3 - len(kinds)
     client = MemoryClient()
     fill(client, gangs={"a": 5})
     for index in range(5):
@@ -382,7 +385,7 @@ async def test_events_tell_of_a_cause_and_not_of_amounts() -> None:
     def say(snapshot: Snapshot, decisions: Decisions) -> None:
         message = f"cpu 10 is asked for, and cpu {told['have']} is free"
         decisions.verdicts["team/a"] = Verdict("team/a", Cause(told["cause"]), message, queue="default")
-        events = (("Warning", "Unschedulable", message),)
+        events = tuple((kind, "Unschedulable", message) for kind in kinds)
         decisions.pod_groups.append(update(snapshot, "Inqueue", message, events=events))
         for task in snapshot.jobs["team/a"].pending.values():
             decisions.pod_conditions.append(
@@ -394,19 +397,19 @@ async def test_events_tell_of_a_cause_and_not_of_amounts() -> None:
 
     async with world(client, Saying(say)) as it:
         await it.run(15)
-        assert happened() == {"Unschedulable": 1, "FailedScheduling": 2}
+        assert happened() == {"Unschedulable": len(kinds), "FailedScheduling": told_by_pods}
         for have in range(8, 2, -1):
             told["have"] = have
             it.nudge()
             await it.run(15)
         condition = client.raw(PODS, "team/a-4")["status"]["conditions"][-1]
         assert condition["message"].endswith("cpu 3 is free")
-        assert happened() == {"Unschedulable": 1, "FailedScheduling": 2}
+        assert happened() == {"Unschedulable": len(kinds), "FailedScheduling": told_by_pods}
         told["cause"] = Cause.OVER_CAPABILITY
         told["have"] = 2
         it.nudge()
         await it.run(15)
-        assert happened() == {"Unschedulable": 2, "FailedScheduling": 4}
+        assert happened() == {"Unschedulable": 2 * len(kinds), "FailedScheduling": 2 * told_by_pods}
 
 
 def test_explanations_take_an_eighth_of_the_time_at_most() -> None:

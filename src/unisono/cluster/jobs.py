@@ -155,6 +155,7 @@ class JobBook:
         jobs, queues: by key and by name; see ``known`` of the records.
         active: keys of jobs that a cycle has to look at.
         waiting: the same jobs, by kin.
+        shapes: numbers them.
 
     """
 
@@ -176,7 +177,7 @@ class JobBook:
         self.queues: dict[str, Queue] = {}
         self.active: set[str] = set()
         self.waiting = WaitingJobs()
-        self._shapes = Shapes()
+        self.shapes = Shapes()
         self._dirty: set[str] = set()
         self._held: frozenset[str] = frozenset()
         self._share: dict[str, tuple[str, Sums]] = {}
@@ -452,7 +453,7 @@ class JobBook:
                 continue
             moved.append(job)
             if self.needs_attention(job):
-                job.shape, job.kin = self._shapes.of(job)
+                job.shape, job.kin = self.shapes.of(job)
                 self.active.add(key)
                 self.waiting.put(job)
             else:

@@ -10,6 +10,7 @@ from unisono.cluster.affinity_index import AffinityIndex
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.hypertree import HyperNodeTree
 from unisono.cluster.interning import PodClasses, SharedObjects
+from unisono.cluster.jobs import Shapes
 from unisono.cluster.limits import Budget, Quota
 from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
@@ -43,6 +44,7 @@ class Snapshot:
         node_usage: measured load by node name, as far as a source of metrics told it.
         evictions: what was evicted lately.
         waiting: the jobs of ``active`` by kin; None where that is not known.
+        shapes: numbers the kins of jobs that are not the state's.
         setbacks: jobs whose binds failed lately, by key.
         promises: room that is kept on nodes for pods which are to come.
         run_times: how long jobs of one kind have run.
@@ -77,6 +79,7 @@ class Snapshot:
     setbacks: Mapping[str, Setback] = field(default_factory=dict)
     promises: Mapping[str, Promise] = field(default_factory=dict)
     waiting: WaitingJobs | None = None
+    shapes: Shapes = field(default_factory=Shapes)
 
     def by_shape(self) -> Iterator[tuple[Job, Collection[str]]]:
         """The jobs of ``active``: one of each shape, with the keys of all that share it."""

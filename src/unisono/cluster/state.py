@@ -542,6 +542,7 @@ class ClusterState:
             setbacks=self.setbacks,
             promises=self.promises.by_key,
             waiting=self.book.waiting,
+            shapes=self.book.shapes,
         )
 
     def _relist(self) -> None:

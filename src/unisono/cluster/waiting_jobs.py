@@ -81,6 +81,14 @@ class Alike:
             order = self._orders[name] = _Order({key for _, key in self.aged})
         return order.settled(value)
 
+    def but(self, keys: Collection[str]) -> Alike:
+        """The same without these jobs."""
+        left = Alike(self.kin)
+        left.aged = [entry for entry in self.aged if entry[1] not in keys]
+        shapes = {shape: {key: None for key in alike if key not in keys} for shape, alike in self.shapes.items()}
+        left.shapes = {shape: alike for shape, alike in shapes.items() if alike}
+        return left
+
     def put(self, job: Job) -> None:
         """Add a job."""
         insort(self.aged, (job.created, job.key))
@@ -150,6 +158,25 @@ class WaitingJobs:
         found.drop(created, key, shape)
         if not found.aged:
             del self.alike[kin]
+
+    def apart(self, keys: Collection[str]) -> WaitingJobs:
+        """The same with these jobs among those that are like no other; all else is shared."""
+        found = WaitingJobs()
+        found.others = self.others | set(keys)
+        places = {key: self._places[key] for key in keys if key in self._places}
+        found._places = {key: place for key, place in self._places.items() if key not in places}
+        found.bare = {**self.bare}
+        for shape in {shape for kin, _, shape in places.values() if not kin}:
+            found.bare[shape] = {key: None for key in self.bare[shape] if key not in places}
+            if not found.bare[shape]:
+                del found.bare[shape]
+        kins = {kin for kin, *_ in places.values() if kin}
+        found.alike = {kin: alike for kin, alike in self.alike.items() if kin not in kins}
+        for kin in kins:
+            left = self.alike[kin].but(places)
+            if left.aged:
+                found.alike[kin] = left
+        return found
 
     def but_kins(self, passes: Callable[[str], bool]) -> list[str]:
         """Keys of all jobs but those of kins that ``passes`` holds for, which is asked about one of each."""

@@ -6,6 +6,7 @@ Amounts are in engine units by resource name.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -18,14 +19,21 @@ _MOST_NAMES = 3
 _CLAIMS = {"PersistentVolumeClaim": "claim", "ResourceClaim": "resource claim"}
 
 
-class LowerMinAvailable(msgspec.Struct, frozen=True):
-    """Let the gang start with fewer members (its minResources shrink in proportion)."""
+class _Worded(msgspec.Struct, frozen=True):
+    """A change whose words name its fields: amounts are those by which something is raised or lowered."""
 
-    to: int
+    words: ClassVar[str]
 
     def text(self) -> str:
         """For people."""
-        return f"lower minAvailable to {self.to}"
+        return self.words.format_map({name: _told(getattr(self, name)) for name in self.__struct_fields__})
+
+
+class LowerMinAvailable(_Worded, frozen=True):
+    """Let the gang start with fewer members (its minResources shrink in proportion)."""
+
+    words = "lower minAvailable to {to}"
+    to: int
 
 
 class AddNodes(msgspec.Struct, frozen=True):
@@ -49,90 +57,78 @@ class RequestAtMost(msgspec.Struct, frozen=True):
         return f"request at most {amounts_text(self.amounts, 'down')} per pod"
 
 
-class RaiseCapability(msgspec.Struct, frozen=True):
+class RaiseCapability(_Worded, frozen=True):
     """Raise ``spec.capability`` of a queue by ``amounts``."""
 
+    words = "raise the capability of queue {queue}: {amounts}"
     queue: str
     amounts: Mapping[str, int]
 
-    def text(self) -> str:
-        """For people."""
-        return f"raise the capability of queue {self.queue}: {_by(self.amounts)}"
 
-
-class RaiseQuota(msgspec.Struct, frozen=True):
+class RaiseQuota(_Worded, frozen=True):
     """Raise ``spec.hard`` of a ResourceQuota in the job's namespace by ``amounts``; missing pods are created then."""
 
+    words = "raise the resource quota {quota}: {amounts}"
     quota: str
     amounts: Mapping[str, int]
 
-    def text(self) -> str:
-        """For people."""
-        return f"raise the resource quota {self.quota}: {_by(self.amounts)}"
 
-
-class RaiseDeserved(msgspec.Struct, frozen=True):
+class RaiseDeserved(_Worded, frozen=True):
     """Raise ``spec.deserved`` of a queue by ``amounts``."""
 
+    words = "raise what queue {queue} deserves: {amounts}"
     queue: str
     amounts: Mapping[str, int]
 
-    def text(self) -> str:
-        """For people."""
-        return f"raise what queue {self.queue} deserves: {_by(self.amounts)}"
 
-
-class LowerGuarantee(msgspec.Struct, frozen=True):
+class LowerGuarantee(_Worded, frozen=True):
     """Lower ``spec.guarantee.resource`` of a queue by ``amounts``: what it does not use is for others then."""
 
+    words = "lower the guarantee of queue {queue}: {amounts}"
     queue: str
     amounts: Mapping[str, int]
 
-    def text(self) -> str:
-        """For people."""
-        return f"lower the guarantee of queue {self.queue}: {_by(self.amounts)}"
+
+class OfQueueSpec(_Worded, frozen=True):
+    """A change that writes fields of a queue's spec.
+
+    ``spec``: the fields, each with its value where the change has no attribute of that name.
+    """
+
+    spec: ClassVar[Mapping[str, Any]]
+    queue: str
+
+    def fields(self) -> dict[str, Any]:
+        """What it writes, as the API has it."""
+        return {field: getattr(self, field, value) for field, value in self.spec.items()}
 
 
-class RaiseWeight(msgspec.Struct, frozen=True):
+class RaiseWeight(OfQueueSpec, frozen=True):
     """Give a queue another ``spec.weight``, and so a larger share of the cluster."""
 
-    queue: str
+    words, spec = "raise the weight of queue {queue} to {weight}", {"weight": 1}
     weight: int
 
-    def text(self) -> str:
-        """For people."""
-        return f"raise the weight of queue {self.queue} to {self.weight}"
 
-
-class RaiseQueuePriority(msgspec.Struct, frozen=True):
+class RaiseQueuePriority(OfQueueSpec, frozen=True):
     """Give a queue another ``spec.priority``: it is served before queues of a lower one, whatever all of them hold."""
 
-    queue: str
+    words, spec = "serve queue {queue} before others (priority {priority})", {"priority": 0}
     priority: int
 
-    def text(self) -> str:
-        """For people."""
-        return f"serve queue {self.queue} before others (priority {self.priority})"
 
-
-class OpenQueue(msgspec.Struct, frozen=True):
+class OpenQueue(_Worded, frozen=True):
     """Open a closed queue."""
 
+    words = "open queue {queue}"
     queue: str
 
-    def text(self) -> str:
-        """For people."""
-        return f"open queue {self.queue}"
 
-
-class CreateQueue(msgspec.Struct, frozen=True):
+class CreateQueue(_Worded, frozen=True):
     """Create a queue (weight 1, no limits), and open it."""
 
+    words = "create queue {queue}"
     queue: str
-
-    def text(self) -> str:
-        """For people."""
-        return f"create queue {self.queue}"
 
 
 class CreatePods(msgspec.Struct, frozen=True):
@@ -145,24 +141,18 @@ class CreatePods(msgspec.Struct, frozen=True):
         return f"create {self.count} more {plural(self.count, 'pod')}"
 
 
-class RemoveGates(msgspec.Struct, frozen=True):
+class RemoveGates(_Worded, frozen=True):
     """Remove the scheduling gates of pods of the job (``namespace/name``)."""
 
+    words = "remove the scheduling gates of {pods}"
     pods: tuple[str, ...]
 
-    def text(self) -> str:
-        """For people."""
-        return f"remove the scheduling gates of {listed(self.pods)}"
 
-
-class Uncordon(msgspec.Struct, frozen=True):
+class Uncordon(_Worded, frozen=True):
     """Let nodes take pods again."""
 
+    words = "uncordon {nodes}"
     nodes: tuple[str, ...]
-
-    def text(self) -> str:
-        """For people."""
-        return f"uncordon {listed(self.nodes)}"
 
 
 class AddLabels(msgspec.Struct, frozen=True):
@@ -190,27 +180,21 @@ class AddToleration(msgspec.Struct, frozen=True):
         return f"let its pods tolerate the taint {taint}:{self.effect}"
 
 
-class RelaxRule(msgspec.Struct, frozen=True):
+class RelaxRule(_Worded, frozen=True):
     """Turn what the job's pods require of other pods or of their nodes into a preference.
 
     ``rule``: ``podAffinity``, ``podAntiAffinity``, ``topologySpreadConstraints``, ``nodeAffinity`` or ``nodeSelector``.
     """
 
+    words = "make the {rule} that its pods require a preference"
     rule: str
 
-    def text(self) -> str:
-        """For people."""
-        return f"make the {self.rule} that its pods require a preference"
 
-
-class AllowTier(msgspec.Struct, frozen=True):
+class AllowTier(_Worded, frozen=True):
     """Raise the highest HyperNode tier that the job, and its sub-groups where they are bounded, may span."""
 
+    words = "set highestTierAllowed to {tier}"
     tier: int
-
-    def text(self) -> str:
-        """For people."""
-        return f"set highestTierAllowed to {self.tier}"
 
 
 class ReleasePort(msgspec.Struct, frozen=True):
@@ -236,14 +220,11 @@ class WaitFor(msgspec.Struct, frozen=True):
         return f"wait until {listed(self.pods)} {'has' if len(self.pods) == 1 else 'have'} ended"
 
 
-class EvictPods(msgspec.Struct, frozen=True):
+class EvictPods(_Worded, frozen=True):
     """End these pods; they do not come back before the job has started."""
 
+    words = "end {pods}"
     pods: tuple[str, ...]
-
-    def text(self) -> str:
-        """For people."""
-        return f"end {listed(self.pods)}"
 
 
 class AddAnnotation(msgspec.Struct, frozen=True):
@@ -257,36 +238,27 @@ class AddAnnotation(msgspec.Struct, frozen=True):
         return f'annotate its pods with {self.key}: "{self.value}"'
 
 
-class UseQueue(msgspec.Struct, frozen=True):
+class UseQueue(_Worded, frozen=True):
     """Name another queue, which exists and is open, in the job."""
 
+    words = "name queue {queue} in spec.queue"
     queue: str
 
-    def text(self) -> str:
-        """For people."""
-        return f"name queue {self.queue} in spec.queue"
 
-
-class UseRole(msgspec.Struct, frozen=True):
+class UseRole(_Worded, frozen=True):
     """Name another role, which pods have, in minTaskMember."""
 
+    words = "name role {instead} in minTaskMember in place of {name}"
     name: str
     instead: str
 
-    def text(self) -> str:
-        """For people."""
-        return f"name role {self.instead} in minTaskMember in place of {self.name}"
 
-
-class UseResource(msgspec.Struct, frozen=True):
+class UseResource(_Worded, frozen=True):
     """Let the job's pods request ``instead`` where they request ``name``, which no node has."""
 
+    words = "request {instead} in place of {name}"
     name: str
     instead: str
-
-    def text(self) -> str:
-        """For people."""
-        return f"request {self.instead} in place of {self.name}"
 
 
 class UseLabel(msgspec.Struct, frozen=True):
@@ -303,14 +275,11 @@ class UseLabel(msgspec.Struct, frozen=True):
         return f"{what} in place of {self.key}={self.value}" if self.key else what
 
 
-class UsePriority(msgspec.Struct, frozen=True):
+class UsePriority(_Worded, frozen=True):
     """Give the job a PriorityClass that exists and is higher than its own."""
 
+    words = "give it the priority class {priority_class}"
     priority_class: str
-
-    def text(self) -> str:
-        """For people."""
-        return f"give it the priority class {self.priority_class}"
 
 
 class UseClaim(msgspec.Struct, frozen=True):
@@ -325,25 +294,19 @@ class UseClaim(msgspec.Struct, frozen=True):
         return f"name {_CLAIMS[self.of]} {self.instead} in the pods"
 
 
-class CreateClaim(msgspec.Struct, frozen=True):
+class CreateClaim(_Worded, frozen=True):
     """Create a PersistentVolumeClaim in the job's namespace; its size and class are for its owner to say."""
 
+    words = "create claim {name}"
     name: str
 
-    def text(self) -> str:
-        """For people."""
-        return f"create claim {self.name}"
 
-
-class UseStorageClass(msgspec.Struct, frozen=True):
+class UseStorageClass(_Worded, frozen=True):
     """Let a PersistentVolumeClaim that is not bound name a storage class that exists."""
 
+    words = "name storage class {storage_class} in claim {claim}"
     claim: str
     storage_class: str
-
-    def text(self) -> str:
-        """For people."""
-        return f"name storage class {self.storage_class} in claim {self.claim}"
 
 
 class UseDeviceClass(msgspec.Struct, frozen=True):
@@ -370,14 +333,10 @@ class SetMinResources(msgspec.Struct, frozen=True):
         return f"set minResources to {amounts_text(self.amounts, 'up')}"
 
 
-class PassOver(msgspec.Struct, frozen=True):
+class PassOver(OfQueueSpec, frozen=True):
     """Let jobs of a queue start before one that comes first and cannot (``dequeueStrategy: traverse``)."""
 
-    queue: str
-
-    def text(self) -> str:
-        """For people."""
-        return f"set dequeueStrategy of queue {self.queue} to traverse"
+    words, spec = "set dequeueStrategy of queue {queue} to traverse", {"dequeueStrategy": "traverse"}
 
 
 class RaiseUserLimits(msgspec.Struct, frozen=True):
@@ -396,26 +355,19 @@ class RaiseUserLimits(msgspec.Struct, frozen=True):
         return f"raise the user limits of queue {self.queue}: {', '.join(filter(None, (*jobs.values(), others)))}"
 
 
-class AllowReclaim(msgspec.Struct, frozen=True):
+class AllowReclaim(OfQueueSpec, frozen=True):
     """Let other queues take back what a queue holds beyond its share (``spec.reclaimable: true``)."""
 
-    queue: str
-
-    def text(self) -> str:
-        """For people."""
-        return f"make queue {self.queue} reclaimable"
+    words, spec = "make queue {queue} reclaimable", {"reclaimable": True}
 
 
-class UseNodeGroup(msgspec.Struct, frozen=True):
+class UseNodeGroup(_Worded, frozen=True):
     """Let a queue's affinity name a group of nodes that exists."""
 
+    words = "name node group {instead} in the affinity of queue {queue}"
     queue: str
     name: str
     instead: str
-
-    def text(self) -> str:
-        """For people."""
-        return f"name node group {self.instead} in the affinity of queue {self.queue}"
 
 
 class Together(msgspec.Struct, frozen=True):
@@ -478,6 +430,12 @@ def amounts_text(amounts: Mapping[str, int], rounding: Rounding = "nearest") -> 
 def _by(amounts: Mapping[str, int]) -> str:
     told = readable(amounts, "up")
     return ", ".join(f"{name} by {told[name]}" for name in sorted(told, key=by_importance))
+
+
+def _told(value: object) -> object:
+    if isinstance(value, Mapping):
+        return _by(value)
+    return listed(value) if isinstance(value, tuple) else value
 
 
 def listed(names: tuple[str, ...]) -> str:

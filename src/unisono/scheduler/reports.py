@@ -43,8 +43,8 @@ _BEING_MADE = (Cause.NO_PODS, Cause.TOO_FEW_PODS)
 
 
 _MOST_NODE_TEXT = 1000
-# Pods of a gang wait for the same: so many of them have an event of each cause, all have the condition.
-_MOST_PODS = 2
+# Of each cause a job has so many events, and so many of its pods, which all have the condition.
+_MOST_EVENTS, _MOST_PODS = 3, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,18 @@ class _GroupWish:
 
 @dataclass(slots=True)
 class _Told:
-    """What events have told of a job since the cause of its waiting is the one that it is now."""
+    """Which events have told of a job since the cause of its waiting is the one that it is now: types, and pods."""
 
     cause: Cause
-    by_group: bool = False
+    by_group: set[str] = field(default_factory=set)
     pods: set[str] = field(default_factory=set)
+
+    def is_new(self, by: str, seen: set[str], most: int) -> bool:
+        """Whether it is to be told by this one, too; noted."""
+        if by in seen or len(seen) == most or len(self.by_group) + len(self.pods) == _MOST_EVENTS:
+            return False
+        seen.add(by)
+        return True
 
 
 class Reports:
@@ -229,10 +236,9 @@ class Reports:
         if update is not None and "status" in patch:
             told = self._told_of(key)
             for event_type, reason, message in update.events:
-                if told is not None and reason == "Unschedulable" and event_type == "Warning":
-                    if told.by_group:
-                        continue
-                    told.by_group = True
+                told_of = told if reason == "Unschedulable" else None
+                if told_of is not None and not told_of.is_new(event_type, told_of.by_group, _MOST_EVENTS):
+                    continue
                 self._events.event(written, "Warning" if event_type == "Warning" else "Normal", reason, message)
         return True
 
@@ -291,10 +297,8 @@ class Reports:
         self._metrics.unschedulable.inc()
         task = self._feed.state.tasks.get(key)
         told = self._told_of(task.job) if task is not None else None
-        if told is not None:
-            if key in told.pods or len(told.pods) == _MOST_PODS:
-                return True
-            told.pods.add(key)
+        if told is not None and not told.is_new(key, told.pods, _MOST_PODS):
+            return True
         reference = ObjectReference(
             api_version="v1",
             kind="Pod",

@@ -42,7 +42,7 @@ FILES_MEANT = re.compile(r'(configmap|secret) "([^"]+)" not found \(did you mean
 
 QUOTA = re.compile(r"exceeded quota: ([^,\s]+), requested: (\S+), used: (\S+), limited: (\S+)")
 OVER_QUOTA = re.compile(r'\b([a-z]+) "[^"]*" is forbidden: exceeded quota')
-ABOVE_LIMIT = re.compile(r"must be less than or equal to (\S+) limit of (\S+)")
+ABOVE_LIMIT = re.compile(r"must be less than or equal to (\S+) limit of ([^,;\s\]]+)")
 """A container requests more than its limit, which a LimitRange may have set."""
 MOST = re.compile(r"maximum (\S+) usage per (Container|Pod) is ([^,\s]+)(?:, but (limit) is)?")
 """The limit that exceeds it may be one that a LimitRange has set."""

@@ -17,10 +17,10 @@ from unisono.api.pod_states import has_ended
 from unisono.api.selecting import pod_group_name
 from unisono.errors import ApiError, UnisonoError
 from unisono.gc_pauses import collector_paused
-from unisono.jobkinds.registry import job_kind_of
 from unisono.sdk.fixes.owners import Raw, read
 from unisono.sdk.offered_fixes import against, offer_fixes
 from unisono.sdk.overview.components import server_time
+from unisono.sdk.refusal_causes import pods_wanted
 from unisono.sdk.state.dependents import dependents
 from unisono.sdk.until_it_runs import Ask, Cluster, Found, Told, adds_nodes, same, until_it_runs
 
@@ -37,7 +37,7 @@ MOST_OBJECTS = 4000
 """Of a cluster that is copied: a copy of more takes longer than people wait for an answer."""
 MOST_READ = 100_000
 """Of a cluster that is read: of a larger one nothing is tried for one job alone."""
-ENGINE_SECONDS = 2.0
+ENGINE_SECONDS = 1.6
 """CPU time within which changes are tried for one job alone on a cluster that is not copied."""
 
 
@@ -228,14 +228,6 @@ async def all_run(client: HttpClient, item: Raw) -> bool:
         if min(ready, updated) < wanted or status.get("observedGeneration", 0) < live["metadata"].get("generation", 0):
             return False
     return bool(pods) and len(pods) >= wanted and all(map(_runs, pods))
-
-
-def pods_wanted(item: Raw) -> int:
-    """How many pods an object wants at this time, as far as its kind is known."""
-    kind, known = kinds.find(item["apiVersion"], item["kind"]), job_kind_of(item)
-    if kind is None or known is None:
-        return 0
-    return sum(each.count for each in known.pods(decode(kind, item).obj) if not each.later)
 
 
 def _living(pods: list[Pod]) -> list[Pod]:

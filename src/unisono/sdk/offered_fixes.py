@@ -19,11 +19,11 @@ from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.fix import Fix
 from unisono.sdk.fixes.limit_ranges import lowered_minimum
 from unisono.sdk.fixes.of_changes import FixMaker
-from unisono.sdk.fixes.of_fields import for_fields
+from unisono.sdk.fixes.of_fields import for_fields, named
 from unisono.sdk.fixes.operations import patch
 from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, read, root_of, writer_of
 from unisono.sdk.fixes.pod_specs import pod_specs
-from unisono.sdk.refusal_causes import missing_pods, quota_verdict
+from unisono.sdk.refusal_causes import missing_pods, pods_wanted, quota_verdict, with_meant
 from unisono.sdk.stray_pods import renamed
 from unisono.sdk.waiting import SCHEDULER, Misnamed, suspended_by
 
@@ -67,7 +67,8 @@ async def candidates(client: HttpClient, told: Explanation, item: Raw) -> list[F
     for verdict in told.verdicts:
         owner = root if makes_pods(root) else await owner_of_group(client, verdict.job)
         maker = FixMaker(client, owner, namespace)
-        found += [await maker.fix({**one, "tried": False}, change_text(one)) for one in verdict.candidates]
+        changes = [*verdict.candidates, *_smaller_gang(verdict, root)]
+        found += [await maker.fix({**one, "tried": False}, change_text(one)) for one in changes]
         if reserved := reserved_queue_in(verdict.message):
             queue = await read(client, QUEUES, reserved, None)
             found += [of_objects.admitted(queue, namespace)] if queue is not None else []
@@ -83,6 +84,13 @@ async def candidates(client: HttpClient, told: Explanation, item: Raw) -> list[F
             *await _smaller_with_overhead(FixMaker(client, root, namespace), refusal.message),
         ]
     return found
+
+
+def _smaller_gang(verdict: Verdict, root: Raw) -> Iterator[dict[str, Any]]:
+    """Of a gang of more pods than are wanted at all: it never starts, whatever else keeps it."""
+    wanted = pods_wanted(root)
+    if 0 < wanted < verdict.tasks_needed:
+        yield {"kind": "LowerMinAvailable", "to": wanted}
 
 
 async def _smaller_with_overhead(maker: FixMaker, message: str) -> list[Fix]:
@@ -154,7 +162,8 @@ async def _of_stray_pods(client: HttpClient, told: Explanation, root: Raw) -> li
 async def against(client: HttpClient, item: Raw, refusal: str) -> list[Fix]:
     """What would let the server accept a change of an object that it has refused with this message."""
     root = await root_of(client, item)
-    return [*of_objects.allowed(root, refusal), *await _of_queue(client, [refusal], root)]
+    said = await with_meant(client, refusal, root["metadata"].get("namespace", "default"))
+    return [*of_objects.allowed(root, said), *named(root, said), *await _of_queue(client, [said], root)]
 
 
 def _said(told: Explanation) -> list[str]:

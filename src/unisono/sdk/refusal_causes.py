@@ -191,13 +191,18 @@ def quota_verdict(refusal: Refusal, job: str, missing: int, what: str = "pod") -
     )
 
 
+def pods_wanted(item: Mapping[str, Any]) -> int:
+    """How many pods an object wants at this time, as far as its kind is known."""
+    kind = job_kind_of(item)
+    return sum(each.count for each in kind.pods(decode(kind.kind, item).obj) if not each.later) if kind else 0
+
+
 def missing_pods(item: Mapping[str, Any], there: int) -> int:
     """How many pods the object still wants, where it has pods of its own and says how many; else 0."""
     kind = job_kind_of(item)
     if kind is None or any(each is not REPLICA_SETS for each in kind.makes):
         return 0
-    obj = decode(kind.kind, item).obj
-    wanted = sum(each.count for each in kind.pods(obj) if not each.later)
+    obj, wanted = decode(kind.kind, item).obj, pods_wanted(item)
     if (number := kind.to_end(obj)) is not None:
         wanted = min(wanted, number - (first(obj, "status.succeeded") or 0))
     return max(wanted - there, 0)

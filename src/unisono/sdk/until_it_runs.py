@@ -52,6 +52,9 @@ Runs = Callable[["HttpClient"], Awaitable[bool]]
 Against = Callable[["HttpClient", str], Awaitable[list[Fix]]]
 
 
+Words = tuple[str, ...]
+
+
 class Told(Protocol):
     """What an explanation says: in one line, the fixes that it offers, and changes that may be part of one."""
 
@@ -83,10 +86,11 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A fix, and what was said when it was offered."""
+    """A fix, what was said when it was offered, and with it all that was offered."""
 
     fix: Fix
     cause: str
+    words: Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +210,7 @@ class _Search:
         async def work(shadow: Shadow) -> tuple[list[_Step], list[list[_Step]] | None]:
             chain: list[_Step] = []
             others: list[list[_Step]] = []
+            said = [*(one.words for one in begun)]
             for step in begun:
                 if await self._made(shadow, step.fix):
                     return chain, []
@@ -216,11 +221,13 @@ class _Search:
                 if len(chain) == 1:
                     self._failed[chain[0].fix.text] = None
                 told = await self._ask(shadow.client)
-                if chain and told.headline in {one.cause for one in chain}:
+                now = _words(told)
+                if now in said and (now == said[-1] or said.count(now) > 1 or not any(map(_makes_anew, chain))):
                     return chain, others  # it made no difference
+                said.append(now)
                 if len(chain) > len(self._longest):
                     self._longest, self._then = list(chain), told.headline
-                steps = [_Step(fix, told.headline) for fix in self._usable(chain, told)]
+                steps = [_Step(fix, told.headline, now) for fix in self._usable(chain, told)]
                 if not steps or len(chain) == _LONGEST_CHAIN or time.thread_time() >= self._until:
                     return chain, others
                 others = [*others, *([*chain, one] for one in reversed(steps[1:]))]
@@ -228,8 +235,9 @@ class _Search:
                     return chain, [*others, [*chain, steps[0]]]
                 refusal = await self._made(shadow, steps[0].fix)
                 if refusal:  # perhaps not once another change is made
-                    before = [_Step(fix, told.headline) for fix in await self._against(shadow.client, refusal)]
-                    return chain, [*others, *([*chain, one, steps[0]] for one in reversed(before))]
+                    before = [_Step(fix, told.headline, now) for fix in await self._against(shadow.client, refusal)]
+                    then = replace(steps[0], cause=f"{steps[0].fix.text} is refused: {refusal}")
+                    return chain, [*others, *([*chain, one, then] for one in reversed(before))]
                 chain.append(steps[0])
 
         return work
@@ -336,6 +344,16 @@ def _summed(fixes: Sequence[Fix]) -> list[tuple[dict[str, Any], str]]:
     return list(found.values())
 
 
+def _words(told: Told) -> Words:
+    """What was said and offered."""
+    return told.headline, *sorted({fix.text for fix in (*told.fixes, *told.candidates)})
+
+
+def _makes_anew(step: _Step) -> bool:
+    """Whether it creates an object again, and with it what earlier steps have changed of its pods."""
+    return any(one.verb == "replace" for one in step.fix.operations)
+
+
 def adds_nodes(fix: Fix) -> bool:
     """Whether somebody has to add nodes to the cluster, which the API cannot."""
     return any(one["kind"] == "AddNodes" for one in parts(fix.change))
@@ -407,8 +425,11 @@ def same(fix: Fix, other: Fix) -> bool:
 def limit_of(fix: Fix) -> tuple[Any, ...]:
     """What a fix raises or lowers, whatever by; empty where it does anything else.
 
-    Where that was not enough again and again, the same once more leads nowhere, one small step after another.
+    Where that was not enough again and again, the same once more leads nowhere, one small step after another. Nodes
+    are such a limit as well.
     """
+    if fix.change["kind"] == "AddNodes":
+        return "AddNodes", fix.change["like"]
     amounts = fix.change.get("amounts")
     rest = {key: value for key, value in fix.change.items() if key not in ("amounts", "tried")}
     return (*sorted(rest.items()), *sorted(amounts)) if amounts else ()

@@ -14,7 +14,6 @@ from unisono.cluster.resources import Vector
 from unisono.cluster.status import SCHEDULED_STATES, TaskStatus, count
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import JobReport
-from unisono.engine.cycle.sleeping_jobs import woken_jobs
 from unisono.engine.decisions import (
     UNLIMITED,
     Condition,
@@ -169,7 +168,7 @@ def close_briefly(cycle: Cycle, but: Callable[[str], bool] = lambda _: False) ->
     names, held = cycle.session.snapshot.nodes.names, cycle.held_back()
     jobs = cycle.jobs
     if cycle.asleep:
-        jobs = sorted([*jobs, *woken_jobs(cycle.session, cycle.asleep), *_misstated(cycle)], key=lambda job: job.key)
+        jobs = sorted([*cycle.served(), *_misstated(cycle)], key=lambda job: job.key)
     for job in [job for job in dict.fromkeys(jobs) if not but(job.key)]:
         update = _brief_update(cycle, job)
         if update is not None:

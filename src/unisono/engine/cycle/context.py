@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from unisono.cluster.records import Job, Task
@@ -14,7 +14,7 @@ from unisono.engine.candidates.tables import Tables
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.contract.plugin import Lookup
 from unisono.engine.cycle.reports import FitReporter, JobReport
-from unisono.engine.cycle.sleeping_jobs import awake_jobs, barred_jobs, sleeping_jobs
+from unisono.engine.cycle.sleeping_jobs import awake_jobs, barred_jobs, sleeping_jobs, woken_jobs
 from unisono.engine.cycle.transaction import Placement, Transaction
 from unisono.engine.decisions import NO_ANNOTATIONS, Bind, Decisions, Eviction, Preparation, Violation
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
@@ -77,6 +77,7 @@ class Cycle:
         stopwatch: Stopwatch | None = None,
         *,
         reasons: bool = True,
+        of: Collection[int] = (),
     ) -> None:
         self.config = config
         self.lookup = lookup
@@ -87,7 +88,7 @@ class Cycle:
         static = StaticResults.of(self.session, config)
         self.orders = Orders(self.hooks)
         self.tables = Tables(self.session, self.hooks, static)
-        self.fits = FitReporter(self.session, self.hooks, static, self.tables, reasons=reasons)
+        self.fits = FitReporter(self.session, self.hooks, static, self.tables, reasons=reasons, of=of)
         self.transaction = Transaction(self.session, self.hooks)
         self.reports: dict[str, JobReport] = {}
         self.decisions = Decisions(cycle=f"{snapshot.version}-{seed}")
@@ -106,6 +107,16 @@ class Cycle:
             self.reports[key] = JobReport(gate=refusal)
         self._valid: dict[str | int, Any] = {}
         self._set_back = bool(snapshot.setbacks)
+
+    def served(self) -> list[JobState]:
+        """`jobs`, and those that were asleep and have been looked at."""
+        return [*self.jobs, *woken_jobs(self.session, self.asleep)] if self.asleep else self.jobs
+
+    def keep_to(self, queues: Collection[str]) -> None:
+        """Serve jobs of these queues only; before the actions."""
+        self.eligible = [job for job in self.eligible if job.queue.name in queues]
+        jobs = self.session.snapshot.jobs
+        self.asleep = [alike for alike in self.asleep if jobs[alike.sample].queue in queues]
 
     def report(self, job: JobState) -> JobReport:
         """The job's report, new if it had none."""

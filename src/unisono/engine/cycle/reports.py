@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -95,15 +95,25 @@ TOO_MANY_PODS = "node(s) pod number exceeded"
 class FitReporter:
     """Finds out why a class fits nowhere; equal questions in an unchanged session are answered once.
 
-    Where the reason is not asked for (``reasons`` False), `errors` says nothing but that it fits nowhere.
+    Where the reason is not asked for, `errors` says nothing but that it fits nowhere.
+
+    Attributes:
+        reasons: whether it is asked for of all classes; else only of those of the ids ``of``.
     """
 
     def __init__(
-        self, session: Session, hooks: CombinedAnswers, static: StaticResults, tables: Tables, *, reasons: bool = True
+        self,
+        session: Session,
+        hooks: CombinedAnswers,
+        static: StaticResults,
+        tables: Tables,
+        *,
+        reasons: bool = True,
+        of: Collection[int] = (),
     ) -> None:
         self.session = session
         self.tables = tables
-        self.reasons = reasons
+        self.reasons, self._of = reasons, of
         self.hooks = hooks
         self.static = static
         self._at = -1
@@ -111,7 +121,7 @@ class FitReporter:
 
     def errors(self, pod_class: PodClass) -> FitErrors:
         """Reasons per node: resources first (only the first that lacks), then filters in order."""
-        if not self.reasons:
+        if not self.reasons and pod_class.id not in self._of:
             return FitErrors({}, Cause.NODES_FULL, {}, self.session.nodes.size)
         position = len(self.session.touched)
         if position != self._at:

@@ -137,7 +137,7 @@ def advise(
     if not drafts:
         return {}
     turns = _by_turn(cycle, drafts)
-    trials, evictable = Trials(cycle, line or turns, seconds), Evictable(cycle)
+    trials, evictable = Trials(cycle, line or turns, turns[:most], seconds), Evictable(cycle)
     off = tuple(sorted(cycle.hooks.failed))
     attempts = [
         _Attempt(key, drafts[key], iter(ladders))

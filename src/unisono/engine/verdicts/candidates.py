@@ -56,10 +56,10 @@ from unisono.engine.session.sub_groups import effective
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.demand import kinds_of
 from unisono.engine.verdicts.draft import Ladders
+from unisono.engine.verdicts.holders import comes_again, port_holders
 from unisono.engine.verdicts.labels import enough, joined_labels, labelled, meant_labels, roomy_labels, unselected
 from unisono.engine.verdicts.limits import binding_queue, guarantees_of_others
 from unisono.engine.verdicts.missing_resources import alternatives, unoffered
-from unisono.engine.verdicts.port_holders import comes_again, port_holders
 from unisono.engine.verdicts.rivals import Rivals, whole_need
 
 if TYPE_CHECKING:
@@ -347,6 +347,8 @@ def uncordoned(cycle: Cycle, job: JobState) -> Ladders:
     if not chosen:  # every kind has room, and all of them together do not
         room = np.minimum.reduce(rooms)
         chosen.update(enough(back, room, max(job.min_member - job.ready_count - int(room[usable].sum()), 1)))
+    if not chosen and not usable.any():  # they are full as well: whatever helps, one of them is needed for it
+        chosen.update(np.flatnonzero(back).tolist())
     return [[Uncordon(tuple(nodes.table.names[at] for at in sorted(chosen)))]] if chosen else []
 
 

@@ -42,7 +42,7 @@ _MOST_OF_ONE = 3
 """How often an amount is raised further though the job waits for the same: those before it take some of it as well."""
 _GROWTH = 4
 """By so much larger is each further step of an amount."""
-_MOST_ROUNDS = 6
+_MOST_ROUNDS = 12
 """How often it is asked among all that wait what still keeps a job."""
 _RAISED = (RaiseCapability, RaiseDeserved, RaiseQuota)
 _SMALLER = (LowerMinAvailable, RequestAtMost)
@@ -263,7 +263,7 @@ class Composition:
 
     def _is_enough(self, parts: Parts) -> bool:
         """Whether the job starts with all that wait; not asked when the time is over."""
-        return self.trials.possible(self.key) and self.trials.ask(self.key, together(parts), alone=False) is None
+        return self.trials.at_leisure(self.key) and self.trials.ask(self.key, together(parts), alone=False) is None
 
     def _asked(self, parts: Parts) -> Draft | Literal[True] | None:
         answer = self.trials.ask(self.key, together((*parts, *self.first[-1])), alone=False)

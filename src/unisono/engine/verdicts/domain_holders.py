@@ -13,7 +13,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.placement.domain_advice import Advice
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder
-from unisono.engine.verdicts.job_holders import holder_of, named, owner_of
+from unisono.engine.verdicts.holders import holder_of, named, owner_of
 
 _MOST_NAMED = 3
 

@@ -5,7 +5,7 @@ Records are copied when they are first changed, and sums over a job and its queu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -24,6 +24,7 @@ from unisono.cluster.records import JOB_SUMS, Job, Queue, Task
 from unisono.cluster.resources import fitted
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
+from unisono.cluster.waiting_jobs import WaitingJobs
 from unisono.engine.session.book import Promises
 
 Move = tuple[PodClass, str, int]
@@ -43,6 +44,7 @@ class Edit:
         self.origin = snapshot
         self.moves: list[Move] = list(moves)
         self.woken: list[str] = []
+        self._asked = ""
         self._jobs: dict[str, Job] = {}
         self._before: dict[str, Job] = {}
         self._tasks: dict[str, Task | None] = {}
@@ -83,6 +85,12 @@ class Edit:
             record = self._jobs[key] = copy(before)
             record.tasks = dict(before.tasks)
         return record
+
+    def ask(self, key: str) -> None:
+        """Let a job count as like no other, so that what becomes of it is found out by itself."""
+        if key in self.origin.jobs:
+            self.job(key)
+            self._asked = key
 
     def move(self, key: str, queue: str) -> None:
         """Let a job name another queue."""
@@ -196,6 +204,7 @@ class Edit:
             origin,
             version=origin.version + 1,  # what was tried in vain until now is not tried for the first time
             active=[*origin.active, *self.woken] if self.woken else origin.active,
+            waiting=self._waiting(known),
             nodes=nodes,
             next_class=origin.next_class + len(self._classes),
             tasks=_laid_over(origin.tasks, self._tasks),
@@ -208,8 +217,12 @@ class Edit:
             quotas={**origin.quotas, **self._quotas},
             catalogue=self._catalogue or origin.catalogue,
             affinity_index=self._affinity_index(),
-            waiting=None,
         )
+
+    def _waiting(self, active: Collection[str]) -> WaitingJobs | None:
+        waiting = self.origin.waiting
+        changed = [*(key for key in self._jobs if key in active), *self.woken]
+        return waiting.apart(changed) if waiting is not None and changed else waiting
 
     def _count_jobs(self) -> None:
         """Bring counts of the changed jobs and sums of their queues up to date."""
@@ -219,7 +232,8 @@ class Edit:
                 self._recount(record)
             for name in JOB_SUMS:
                 setattr(record, name, fitted(getattr(record, name), width))
-            record.shape, record.kin, record.derived = 0, 0, {}  # like no other job
+            record.shape, record.derived = 0, {}  # what was found out of others of its shape is not of its pods
+            record.kin = 0 if key == self._asked else self.origin.shapes.of(record)[1]
         if not self._jobs:
             return
         shares = shares_of(list(self._jobs.values()), width)

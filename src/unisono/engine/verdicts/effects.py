@@ -9,9 +9,10 @@ from functools import singledispatch
 
 import msgspec
 
+from unisono.api.annotations import USER_LIMITS
 from unisono.api.core import Affinity, NodeSelectorRequirement, ResourceRequirements, Toleration
 from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME, JOB_VERSION
-from unisono.api.queues import Family, exceeded, oversubscribed
+from unisono.api.queues import Family, exceeded, oversubscribed, raised, with_group
 from unisono.api.resources import to_units, to_wire
 from unisono.api.selecting import ROOT
 from unisono.cluster.groups import TopologyWish
@@ -22,8 +23,7 @@ from unisono.cluster.status import COMPLETED_STATES, READY_STATES, TaskStatus, c
 from unisono.engine import changes
 from unisono.engine.verdicts.claim_effects import create_claim, use_claim, use_device_class, use_storage_class
 from unisono.engine.verdicts.edit import Edit
-from unisono.engine.verdicts.job_holders import is_created_again, is_of_daemonset
-from unisono.engine.verdicts.queue_effects import allow_reclaim, pass_over, raise_user_limits, use_node_group
+from unisono.engine.verdicts.holders import is_created_again, is_of_daemonset
 from unisono.engine.verdicts.unmade_parts import unmade_in
 from unisono.errors import EngineError
 
@@ -137,25 +137,29 @@ def _raised(limits: Mapping[str, int] | None, by: Mapping[str, int]) -> dict[str
     return dict(limits or {}) | {name: (limits or {}).get(name, 0) + amount for name, amount in by.items()}
 
 
-@apply.register
-def _raise_weight(change: changes.RaiseWeight, edit: Edit, job: str) -> None:
-    edit.queue(change.queue).weight = change.weight
-
-
-@apply.register
-def _raise_queue_priority(change: changes.RaiseQueuePriority, edit: Edit, job: str) -> None:
-    edit.queue(change.queue).priority = change.priority
+@apply.register(changes.RaiseWeight)
+@apply.register(changes.RaiseQueuePriority)
+@apply.register(changes.PassOver)
+@apply.register(changes.AllowReclaim)
+def _of_queue_spec(change: changes.OfQueueSpec, edit: Edit, job: str) -> None:
+    record = edit.queue(change.queue)
+    for field, value in change.fields().items():
+        if field == "dequeueStrategy":
+            record.fifo = value == "fifo"
+        else:
+            setattr(record, field, value)
 
 
 @apply.register
 def _open(change: changes.OpenQueue, edit: Edit, job: str) -> None:
     edit.queue(change.queue).state = "Open"
     for name, record in edit.origin.queues.items():
-        if record.annotations.get(CLOSED_BY_PARENT) == "true" and _is_below(edit, name, change.queue):
+        if record.annotations.get(CLOSED_BY_PARENT) == "true" and is_below(edit, name, change.queue):
             edit.queue(name).state = "Open"
 
 
-def _is_below(edit: Edit, name: str, ancestor: str) -> bool:
+def is_below(edit: Edit, name: str, ancestor: str) -> bool:
+    """Whether a queue stands below another one."""
     for _ in edit.origin.queues:
         record = edit.origin.queues.get(name)
         if record is None:
@@ -449,8 +453,19 @@ def _requirement(one: NodeSelectorRequirement, change: changes.UseLabel) -> Node
 for _elsewhere in (use_claim, create_claim, use_storage_class, use_device_class):
     apply.register(_elsewhere)
 
-for _of_queues in (pass_over, raise_user_limits, allow_reclaim, use_node_group):
-    apply.register(_of_queues)
+
+@apply.register
+def _raise_user_limits(change: changes.RaiseUserLimits, edit: Edit, job: str) -> None:
+    record = edit.queue(change.queue)
+    text = raised(record.annotations.get(USER_LIMITS, ""), change.amounts)
+    record.annotations = {**record.annotations, USER_LIMITS: text}
+
+
+@apply.register
+def _use_node_group(change: changes.UseNodeGroup, edit: Edit, job: str) -> None:
+    record = edit.queue(change.queue)
+    if record.affinity is not None:
+        record.affinity = with_group(record.affinity, change.name, change.instead)
 
 
 OF_THE_JOB = (

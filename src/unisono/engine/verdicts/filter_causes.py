@@ -25,9 +25,9 @@ from unisono.engine.verdict import reference
 from unisono.engine.verdicts.card_causes import card_lacks
 from unisono.engine.verdicts.claim_causes import claim_lacks
 from unisono.engine.verdicts.company_causes import company, uneven
+from unisono.engine.verdicts.holders import daemonset_of, port_holders
 from unisono.engine.verdicts.lack import Lack
 from unisono.engine.verdicts.numa_causes import numa_lacks
-from unisono.engine.verdicts.port_holders import daemonset_of, port_holders
 from unisono.engine.verdicts.selector_causes import selector_cause
 from unisono.engine.verdicts.taint_causes import untolerated
 

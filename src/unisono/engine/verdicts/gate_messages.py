@@ -9,7 +9,7 @@ from unisono.engine.changes import amounts_text
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder
-from unisono.engine.verdicts.job_holders import holders_text
+from unisono.engine.verdicts.holders import holders_text
 from unisono.engine.verdicts.kept_pods import not_evicted
 from unisono.engine.verdicts.limits import binding_queue, guarantees_of_others
 from unisono.engine.verdicts.lines import place_in_line

@@ -18,7 +18,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.protected_cores import Cores
 from unisono.engine.verdict import reference
-from unisono.engine.verdicts.job_holders import holder_of, named
+from unisono.engine.verdicts.holders import holder_of, named
 
 _MOST_ASKED = 64
 """Pods of one holder of which the plug-ins are asked."""

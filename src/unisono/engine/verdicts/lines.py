@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from unisono.api.messages import counted
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
-from unisono.engine.verdicts.job_holders import holder_of, named
+from unisono.engine.verdicts.holders import holder_of, named
 from unisono.engine.verdicts.rivals import turn
 
 _MOST_NAMED = 2

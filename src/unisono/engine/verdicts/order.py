@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from unisono.engine.verdicts.causes import (
-    configuration,
-    contradiction,
-    gates,
-    lost_decisions,
     no_domain,
     no_node,
-    not_tried,
-    own_pods,
+    own,
     queue_limits,
     queue_state,
-    refused_pods,
-    released_room,
     required_nowhere,
-    too_large_pods,
     whole_cluster,
 )
 from unisono.engine.verdicts.draft import Draft
@@ -28,21 +20,21 @@ CauseOf = Callable[[Waiting], Draft | None]
 
 ORDER: tuple[CauseOf, ...] = (
     # The engine could not decide, or its decision did not stand.
-    lost_decisions.dropped,
-    lost_decisions.refused_binds,
-    lost_decisions.failed_plugin,
-    configuration.places_nothing,
+    own.dropped,
+    own.refused_binds,
+    own.failed_plugin,
+    own.places_nothing,
     # The object itself, and its pods.
     queue_state.closed,
-    refused_pods.over_quota,
-    own_pods.too_few,
-    gates.gated,
-    released_room.promised,
+    own.over_quota,
+    own.too_few,
+    own.gated,
+    own.promised,
     # What no node can hold, or has.
-    contradiction.too_much_stated,
+    own.too_much_stated,
     required_nowhere.labels_and_taints,
     required_nowhere.claims,
-    too_large_pods.beyond_every_node,
+    own.beyond_every_node,
     queue_state.behind,
     # Limits, first where they are the cluster itself.
     whole_cluster.admitted_jobs,
@@ -52,7 +44,7 @@ ORDER: tuple[CauseOf, ...] = (
     # Room.
     no_domain.topology,
     no_node.no_place,
-    not_tried.end_of_cycle,
+    own.end_of_cycle,
 )
 """Each answers None where it is not what the job waits for; the first answer counts."""
 

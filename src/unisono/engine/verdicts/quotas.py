@@ -14,7 +14,7 @@ from unisono.engine.plugins.admission_limits import amount_of, asked, concerns, 
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
 from unisono.engine.verdict import Holder
-from unisono.engine.verdicts.job_holders import holder_of
+from unisono.engine.verdicts.holders import holder_of
 
 _MOST_HOLDERS = 3
 

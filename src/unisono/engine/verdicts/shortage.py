@@ -23,8 +23,8 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder
 from unisono.engine.verdicts.demand import Kind, kinds_of
+from unisono.engine.verdicts.holders import holders_text
 from unisono.engine.verdicts.holes import asked_text, free_text, has_text, largest_hole, never_together
-from unisono.engine.verdicts.job_holders import holders_text
 from unisono.engine.verdicts.kept_pods import not_evicted
 from unisono.engine.verdicts.lines import place_in_line
 from unisono.engine.verdicts.out_of_sight import out_of_sight

@@ -7,19 +7,36 @@ wait and that may take the room first, and with every plug-in that is configured
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import accumulate
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from unisono.api.core import ResourceClaim
+from unisono.api.selecting import ROOT
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.engine.actions import run_actions
-from unisono.engine.changes import AddNodes, AllowReclaim, Change, CreatePods, Together, UsePriority
+from unisono.engine.changes import (
+    AddNodes,
+    AllowReclaim,
+    AllowTier,
+    Change,
+    CreatePods,
+    LowerMinAvailable,
+    RaiseCapability,
+    RaiseDeserved,
+    RaiseQueuePriority,
+    RaiseWeight,
+    RequestAtMost,
+    Together,
+    UseLabel,
+    UsePriority,
+    UseQueue,
+)
 from unisono.engine.closing.status_updates import next_phase
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugin_host.stopwatch import Stopwatch
@@ -27,7 +44,16 @@ from unisono.engine.plugins.admission_limits import counted
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.edit import Edit, Move
-from unisono.engine.verdicts.effects import FIRST, LAST, MOST_ADDED, add_nodes, apply, apply_to_pods, submit_again
+from unisono.engine.verdicts.effects import (
+    FIRST,
+    LAST,
+    MOST_ADDED,
+    add_nodes,
+    apply,
+    apply_to_pods,
+    is_below,
+    submit_again,
+)
 from unisono.engine.verdicts.order import first_cause
 from unisono.engine.verdicts.rivals import turn
 from unisono.engine.verdicts.unmade_parts import unmade_pods
@@ -45,10 +71,15 @@ ADDED_COST = 3
 _MOST_AHEAD = 8
 """Jobs without pods before the one in question that are given theirs."""
 _UNBOUNDED = 1 << 40
+_OF_A_QUEUE = (RaiseCapability, RaiseDeserved, RaiseWeight, RaiseQueuePriority, UseQueue)
+_OF_ONE_QUEUE = (*_OF_A_QUEUE, UsePriority, LowerMinAvailable, RequestAtMost, UseLabel, AllowTier)
+"""Changes that give nothing to jobs of other queues than those that they name and the job's own."""
 _CYCLES = 3
 """Cycles that changes have by which others are evicted in the first one."""
 _SETTLING = 4
 """Cycles that may pass from one change to the next, as long as jobs are admitted or bound: they take what there is."""
+_MOST_SETTLED = 4
+"""Clusters that are kept between two stages: what differs in the number of nodes alone begins there."""
 _SLOW = 2
 """Cycles that may pass until an admitted job has its pods."""
 LIGHT = 32
@@ -75,6 +106,28 @@ def _ways(claim: ResourceClaim) -> int:
     return sum(len(request.first_available or ()) or 1 for request in claim.spec.devices.requests or ())
 
 
+Stages = tuple[tuple[Change, ...], ...]
+
+
+class _Settled(NamedTuple):
+    """The cluster once the first of two stages of changes was made and nothing moves any more.
+
+    Attributes:
+        way: job, names of nodes and slowness of the trial that found it.
+        stages: that one.
+        cluster: with the pods that came and left since the trials began.
+        own: pods that the job had before it was created again.
+        slow: cycles that may still pass until it has pods.
+
+    """
+
+    way: tuple[str, str, int]
+    stages: Stages
+    cluster: tuple[Snapshot, list[Move]]
+    own: tuple[Task, ...]
+    slow: int
+
+
 class Trials:
     """All trials of one cycle, within a budget that depends on nothing but the cluster's size.
 
@@ -85,18 +138,20 @@ class Trials:
     Args:
         cycle: after its actions.
         turns: keys of all jobs that wait, in the order in which they are tried.
+        asked: keys of those that are asked about.
         seconds: how long may be tried, by the cycle's clock, whatever it costs; 0: see `COST_LIMIT`.
 
     """
 
-    def __init__(self, cycle: Cycle, turns: Sequence[str], seconds: float = 0.0) -> None:
-        self.cycle = cycle
+    def __init__(self, cycle: Cycle, turns: Sequence[str], asked: Collection[str] = (), seconds: float = 0.0) -> None:
+        self.cycle, self._asked = cycle, asked
         limit = COST_LIMIT_OF_FEW if len(turns) <= FEW else COST_LIMIT
         decided = [*cycle.bound, *(placement for placement, _ in cycle.evicted)]
         spent = CARRY_COST * sum(len(placement.tasks) for placement in decided)
         outside = any(plugin.outside for plugin in cycle.hooks.plugins())
         watch = cycle.stopwatch
         self._until = watch.monotonic() + seconds if seconds and watch.monotonic is not None else 0.0
+        self._late = self._until - 0.4 * seconds
         self.left = 0 if outside else _UNBOUNDED if self._until else max(limit - spent, 0)
         self.stopwatch = Stopwatch(watch.monotonic, watch.limit)
         heavy = any(each.weight > LIGHT for each in cycle.session.snapshot.classes.all.values())
@@ -112,6 +167,7 @@ class Trials:
         self._cycles = 1
         self._alone = self._asks = False
         self._answer: Draft | None = None
+        self._settled: list[_Settled] = []
 
     @property
     def crowded(self) -> bool:
@@ -120,8 +176,14 @@ class Trials:
 
     def possible(self, job: str) -> bool:
         """Whether there is budget for one more trial for a job."""
-        late = self._until and self.stopwatch.monotonic is not None and self.stopwatch.monotonic() >= self._until
-        return not late and self.left >= self._costs[job]
+        return not self._is_past(self._until) and self.left >= self._costs[job]
+
+    def at_leisure(self, job: str) -> bool:
+        """Whether there is budget to make less of what is enough: the last part of the time is for finding anything."""
+        return self.possible(job) and not self._is_past(self._late)
+
+    def _is_past(self, moment: float) -> bool:
+        return bool(self._until) and self.stopwatch.monotonic is not None and self.stopwatch.monotonic() >= moment
 
     def starts(self, job: str, change: Change) -> bool:
         """Whether the next cycle would bind the job (more of it, where it has its minimum) after the change."""
@@ -139,7 +201,7 @@ class Trials:
 
         What makes the job anew lets it come to the line as a new one, which is admitted again. In line it starts where
         a cycle after its admission binds it, in which all that were admitted with it have their pods; nodes join a
-        cycle after the rest.
+        cycle after the rest. Until they do, jobs of queues that the change gives nothing stay as they are.
 
         Args:
             job: its key.
@@ -147,8 +209,8 @@ class Trials:
             alone: as if no other job waited.
 
         """
+        parts, _ = _parts(change), self._next  # which all that wait have a part in
         self._alone, self._asks, self._answer = alone, True, None
-        parts = _parts(change)
         self._cycles = _CYCLES if any(isinstance(one, UsePriority | AllowReclaim) for one in parts) else 1
 
         def make(edit: Edit) -> None:
@@ -156,7 +218,7 @@ class Trials:
             submit_again(change, edit, job, self.cycle.session.now)
 
         try:
-            started = self._try(job, make) if alone else self._guarded(job, _nodes_last(parts))
+            started = self._try(job, make) if alone else self._guarded(job, _nodes_last(parts), near=True)
         finally:
             self._alone = self._asks = False
         return None if started else self._answer or True
@@ -177,13 +239,13 @@ class Trials:
             self._asks = False
         return None if started else self._answer or True
 
-    def _guarded(self, job: str, stages: Sequence[Sequence[Change]], prefix: str = FIRST, slow: int = 0) -> bool:
+    def _guarded(self, job: str, stages: Stages, prefix: str = FIRST, slow: int = 0, *, near: bool = False) -> bool:
         try:
-            return self._carried_out(job, stages, prefix, slow)
+            return self._carried_out(job, stages, prefix, slow, near=near)
         except Exception:  # see `_try`
             return False
 
-    def _carried_out(self, key: str, stages: Sequence[Sequence[Change]], prefix: str, slow: int) -> bool:
+    def _carried_out(self, key: str, stages: Stages, prefix: str, slow: int, *, near: bool) -> bool:
         """Whether the job starts when changes are made in stages, with a cycle after each.
 
         Args:
@@ -191,11 +253,18 @@ class Trials:
             stages: at least one.
             prefix: of the names of new nodes.
             slow: cycles that pass after its admission until the job has pods.
+            near: only jobs take part whose queues get anything by a stage.
 
         """
-        edit, own, made = Edit(*self._next), list[Task](), list[Change]()
+        made, way = list[Change](), (key, prefix, slow)
+        known = next((one for one in self._settled if one.way == way and one.stages == stages[:1]), None)
+        edit, own = (Edit(*known.cluster), [*known.own]) if known else (Edit(*self._next), list[Task]())
+        slow = known.slow if known else slow
         for at, stage in enumerate(stages, start=1):
             made += stage
+            last = at == len(stages)
+            if known and not last:
+                continue
             for one in stage:
                 if isinstance(one, AddNodes):
                     add_nodes(one, edit, prefix)
@@ -205,12 +274,12 @@ class Trials:
                 own = [*edit.job(key).tasks.values()]
                 for task in own:
                     edit.drop(task.key)
-            last = at == len(stages)
+            among = self._gaining(stage, edit, key) if near else None
             left = _CYCLES if last else _SETTLING
             while left:
                 left -= 1
                 self.left -= self._costs[key]
-                trial = self._run(edit, key)
+                trial = self._run(edit, key, among)
                 if trial is None:
                     return False
                 job = trial.session.job(key)
@@ -220,17 +289,21 @@ class Trials:
                 bare = job is not None and not job.size and job.phase != "Pending"
                 self._answer = _reason(trial, job)
                 early = bare and slow > 0
-                edit, known, others = self._with_pods(
+                edit, pods, others = self._with_pods(
                     trial, job, own if bare else [], Together(tuple(made)), early=early
                 )
                 moving = bare or bool(trial.evicted) or (not last and (others or bool(trial.bound)))
                 trial.end()
                 if early:
                     slow, left = slow - 1, left + 1
-                elif bare and not known:  # what its pods will ask for is not known
+                elif bare and not pods:  # what its pods will ask for is not known
                     return True
                 elif not moving:
                     break
+            if not last:
+                kept = _Settled(way, stages[:at], (edit.snapshot(), edit.moves), tuple(own), slow)
+                self._settled = [*self._settled[1 - _MOST_SETTLED :], kept]
+                edit = Edit(*kept.cluster)
         return False
 
     def _try(self, job: str, make: Callable[[Edit], None]) -> bool:
@@ -290,11 +363,27 @@ class Trials:
         trial.end()
         return started if following is None else self._starts(following, key, cycles - 1)
 
-    def _run(self, edit: Edit, key: str) -> Cycle | None:
-        """A cycle on the changed cluster, with those before ``key`` where many wait; None: it says nothing."""
+    def _gaining(self, changes: Sequence[Change], edit: Edit, key: str) -> frozenset[str] | None:
+        """The queues in which jobs may start by these changes that did not before; None: in any.
+
+        One queue's gain is no gain of those beside it, and where nothing moved before they stay as they are.
+        """
+        named = {one.queue for one in changes if isinstance(one, _OF_A_QUEUE)}
+        if ROOT in named or not all(isinstance(one, _OF_ONE_QUEUE) for one in changes):
+            return None
+        below = (name for name in edit.origin.queues if any(is_below(edit, name, one) for one in named))
+        return frozenset({edit.job(key).queue, *named, *below})
+
+    def _run(self, edit: Edit, key: str, among: Collection[str] | None = None) -> Cycle | None:
+        """A cycle on the changed cluster, with those before ``key`` where many wait; None: it says nothing.
+
+        ``among``: only jobs of these queues are admitted and placed.
+        """
         cycle, session = self.cycle, self.cycle.session
         off = cycle.hooks.failed
+        edit.ask(key)
         snapshot = edit.snapshot()
+        asked = snapshot.jobs.get(key) if self._asks else None
         failed = cycle.decisions.failed_jobs  # they wait in the next cycle, too
         if failed or self._alone or not self._whole:
             before = [] if self._alone else self._turns[: self._turn[key]]
@@ -309,12 +398,15 @@ class Trials:
             session.seed,
             lambda name: None if name in off else cycle.lookup(name),
             self.stopwatch,
-            reasons=self._asks,  # of those that find no place
+            reasons=False,
+            of={task.pod_class.id for task in asked.pending.values()} if asked is not None else (),
         )
         index = trial.session.snapshot.nodes.index
         for pod_class, node, sign in edit.moves:
             if node in index:
                 trial.session.domains.move(pod_class, [index[node]], sign)
+        if among is not None:
+            trial.keep_to(among)
         run_actions(trial)
         if trial.hooks.failed != off:  # what it says would be said without a plug-in that the next cycle asks again
             self.left = 0
@@ -377,7 +469,22 @@ class Trials:
             if job.phase != "Pending" and job.record.phase == "Pending" and not job.size:
                 left -= add_unmade_pods(edit, job.key, unmade_pods(self.cycle.session, job.record), left)
         self.left -= ADDED_COST * (most - left)
-        return edit.snapshot(), edit.moves
+        return self._at_rest((edit.snapshot(), edit.moves)) if self._until else (edit.snapshot(), edit.moves)
+
+    def _at_rest(self, cluster: tuple[Snapshot, list[Move]]) -> tuple[Snapshot, list[Move]]:
+        """The cluster once nothing moves any more of itself: what moves after a change does so by that change."""
+        for _ in range(_SETTLING):
+            trial = self._run(Edit(*cluster), "")
+            if trial is None:
+                return cluster
+            edit, _, others = self._with_pods(trial, None, (), Together(()), early=False)
+            moving = others or bool(trial.bound or trial.evicted)
+            starts = any(placement.job.key in self._asked for placement in trial.bound)
+            trial.end()
+            if not moving or starts:
+                return cluster
+            cluster = edit.snapshot(), edit.moves
+        return cluster
 
 
 def _unpromised(queue: Queue) -> Queue:
@@ -394,7 +501,7 @@ def _parts(change: Change) -> tuple[Change, ...]:
     return change.changes if isinstance(change, Together) else (change,)
 
 
-def _nodes_last(parts: tuple[Change, ...]) -> tuple[tuple[Change, ...], ...]:
+def _nodes_last(parts: tuple[Change, ...]) -> Stages:
     """The stages in which changes are made: nodes join after the rest."""
     nodes = tuple(one for one in parts if isinstance(one, AddNodes))
     rest = tuple(one for one in parts if one not in nodes)
@@ -404,6 +511,7 @@ def _nodes_last(parts: tuple[Change, ...]) -> tuple[tuple[Change, ...], ...]:
 def _reason(trial: Cycle, job: JobState | None) -> Draft | None:
     """Why the job waits at the end of a trial; None where the actions said nothing of it."""
     report = trial.reports.get(job.key) if job is not None else None
+    trial.fits.reasons = True
     return first_cause(Waiting(Tools(trial), job, report)) if job is not None and report is not None else None
 
 
@@ -451,7 +559,7 @@ def after(cycle: Cycle) -> tuple[Snapshot, list[Move]]:
             task = edit.task(waiting.key)
             task.nominated_node = names[column]
             edit.put(task)
-    for job in cycle.jobs:
+    for job in cycle.served():
         phase, _ = next_phase(cycle, job)
         if phase != job.record.phase:
             edit.job(job.key).phase = phase

@@ -17,10 +17,10 @@ from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.verdicts.demand import Kind, kinds_of
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.filter_causes import FilterCauses
+from unisono.engine.verdicts.holders import holders_of
 from unisono.engine.verdicts.lines import place
 from unisono.engine.verdicts.pending_pods import MOST_SAMPLES, pending_pods
 from unisono.engine.verdicts.quotas import QuotaRoom
-from unisono.engine.verdicts.resource_holders import holders_of
 from unisono.engine.verdicts.rivals import Rivals
 from unisono.engine.verdicts.shortage import Shortages
 from unisono.engine.verdicts.unmade_parts import Unmade, imagined, unmade_pods

@@ -27,8 +27,10 @@ from unisono.api.kinds import (
 from unisono.api.queues import raised, with_group
 from unisono.api.resources import to_units, to_wire
 from unisono.api.selecting import pod_group_name
+from unisono.engine.changes import OfQueueSpec
 from unisono.jobkinds.kind import NoSuchField
 from unisono.sdk.fixes import pod_specs
+from unisono.sdk.fixes.change_texts import change_of
 from unisono.sdk.fixes.edits import Edit, all_of, edit_of, other_device_class, other_storage_class
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.fixes.limit_ranges import default_requests
@@ -83,6 +85,9 @@ class FixMaker:
         return Fix(text, tried, told, tuple(operations), why_not, lasting=tuple(again))
 
     async def _operations(self, change: dict[str, Any]) -> list[Operation]:
+        known = change_of(change)
+        if isinstance(known, OfQueueSpec):
+            return [patch(QUEUES, known.queue, {"spec": known.fields()})]
         match change["kind"]:
             case "Together":
                 return await self._together(change["changes"])
@@ -93,14 +98,6 @@ class FixMaker:
                 return await self._lowered(change["queue"], change["amounts"])
             case "RaiseQuota":
                 return await self._raised(RESOURCE_QUOTAS, change["quota"], "hard", change["amounts"])
-            case "RaiseWeight":
-                return [patch(QUEUES, change["queue"], {"spec": {"weight": change["weight"]}})]
-            case "RaiseQueuePriority":
-                return [patch(QUEUES, change["queue"], {"spec": {"priority": change["priority"]}})]
-            case "PassOver":
-                return [patch(QUEUES, change["queue"], {"spec": {"dequeueStrategy": "traverse"}})]
-            case "AllowReclaim":
-                return [patch(QUEUES, change["queue"], {"spec": {"reclaimable": True}})]
             case "UseNodeGroup":
                 return await self._node_group(change)
             case "RaiseUserLimits":

@@ -166,7 +166,7 @@ def _resized(
             pod_specs.request_at_most(spec, per_pod)
             for name in limited:
                 pod_specs.limit_at_most(spec, name, to_units(name, amounts[name]), whole=name in per_pod)
-            for container in spec["containers"]:
+            for container in pod_specs.containers(spec):
                 resources = container.get("resources") or {}
                 for part in ("requests", "limits"):
                     _bound(resources.get(part) or {}, amounts, max_=max_)
@@ -191,7 +191,7 @@ def _within_ratio(owner: Raw, name: str, ratio: float) -> Fix:
 
     def edit(body: Raw) -> None:
         for spec in _specs(body):
-            for container in spec["containers"]:
+            for container in pod_specs.containers(spec):
                 resources = container.get("resources") or {}
                 asked, most = (resources.get("requests") or {}).get(name), resources.get("limits") or {}
                 if asked is not None and name in most:
@@ -208,7 +208,7 @@ def _stated(owner: Raw, fields: list[str]) -> Fix:
 
     def edit(body: Raw) -> None:
         for spec in _specs(body):
-            for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+            for container in pod_specs.containers(spec):
                 resources = container.setdefault("resources", {})
                 for field in fields:
                     part, _, name = field.partition(".")

@@ -26,11 +26,16 @@ def pod_specs(manifest: Manifest) -> Iterator[Manifest]:
     yield from _outermost(spec, _is_pod_spec)
 
 
+def containers(spec: Manifest) -> list[Manifest]:
+    """Those of a pod, with its init containers."""
+    return [*(spec.get("initContainers") or ()), *spec["containers"]]
+
+
 def unlimited(manifest: Manifest) -> list[str]:
     """Resources that containers request without the limit that devices must have."""
     found: dict[str, None] = {}
     for spec in pod_specs(manifest):
-        for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+        for container in containers(spec):
             resources = container.get("resources") or {}
             limits = resources.get("limits") or {}
             asked = (name for name in resources.get("requests") or {} if name not in limits)
@@ -79,13 +84,12 @@ def requested(spec: Manifest, name: str) -> int:
 
 def limit_at_most(spec: Manifest, name: str, most: int, *, whole: bool) -> None:
     """State a limit where a container has none: what it requests, else its part of ``most``, of the ``whole`` pod."""
-    containers = spec["containers"]
-    for container in containers:
+    for container in spec["containers"]:
         resources = container.get("resources") or {}
         limits = resources.get("limits") or {}
         if name not in limits:
             part = min(_asked(container, name) or most, most) if whole else most
-            part = part if _asked(container, name) or not whole else most // len(containers)
+            part = part if _asked(container, name) or not whole else most // len(spec["containers"])
             limits[name] = to_wire({name: part})[name]
             container["resources"] = {**resources, "limits": limits}
 
@@ -103,10 +107,10 @@ def request_at_most(
     The largest containers give way first, and none loses a request: where that cannot be, nothing is changed.
     """
     overhead = spec.get("overhead") or (overheads or {}).get(spec.get("runtimeClassName") or "") or {}
-    containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
+    every = containers(spec)
     for name, limit in most.items():
         default = (defaults or {}).get(name)
-        given = [one for one in containers if default is not None and not _asked(one, name)]
+        given = [one for one in every if default is not None and not _asked(one, name)]
         for container in given:
             resources = container.get("resources") or {}
             container["resources"] = {

@@ -21,7 +21,7 @@ from unisono.engine.verdicts.demand import Kind
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.filter_causes import lacks_of
 from unisono.engine.verdicts.findable import findable
-from unisono.engine.verdicts.job_holders import holders_text
+from unisono.engine.verdicts.holders import holders_text
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
 from unisono.engine.verdicts.lack import Lack
 from unisono.engine.verdicts.missing_resources import asking, remedy, unoffered, unoffered_text

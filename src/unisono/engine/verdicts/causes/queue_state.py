@@ -6,7 +6,7 @@ from unisono.api.keys import CLOSED_BY_PARENT
 from unisono.engine.changes import OpenQueue, PassOver, Together, UseQueue
 from unisono.engine.verdict import Cause, reference
 from unisono.engine.verdicts.draft import Draft, Ladders
-from unisono.engine.verdicts.job_holders import holder_of, named
+from unisono.engine.verdicts.holders import holder_of, named
 from unisono.engine.verdicts.waiting import Waiting
 
 _MOST_LEAVES = 3

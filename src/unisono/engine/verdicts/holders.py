@@ -1,24 +1,29 @@
-"""Jobs and pods that hold a resource, by the names that their owners know."""
+"""Who holds what a job waits for: jobs, queues, pods on ports, and pods that are about to leave."""
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from unisono.api import keys
+from unisono.api.resources import by_importance
 from unisono.api.verdict import job_name
+from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
-from unisono.cluster.status import HOLDS
+from unisono.cluster.status import HOLDS, TaskStatus
 from unisono.engine.answers import BoolArray
 from unisono.engine.changes import amounts_text
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder, reference
 from unisono.jobkinds.registry import OWNER_LABELS
+
+# ---- Jobs and pods that hold a resource, by the names that their owners know
+
 
 _MOST_NAMED = 3
 _MOST_PODS = 20_000
@@ -218,3 +223,94 @@ def _tasks_on(cycle: Cycle, names: list[str]) -> Iterator[Task]:
         for task, column in zip(placement.tasks, placement.columns, strict=True):
             if column in columns:
                 yield task
+
+
+# ---- Who holds what a job waits for
+
+
+def holders_of(cycle: Cycle, need: Mapping[str, int]) -> tuple[Holder, ...]:
+    """Queues that hold most of what is needed, largest first."""
+    registry = cycle.session.registry
+    rows = {name: row for name in sorted(need, key=by_importance) if (row := registry.find(name)) is not None}
+    if not rows:
+        return ()
+    first = next(iter(rows.values()))
+    holding = sorted(
+        (queue for queue in cycle.session.queues.values() if queue.allocated[first] > 0),
+        key=lambda queue: (-int(queue.allocated[first]), queue.name),
+    )
+    return tuple(
+        Holder("Queue", queue.name, {name: int(queue.allocated[row]) for name, row in rows.items()})
+        for queue in holding[:_MOST_NAMED]
+    )
+
+
+# ---- Which pods hold host ports, on which nodes, and whether they would come back there
+
+
+def port_holders(cycle: Cycle) -> dict[str, dict[str, PodClass]]:
+    """By node name and pod key: pods with host ports, those that this cycle places included."""
+    session = cycle.session
+    held = {name: dict(pods) for name, pods in session.snapshot.port_holders.items() if pods}
+    names = session.snapshot.nodes.names
+    for placement in cycle.bound:
+        if placement.pod_class.host_ports:
+            for task, column in zip(placement.tasks, placement.columns, strict=True):
+                held.setdefault(names[column], {})[task.key] = placement.pod_class
+    return held
+
+
+def comes_again(cycle: Cycle, key: str) -> bool:
+    """Whether a controller makes another pod in place of this one (by its key), which may take the port first."""
+    task = cycle.session.snapshot.tasks.get(key)
+    return task is not None and is_created_again(task)
+
+
+def daemonset_of(cycle: Cycle, key: str) -> str:
+    """``ns/name`` of the DaemonSet that has put a pod (by its key) on its node and would again; ``""`` for others."""
+    task = cycle.session.snapshot.tasks.get(key)
+    return owner_of(task).name if task is not None and is_of_daemonset(task) else ""
+
+
+# ---- Whom a job waits for that has places on resources not yet free
+
+
+@dataclass(slots=True)
+class _Victims:
+    """Victims by beneficiary and key, and of how many evictions these are."""
+
+    number: int = -1
+    by_job: dict[str, dict[str, Task]] = field(default_factory=dict)
+
+
+def leaving(cycle: Cycle, job: JobState) -> list[Task]:
+    """Pods evicted for the job in this cycle, and those that are ending on the nodes of its pipelined tasks."""
+    found = dict(_victims(cycle).get(job.key, {}))
+    columns = {column for status, column in job.places.values() if status is TaskStatus.PIPELINED}
+    names, tasks_on = cycle.session.snapshot.nodes.names, cycle.session.snapshot.tasks_on
+    for column in columns:
+        for key, task in tasks_on.get(names[column], {}).items():
+            if task.status is TaskStatus.RELEASING:
+                found[key] = task
+    return [found[key] for key in sorted(found)]
+
+
+def _victims(cycle: Cycle) -> dict[str, dict[str, Task]]:
+    """Victims by beneficiary and key; sorted out once."""
+    known = cycle.session.shared.of(_Victims, _Victims)
+    if known.number != len(cycle.evicted):
+        known.number, known.by_job = len(cycle.evicted), {}
+        for placement, beneficiary in cycle.evicted:
+            known.by_job.setdefault(beneficiary, {}).update((task.key, task) for task in placement.tasks)
+    return known.by_job
+
+
+def names_text(tasks: Sequence[Task]) -> str:
+    """``ns/a, ns/b, ns/c and 2 more``."""
+    text = ", ".join(reference(task.key) for task in tasks[:_MOST_NAMED])
+    return text if len(tasks) <= _MOST_NAMED else f"{text} and {len(tasks) - _MOST_NAMED} more"
+
+
+def pods_as_holders(tasks: Sequence[Task]) -> tuple[Holder, ...]:
+    """The first few pods and what they request."""
+    return tuple(Holder("Pod", task.key, dict(task.pod_class.requests)) for task in tasks[:_MOST_NAMED])
