@@ -179,11 +179,6 @@ def descriptions(struct: type[msgspec.Struct]) -> dict[str, str]:
     return {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(section)}
 
 
-# From JSON values to structs and back.
-#
-# ``decode`` never raises: what is wrong comes back as a value, and the struct holds everything that was right.
-
-
 # Spellings that users write and that mean a field of another form.
 
 

@@ -18,8 +18,6 @@ from unisono.api.kind import Kind
 from unisono.api.pod_states import has_ended, qos_class
 from unisono.api.resources import pod_limits, pod_requests, to_units
 
-# Which objects a quota counts (pure).
-
 CROSS_NAMESPACE = "CrossNamespacePodAffinity"
 """Scope of pods whose affinity terms name other namespaces."""
 

@@ -114,9 +114,6 @@ def _pending_tasks(job: Job) -> Key | None:
     return len(pending), pod_class.id, role, priority
 
 
-# PodGroup phase from task counts.
-
-
 def phase_of(counts: list[int], min_member: int, phase: str, releasing: int, *, unschedulable: bool) -> str:
     """Phase of a PodGroup.
 

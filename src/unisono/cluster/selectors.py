@@ -270,9 +270,6 @@ def _is_asked(selector: Selector) -> bool:
     return selector.by_namespace_labels or bool(selector.parts) or len(selector.namespaces) > WIDE
 
 
-# What a pod wants of other pods: affinity and spread terms with their selectors interned.
-
-
 class Term(NamedTuple):
     """Pods of a selector (its id), per domain of a node label."""
 

@@ -83,9 +83,6 @@ def ended_at(obj: Any) -> str | None:
     return max(ends, default=None)
 
 
-# What is to be said of a kind of job, and what follows from that for all kinds alike.
-
-
 Control = Literal["commands", "flag", "parts", ""]
 InFleet = Literal["whole", "parts", "divided", ""]
 Json = dict[str, Any]

@@ -284,9 +284,6 @@ def advice(config_map: ConfigMap) -> list[str]:
     return [*told, *(f"{key}: {note}" for note in notes)]
 
 
-# Where the scheduler's configuration comes from, and how it changes while the scheduler runs.
-
-
 # Plug-ins of modules, wherever they stand in the text: a package that is named only now is imported again, too.
 _CODE = re.compile(r"name:\s*[\"']?([\w.]+:\w+)")
 

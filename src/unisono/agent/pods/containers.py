@@ -323,8 +323,6 @@ def _without_names(
     return [replace_names(part, known) for part in argv], replaced
 
 
-# All containers of one pod on this node: starts and stops them, and says to the pod's events what came of it.
-
 _RETRY_SECONDS = 2.0
 PYTHON_NOT_READABLE = "PythonNotReadable"
 _NOT_ENFORCED = {

@@ -41,8 +41,6 @@ from unisono.api.validation.meta import (
 from unisono.api.validation.pod import validate_taints, validate_tolerations
 from unisono.api.volumes import stored_bytes
 
-# Rules of nodes, events, priority and runtime classes, leases and claims.
-
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")

@@ -192,8 +192,6 @@ def _load(path: Path) -> ec.EllipticCurvePrivateKey:
         raise ConfigError(why, file=str(path)) from error
 
 
-# Service accounts as users: tokens are made for them, and hold as long as the account and what they are bound to.
-
 API_AUDIENCES = (ISSUER, "https://kubernetes.default.svc", "unisono")
 _SHORTEST, _USUAL, _LONGEST = 600, 3600, 1 << 32
 _EXTRA = "authentication.kubernetes.io/"

@@ -23,8 +23,6 @@ from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.registry import job_kind
 from unisono.jobkinds.tables import described
 
-# Printer columns of a definition's version.
-
 
 def columns_of(version: CustomResourceDefinitionVersion) -> tuple[PrinterColumn, ...]:
     """What ``kubectl get`` shows after the name; empty: name and age are all there is."""

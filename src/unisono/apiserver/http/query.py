@@ -65,8 +65,6 @@ def parse(parts: list[str]) -> ResourcePath | None:
     return ResourcePath(group, version, namespace, rest[0], name, rest[2] if len(rest) > 2 else "")
 
 
-# Query parameters, read as Kubernetes reads them.
-
 Query = Mapping[str, str]
 # A watch without a time-out ends after this long: clients reconnect, and nothing is held for ever.
 DEFAULT_WATCH_SECONDS = 3600.0

@@ -25,8 +25,6 @@ from unisono.apiserver.tables.values import (
     wide,
 )
 
-# Tables of the smaller core kinds: namespaces, configuration, services, claims, classes, leases, CRDs.
-
 
 def _name(obj: Row) -> str:
     return text(obj, "metadata", "name")

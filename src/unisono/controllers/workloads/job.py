@@ -49,8 +49,6 @@ from unisono.errors import AlreadyExists, Conflict, NotFound
 from unisono.jobkinds.workloads import at_once
 from unisono.kube.controller import Context, Controller, sooner
 
-# The PodGroup of ``scheduling.k8s.io`` of a ``batch/v1`` Job that says how its pods are scheduled.
-
 _TEMPLATE = "pods"
 _PREFIX = "volcano.sh/"
 
@@ -158,8 +156,6 @@ class JobGroups:
 def _jobs_of(group: WorkloadPodGroup) -> Iterator[str]:
     yield from owners.keys_of(BATCH_JOBS, group)
 
-
-# ``batch/v1`` Jobs: pods that run to their end.
 
 _JOB_INDEX = "batch-job"
 _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"

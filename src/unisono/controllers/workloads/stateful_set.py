@@ -37,8 +37,6 @@ from unisono.controllers.workloads.templates import REVISION_LABEL, bring_to_ser
 from unisono.errors import AlreadyExists, ApiError, NotFound
 from unisono.kube.controller import Context, Controller, sooner
 
-# Pods and claims of a StatefulSet (pure).
-
 POD_NAME_LABEL = keys.STATEFUL_POD_NAME
 INDEX_LABEL = "apps.kubernetes.io/pod-index"
 

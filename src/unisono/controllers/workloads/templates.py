@@ -233,9 +233,6 @@ async def bring_to_server(
     raise_first(await dependents.delete(owner, revised.delete))
 
 
-# Whether a template may run on a node, and how long a node that refuses pods is left alone (pure).
-
-
 # Whether a template may run on a node, as far as labels, names and taints tell (pure).
 
 

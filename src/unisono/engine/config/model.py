@@ -78,11 +78,6 @@ def metrics_source(given: Mapping[str, str]) -> MetricsSource | None:
     )
 
 
-# The scheduler's configuration: which actions run, and which plug-ins vote in which tier.
-#
-# Plain data; `unisono.engine.config_file.reader` reads it from a file.
-
-
 # Names that a Volcano configuration may use, and what this version knows about them.
 #
 # Which actions and plug-ins exist is decided by their registries alone; the list here only tells a name that Volcano

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from unisono.engine.session.session import Session
     from unisono.engine.session.sub_groups import SubGroup
 
-# Which switch of the configuration turns which hook of a plug-in off.
-
-
 HOOK_FLAGS: dict[str, str] = {
     "queue_key": "queue_order",
     "job_key": "job_order",
@@ -98,9 +95,6 @@ VICTIM_FLAGS: dict[Purpose, str] = {
     Purpose.SHUFFLE: "victim",
     Purpose.DEFRAGMENT: "",
 }
-
-# What a plug-in may do: every hook of a session, all of them optional.
-
 
 # Hooks of plug-ins about sub-groups and the domains of a network topology.
 

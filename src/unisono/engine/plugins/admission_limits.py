@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState, QueueState
     from unisono.engine.session.session import Session
 
-# overcommit and user-limits: how much is let in, of what the cluster has free and of what one user may hold.
-
-
 # overcommit: PodGroups are admitted until a multiple of the free cluster is promised.
 
 _FACTOR = Argument("overcommit-factor", "float", 1.2, "cluster size that may be promised, as a multiple; at least 1")

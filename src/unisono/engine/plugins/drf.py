@@ -241,9 +241,6 @@ def _weights(texts: Iterable[str]) -> Iterable[float]:
         yield weight if weight >= 1.0 else 1.0  # NaN counts as 1 as well
 
 
-# drf with ``enableHierarchy``: queues form a tree, and fairness holds on each of its levels.
-
-
 class QueueTreeDrf(JobDrf):
     """Adds the order of queues by the tree of their annotations, and reclaiming along it."""
 

@@ -24,9 +24,6 @@ from unisono.engine.plugins.common.topology_spread import InterPodScore, SpreadS
 from unisono.engine.session.node_view import NodeAt, NodeView, as_slice
 from unisono.engine.session.session import Session
 
-# binpack and resource-strategy-fit: prefer nodes that the pod fills up, or spread pods, by resource.
-
-
 # binpack: prefers nodes that the pod fills up, by a weighted mean over its resources.
 
 _WEIGHT = Argument("binpack.weight", "int", 1, "multiplies the score; 0 switches the plug-in off")
@@ -95,8 +92,6 @@ class BinpackPlugin(Plugin):
         used = [node.used[row] for row in rows]
         return self.weight * formulas_at.binpack(request, used, [node.allocatable[row] for row in rows], weights)
 
-
-# resource-strategy-fit: packs or spreads pods by resource.
 
 # resource-strategy-fit: each resource is packed or spread by its own rule, and scarce ones are kept free.
 #

@@ -436,8 +436,6 @@ def append_env(containers: Iterable[Container], variables: Iterable[tuple[str, s
         container.env = [*(container.env or ()), *(EnvVar(name=name, value=value) for name, value in added)]
 
 
-# Pods, Services and the HorizontalPodAutoscaler of a training job, built from the templates of its roles.
-
 # Pods and Services of a training job, built from the templates of its roles.
 
 
