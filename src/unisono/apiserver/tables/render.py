@@ -15,6 +15,7 @@ from unisono.api.groups.autoscaling import HorizontalPodAutoscalerV1
 from unisono.api.groups.workload import COMPOSITE_SCHEDULED, SCHEDULED
 from unisono.api.kind import Kind
 from unisono.api.kinds import find_resource
+from unisono.api.pod_states import ENDED_PHASES
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.tables.core import (
     BINDINGS,
@@ -74,8 +75,6 @@ from unisono.apiserver.tables.workloads import (
 
 # The pod table: one status word out of phase, reasons and container states, as kubectl users know it.
 
-_TERMINAL = {"Succeeded", "Failed"}
-
 
 @dataclass(slots=True)
 class _Summary:
@@ -107,7 +106,7 @@ def _summarize(pod: Row) -> _Summary:
     if get(pod, "metadata", "deletionTimestamp"):
         if get(pod, "status", "reason") == "NodeLost":
             summary.reason = "Unknown"
-        elif phase not in _TERMINAL:
+        elif phase not in ENDED_PHASES:
             summary.reason = "Terminating"
     return summary
 
