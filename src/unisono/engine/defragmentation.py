@@ -28,7 +28,7 @@ from unisono.engine.placement.sub_group_solver import Solver
 from unisono.engine.plugin_host.stopwatch import Stopwatch
 from unisono.engine.plugins.common.node_selectors import open_nodes
 from unisono.engine.plugins.eviction_guard import LostWork
-from unisono.engine.plugins.unevictable import PdbPlugin
+from unisono.engine.plugins.protected_pods import PdbPlugin
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.victims import bundles_of
 from unisono.engine.verdicts.edit import Edit
