@@ -24,7 +24,7 @@ from unisono.api.core.devices import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from unisono.api.core.storage import PersistentVolumeClaim, PersistentVolumeClaimSpec
+from unisono.api.core.volume import PersistentVolumeClaim, PersistentVolumeClaimSpec
 from unisono.api.field_error import FieldError, forbidden, invalid, required, too_long
 from unisono.api.keys import SSH_AUTH
 from unisono.api.quantity import QuantityError, parse_quantity
