@@ -101,6 +101,8 @@ _REPEAT_SECONDS = 30.0
 # After a budget refused, it is not asked again before it can have changed.
 _REFUSED_SECONDS = 10.0
 _REFUSED = 429
+# Evictions under way at once.
+_CONCURRENCY = 16
 
 GIVE_UP = "release"
 """The action of pods that are removed because their gang was bound only in part: no limit counts those."""
@@ -117,12 +119,11 @@ class Evictor:
         clock: Clock,
         *,
         feed: Feed | None = None,
-        concurrency: int = 16,
     ) -> None:
         """Make an evictor; with ``feed`` the state counts victims as being released from the moment of the decision."""
         self._client, self._events, self._metrics, self._clock = client, events, metrics, clock
         self._feed = feed
-        self._slots = asyncio.Semaphore(concurrency)
+        self._slots = asyncio.Semaphore(_CONCURRENCY)
         self._sent: dict[str, float] = {}
         self._beneficiaries: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()

@@ -442,11 +442,11 @@ class PodContainers:
         self._stopping[name] = grace
         self._named(name).stop(grace)
 
-    def stop_all(self, pod: Pod, why: str, grace: float) -> None:
+    def stop_all(self, pod: Pod, grace: float) -> None:
         """Ask everything that runs to end."""
         for container in self._all:
             if container.running:
-                self.stop(pod, container.name, why, grace)
+                self.stop(pod, container.name, "the pod is over", grace)
 
     def warn_of_taken_port(self, pod: Pod) -> None:
         """Say what to do when a container failed because another process has its port."""

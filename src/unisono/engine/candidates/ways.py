@@ -142,7 +142,6 @@ class ScoresByLine:
 
 HOOKS = ("domain_filter", "batch_score")
 Stamps = list[int | None]
-Heeds = Callable[[Veto], bool]
 
 
 class CrossNodeAnswers:
