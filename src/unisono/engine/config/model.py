@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from unisono.api.times import duration_or_none
+from unisono.api.times import duration_or_none, parse_duration
 from unisono.engine.config.arguments import Argument, Flags, argument_value
 from unisono.errors import ConfigError
 
@@ -199,8 +199,6 @@ class SchedulerConfig:
     @property
     def plugin_time_limit(self) -> float:
         """Seconds that a plug-in that is not built in may take per cycle."""
-        from unisono.api.times import parse_duration
-
         text = self.action_arguments.get(PLUGINS_SECTION, {}).get("timeLimit")
         return DEFAULT_PLUGIN_TIME if text is None else parse_duration(text)
 

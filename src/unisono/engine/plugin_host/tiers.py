@@ -84,8 +84,8 @@ class PluginTiers:
 
     """
 
-    def __init__(self, config: SchedulerConfig, lookup: Lookup) -> None:
-        self.stopwatch = Stopwatch()
+    def __init__(self, config: SchedulerConfig, lookup: Lookup, stopwatch: Stopwatch | None = None) -> None:
+        self.stopwatch = stopwatch or Stopwatch()
         self.guard = Guard(self.stopwatch)
         self.missing_plugins: list[str] = []
         self.tiers: list[list[Plugin]] = []

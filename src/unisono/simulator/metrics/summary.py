@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,8 +56,6 @@ class _Area:
             self._areas.append(self._areas[-1] + width * self._values[number - 1])
 
     def until(self, at: float) -> float:
-        from bisect import bisect_right
-
         number = bisect_right(self._times, at) - 1
         if number < 0:
             return 0.0
