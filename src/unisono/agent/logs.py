@@ -19,8 +19,7 @@ from unisono.kube.clock import SYSTEM_CLOCK, Clock
 # Container logs from the files that the shims write; implements the API server's ``LogSource`` by shape.
 #
 # A record is a line ``TIME STREAM F|P TEXT`` (the CRI format). A line of the container is its partial records (``P``)
-# and
-# the full one (``F``) that ends it.
+# and the full one (``F``) that ends it.
 
 # Holds more lines than the end of a log has, however short they are.
 _END_BYTES = 1 << 16

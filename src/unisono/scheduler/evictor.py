@@ -38,8 +38,7 @@ from unisono.scheduler.metrics import Metrics
 # A gang's binds leave together, but writes can fail and a scheduler can be killed between two of them. The members that
 # are missing are placed again in the next cycle, with the bound members counted. If that does not succeed within
 # ``patience`` seconds, or a member was deleted for good, the members that are bound but do not run yet are removed:
-# half
-# a gang must not hold nodes.
+# half a gang must not hold nodes.
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,8 +115,7 @@ def write_bytes(field: int, value: bytes) -> bytes:
 # is one message, ``group.Name: number name type, ...``; lines that begin with ``@`` say which messages stand at the top
 # of a body: ``@group apiVersion: kind kind ...``. A type is a scalar (``string``, ``int``, ``bool``, ``bytes``), a
 # well-known message (``time``, ``microtime``, ``quantity``, ``intstr``, ``json``), or another message; ``[]T`` is a
-# list,
-# ``map:T`` a map from text, ``list:T`` a message that holds nothing but a list. Marks after a type:
+# list, ``map:T`` a map from text, ``list:T`` a message that holds nothing but a list. Marks after a type:
 #
 # * ``?`` the field may be absent, and an empty value means something (a pointer in Go);
 # * ``!`` zero is written out in JSON; without a mark zero and empty are the same as absent;

@@ -81,8 +81,7 @@ def metrics_source(given: Mapping[str, str]) -> MetricsSource | None:
 # Names that a Volcano configuration may use, and what this version knows about them.
 #
 # Which actions and plug-ins exist is decided by their registries alone; the list here only tells a name that Volcano
-# (or
-# a later version) knows from a typing mistake.
+# (or a later version) knows from a typing mistake.
 
 KNOWN_ACTIONS = frozenset(
     ["enqueue", "allocate", "backfill", "preempt", "reclaim", "gangpreempt", "gangreclaim", "shuffle", "defragment"]

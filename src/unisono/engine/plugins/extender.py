@@ -133,9 +133,8 @@ def requests_any(pod_class: PodClass, names: frozenset[str]) -> bool:
 
 # extender: asks a service over HTTP, in the protocol of Volcano's extender plug-in.
 #
-# Decisions are pure, so the call itself is given from outside: `extender_with` makes the plug-in for one transport,
-# to be
-# passed to `unisono.engine.run` as ``plugins={"extender": ...}``.
+# Decisions are pure, so the call itself is given from outside: `extender_with` makes the plug-in for one transport, to
+# be passed to `unisono.engine.run` as ``plugins={"extender": ...}``.
 
 Transport = Callable[[str, Mapping[str, Any], float], Mapping[str, Any]]
 """POSTs a JSON body to a URL within so many seconds and returns the decoded answer; raises whatever goes wrong."""
