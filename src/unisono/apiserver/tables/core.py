@@ -123,10 +123,6 @@ def _lease(obj: Row, now: float) -> list[Any]:
     return [_name(obj), text(obj, "spec", "holderIdentity"), _age(obj, now)]
 
 
-def _crd(obj: Row, _now: float) -> list[Any]:
-    return [_name(obj), text(obj, "metadata", "creationTimestamp")]
-
-
 def _runtime_class(obj: Row, now: float) -> list[Any]:
     return [_name(obj), text(obj, "handler"), _age(obj, now)]
 
@@ -191,7 +187,7 @@ BINDINGS = Layout(
     _binding,
 )
 LEASES = Layout((NAME, Column("Holder"), AGE), _lease)
-CRDS = Layout((NAME, Column("Created At", "date")), _crd)
+CRDS = Layout((NAME, Column("Created At", "date")), _created)
 
 
 # The event table.

@@ -134,6 +134,11 @@ HASH_LABEL = "controller.kubernetes.io/hash"
 Owner = StatefulSet | DaemonSet
 
 
+def revision_of(pod: Pod) -> str:
+    """Name, or hash, of the revision that the pod was made from."""
+    return (pod.metadata.labels or {}).get(REVISION_LABEL, "")
+
+
 @dataclass(slots=True)
 class Revisions:
     """What to do about the revisions of an owner.

@@ -8,6 +8,7 @@ import numpy as np
 
 from unisono.api.resources import readable
 from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Job
 from unisono.cluster.resources import PODS, Matrix, ResourceRegistry, Vector, fitted
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Refusal
@@ -65,6 +66,14 @@ def exceeded(taken: Sequence[int], request: Sequence[int], limit: Sequence[int])
 def dominant_share(held: Sequence[int], total: Sequence[int]) -> float:
     """Largest ``held / total`` over the resources of which there is any."""
     return max([mine / whole for mine, whole in zip(held, total, strict=True) if whole > 0], default=0.0)
+
+
+def share_asked_for(job: Job, registry: ResourceRegistry, total: Sequence[int]) -> float:
+    """The dominant share of what a job asks for and does not hold; of minResources where it has no pods yet."""
+    asked = aligned(job.request, registry)
+    if job.min_resources is not None:
+        asked = np.maximum(asked, aligned(job.min_resources, registry))
+    return dominant_share(np.maximum(asked - aligned(job.allocated, registry), 0).tolist(), total)
 
 
 def named(registry: ResourceRegistry, amounts: Sequence[int], rows: Sequence[int]) -> dict[str, int]:
