@@ -12,7 +12,8 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from unisono.api.times import rfc3339, rfc3339_micro
-from unisono.apiserver.http.status import BODY_TYPES, bad_request, unsupported_media_type
+from unisono.apiserver.failures import bad_request, unsupported_media_type
+from unisono.apiserver.http.status import BODY_TYPES
 
 # Protobuf's wire format: tagged numbers and pieces of bytes, without their meaning.
 

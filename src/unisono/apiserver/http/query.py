@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 from urllib.parse import unquote
 
-from unisono.apiserver.http.status import bad_request
+from unisono.apiserver.failures import bad_request
 from unisono.apiserver.tables.render import IncludeObject
 from unisono.apiserver.types import DeleteOptions, FieldValidation, PatchType, WriteOptions, dry_run_of
 from unisono.errors import ApiError, Invalid

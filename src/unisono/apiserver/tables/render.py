@@ -48,9 +48,11 @@ from unisono.apiserver.tables.values import (
     Layout,
     Row,
     age,
+    age_of,
     duration,
     get,
     items,
+    name_of,
     seconds_of,
     text,
     wide,
@@ -192,11 +194,11 @@ def _cells(pod: Row, now: float) -> list[Any]:
     gates = [gate.get("conditionType") for gate in items(pod, "spec", "readinessGates")]
     passed = sum(_is_true(pod, str(gate)) for gate in gates)
     return [
-        text(pod, "metadata", "name"),
+        name_of(pod),
         f"{summary.ready}/{summary.total}",
         summary.reason,
         restarts,
-        age(get(pod, "metadata", "creationTimestamp"), now),
+        age_of(pod, now),
         address or NONE,
         text(pod, "spec", "nodeName", default=NONE),
         text(pod, "status", "nominatedNodeName", default=NONE),
@@ -237,12 +239,12 @@ def _status(obj: Row) -> str:
 def _pod_group(obj: Row, now: float) -> list[Any]:
     older = text(obj, "spec", "podGroupTemplateRef", "workload", "workloadName")
     workload = text(obj, "spec", "workloadRef", "workloadName") or older
-    created = age(get(obj, "metadata", "creationTimestamp"), now)
-    return [text(obj, "metadata", "name"), _policy(obj), workload or NONE, _status(obj), created]
+    created = age_of(obj, now)
+    return [name_of(obj), _policy(obj), workload or NONE, _status(obj), created]
 
 
 def _workload(obj: Row, now: float) -> list[Any]:
-    return [text(obj, "metadata", "name"), age(get(obj, "metadata", "creationTimestamp"), now)]
+    return [name_of(obj), age_of(obj, now)]
 
 
 POD_GROUPS = Layout((NAME, Column("Policy"), Column("Workload"), Column("Status"), AGE), _pod_group)
