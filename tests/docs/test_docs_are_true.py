@@ -49,8 +49,10 @@ def test_the_places_where_changes_begin_exist() -> None:
     for file, name in places:
         tree = ast.parse((REPOSITORY / "src" / "unisono" / file).read_text())
         named = {getattr(node, "name", "") for node in tree.body}
-        assigned = (target for node in tree.body for target in getattr(node, "targets", [getattr(node, "target", None)]))
-        named |= {str(getattr(target, "id", "")) for target in assigned}
+        for node in tree.body:
+            named |= {
+                str(getattr(each, "id", "")) for each in getattr(node, "targets", [getattr(node, "target", None)])
+            }
         assert name in named, f"{file} has no {name}"
 
 
