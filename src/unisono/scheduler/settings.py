@@ -352,6 +352,7 @@ class FileConfig:
         """
         self._path, self._load, self._on_error = path, load, on_error
         self.error, self.name = "", str(path)
+        self.reference: ObjectReference | None = None
         self._stamp = self._stat()
         self._text = self._read()
         self._config = load(self._text, str(path))

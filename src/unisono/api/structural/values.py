@@ -355,7 +355,7 @@ class _CheckingWalk:
 
 def _tried(node: Node, value: Any, old: Any, path: str) -> _CheckingWalk:
     walk = _CheckingWalk()
-    walk.node(node, value, old, "")
+    walk.node(node, value, old, path)
     return walk
 
 
