@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from support.backends import DELETE, WriteOptions, config_map, opened, pod_body, read, value
 from support.examples import examples
+from unisono.api.keys import CLASS_BETA
 from unisono.api.kinds import (
     CONFIG_MAPS,
     JOBS,
@@ -120,6 +121,9 @@ async def test_everything_that_quotas_count() -> None:
             },
         }
         await made(backend, PERSISTENT_VOLUME_CLAIMS, claim)
+        notes, older = {CLASS_BETA: "fast"}, {**claim["spec"], "storageClassName": None}
+        named = {**claim["metadata"], "name": "older", "annotations": notes}
+        await made(backend, PERSISTENT_VOLUME_CLAIMS, {**claim, "metadata": named, "spec": older})
         service = {
             "apiVersion": "v1",
             "kind": "Service",
@@ -141,9 +145,9 @@ async def test_everything_that_quotas_count() -> None:
             "services": "1",
             "services.nodeports": "2",
             "services.loadbalancers": "1",
-            "persistentvolumeclaims": "1",
-            "requests.storage": "2Gi",
-            "fast.storageclass.storage.k8s.io/requests.storage": "2Gi",
+            "persistentvolumeclaims": "2",
+            "requests.storage": "4Gi",
+            "fast.storageclass.storage.k8s.io/requests.storage": "4Gi",
             "count/pods": "1",
             "pods": "1",
             "requests.nvidia.com/gpu": "2",

@@ -49,7 +49,10 @@ def test_the_places_where_changes_begin_exist() -> None:
     for file, name in places:
         tree = ast.parse((REPOSITORY / "src" / "unisono" / file).read_text())
         named = {getattr(node, "name", "") for node in tree.body}
-        named |= {str(getattr(getattr(node, "target", None), "id", "")) for node in tree.body}
+        for node in tree.body:
+            named |= {
+                str(getattr(each, "id", "")) for each in getattr(node, "targets", [getattr(node, "target", None)])
+            }
         assert name in named, f"{file} has no {name}"
 
 

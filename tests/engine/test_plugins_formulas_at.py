@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.examples import examples
-from unisono.engine.plugins.common import formulas, formulas_at
+from unisono.engine.plugins.common import formulas
 
 amount = st.one_of(st.integers(0, 40), st.integers(0, 2**42))
 wholes = st.one_of(st.just(0), st.integers(1, 40), st.integers(1, 2**42))
@@ -46,10 +46,10 @@ def test_one_node_is_as_in_the_array(given_: Any) -> None:
     for column in range(b.shape[1]):
         one_before, one_after, one_whole = of(before, column), of(after, column), of(whole, column)
         single = (
-            formulas_at.least_allocated(one_after, one_whole, weights),
-            formulas_at.most_allocated(one_after, one_whole, weights),
-            formulas_at.balance(one_after, one_whole),
-            formulas_at.balanced_allocation(one_before, one_after, one_whole),
-            formulas_at.binpack(of(after, 0), one_before, one_whole, weights),
+            formulas.least_allocated_at(one_after, one_whole, weights),
+            formulas.most_allocated_at(one_after, one_whole, weights),
+            formulas.balance_at(one_after, one_whole),
+            formulas.balanced_allocation_at(one_before, one_after, one_whole),
+            formulas.binpack_at(of(after, 0), one_before, one_whole, weights),
         )
         assert [vector[column] for vector in vectors] == list(single)

@@ -21,6 +21,7 @@ from unisono.api.core import (
     Volume,
     VolumeAttachment,
 )
+from unisono.api.keys import CLASS_BETA
 from unisono.cluster.state import ClusterState
 from unisono.engine.decisions import Decisions, VolumeBind
 
@@ -63,7 +64,7 @@ def volume(
     )
 
 
-def claim(name: str, size: str = "1Gi", *, cls: str = "late", bound: str = "", **parts: Any) -> Any:
+def claim(name: str, size: str = "1Gi", *, cls: str | None = "late", bound: str = "", **parts: Any) -> Any:
     annotations = {"pv.kubernetes.io/bind-completed": "yes"} if bound else {}
     return msgspec.convert(
         {
@@ -85,6 +86,12 @@ def claim(name: str, size: str = "1Gi", *, cls: str = "late", bound: str = "", *
         },
         PersistentVolumeClaim,
     )
+
+
+def older(one: PersistentVolume) -> PersistentVolume:
+    """The volume with its class as it was written before Kubernetes 1.6."""
+    one.metadata.annotations = {CLASS_BETA: "late"}
+    return one
 
 
 def storage_class(name: str = "late", *, mode: str = "WaitForFirstConsumer", maker: str = "", zones: Any = ()) -> Any:
@@ -155,6 +162,14 @@ PLACES: dict[str, tuple[list[Any], str]] = {
     "a volume that is kept for the claim": (
         [storage_class(), volume("v", on="n1"), volume("w", on="n2", claim="c"), claim("c")],
         "n1",
+    ),
+    "a class that is named by the older annotation": (
+        [storage_class(maker="x", zones=["b"]), claim("c", cls=None, annotations={CLASS_BETA: "late"})],
+        "n2",
+    ),
+    "a free volume of a class that both name by the older annotation": (
+        [storage_class(), older(volume("v", on="n3", cls="")), claim("c", cls="", annotations={CLASS_BETA: "late"})],
+        "n3",
     ),
     "a cluster that knows no storage": ([claim("c", cls="")], "n1"),
     "a directory of the node": ([claim("c", cls="", phase="Bound")], "n1"),

@@ -24,11 +24,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from support.accounts import Accounts
 from support.ports import free_port
+from support.watching import seen
 from unisono.api.annotations import CYCLES_LEASE
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
 from unisono.api.kinds import JOBS, LEASES, NAMESPACES, NODES, PODS
-from unisono.errors import ApiError, NotFound
+from unisono.errors import ApiError
 from unisono.install.rights import NODE_LEASES
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
@@ -176,14 +177,16 @@ class Crowd:
 
         await self.ledger.until(over)
 
-    async def holder(self, component: str) -> str:
-        """Who leads, once somebody does."""
-        while True:
-            with suppress(NotFound):
-                lease = await self.client.get(LEASES, f"unisono-{component}", self.namespace)
-                if lease.spec.holder_identity:
-                    return lease.spec.holder_identity
-            await asyncio.sleep(0.2)
+    async def holder(self, component: str, other_than: str = "") -> str:
+        """Who leads, once somebody does, other than the one that is given."""
+        lease = await seen(
+            self.client,
+            LEASES,
+            f"unisono-{component}",
+            self.namespace,
+            lambda lease: lease.spec.holder_identity not in (None, "", other_than),
+        )
+        return str(lease.spec.holder_identity)
 
     def useless(self) -> Counter[str]:
         """Writes to what was not there any more, by method and resource."""

@@ -217,9 +217,7 @@ async def test_two_versions_of_the_scheduler_side_by_side(config: ClusterConfig,
             process.note()
             process.kill()
             await it.submit(names[4 * number : 4 * number + 4], seconds=1.0)
-            while await it.holder("scheduler") == first:
-                await asyncio.sleep(0.2)
-            first = await it.holder("scheduler")
+            first = await it.holder("scheduler", other_than=first)
             process.start()
         await it.completed(names)
         it.held(names)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.job_objects import small, template
+from support.job_objects import put, small, template
 from unisono.api.conditions import ENDED
 from unisono.api.decode import decode
 from unisono.api.documents import apply_json_patch, apply_merge_patch
@@ -18,7 +18,7 @@ from unisono.api.keys import GROUP_MIN_MEMBER
 from unisono.api.times import parse_time
 from unisono.jobkinds.kind import JobKind, NoSuchField
 from unisono.jobkinds.paths import first, walk
-from unisono.jobkinds.registry import ALL, FOREIGN
+from unisono.jobkinds.registry import ALL, FOREIGN, handed_to
 
 EVERY_KIND = pytest.mark.parametrize("kind", ALL, ids=[kind.kind.resource for kind in ALL])
 TIME = "2027-01-15T08:00:00Z"
@@ -216,3 +216,21 @@ def test_the_pods_of_a_template_keep_what_it_requests_besides() -> None:
     requests = first((executor.spec.containers or [])[0], "resources.requests")
     assert requests["cpu"] == "2"
     assert requests["nvidia.com/gpu"] == "1"
+
+
+MANAGERS = frozenset(name for kind in ALL for name in kind.managers)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ALL if kind.managers], ids=lambda kind: kind.kind.resource)
+@pytest.mark.parametrize("manager", [*sorted(MANAGERS), "x.io/y", None], ids=str)
+def test_an_object_is_another_systems_unless_it_names_the_controller_of_its_kind(
+    kind: JobKind, manager: str | None
+) -> None:
+    value = small(kind) if manager is None else put(small(kind), kind.managed, manager)
+    theirs = ("", "") if manager is None or manager in kind.managers else (kind.managed, manager)
+    assert handed_to(value) == handed_to(read(kind, value)) == theirs
+
+
+def test_objects_of_kinds_that_are_no_jobs_are_handed_over_too() -> None:
+    other = {"apiVersion": "x.io/v1", "kind": "Thing", "spec": {"managedBy": "x.io/y"}}
+    assert handed_to(other) == ("spec.managedBy", "x.io/y")

@@ -190,13 +190,6 @@ async def test_a_failing_handler_does_not_stop_the_others() -> None:
         assert story.lines == late.lines == ["ADDED a red"]
 
 
-async def test_resync_lists_again_after_its_period() -> None:
-    client = MemoryClient()
-    async with running(client, resync_seconds=100.0) as (informer, _):
-        await client.clock.advance(1300)
-        assert informer.statistics().lists >= 2
-
-
 def _refuse_watches(operation: str, *_: str) -> None:
     if operation == "watch":
         raise Unavailable("no watch now")

@@ -166,7 +166,11 @@ async def test_after_a_refusal_it_is_not_asked_again_after_a_broken_connection_i
 ) -> None:
     client = Streaming([first], [event("ADDED", "streamed"), END, None])
     await client.create(THINGS, thing("real"))
-    async with reflecting(client, watch_seconds=10.0, resync_seconds=5.0) as (seen, _):
+    async with reflecting(client) as (seen, _):
+        await client.clock.advance(60.0)
+        await client.create(THINGS, thing("other"))
+        client.compact()
+        client.drop_watches()
         await client.clock.advance(60.0)
         assert seen.told[0] == ["real"]
         assert (["streamed"] in seen.told) is again

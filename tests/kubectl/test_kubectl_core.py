@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from support.kubectl import Plane
+from support.kubectl import PATIENCE, Plane
+from support.watching import seen
 from unisono.api.kinds import NODES, PODS
 
 pytestmark = pytest.mark.kubectl
@@ -284,9 +285,8 @@ async def test_nodes(plane: Plane) -> None:
     assert "untainted" in await plane.ok("taint", "node", "n1", "gpu-")
     await plane.apply(pod("p", nodeName="n1"))
     draining = asyncio.create_task(plane.run("drain", "n1", "--force", "--timeout=300s"))
-    while not (await plane.client.get(PODS, "p", "default")).metadata.deletion_timestamp:
-        assert not draining.done()
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(PATIENCE):
+        await seen(plane.client, PODS, "p", "default", lambda pod: pod.metadata.deletion_timestamp)
     assert table(await plane.ok("get", "pods"))[1][2] == "Terminating"
     await plane.client.delete(PODS, "p", "default", grace_seconds=0)
     drained = await draining

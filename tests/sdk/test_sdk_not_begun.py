@@ -9,7 +9,7 @@ import pytest
 
 from unisono.sdk.fixes.of_fields import for_fields
 from unisono.sdk.fixes.pod_specs import pod_specs
-from unisono.sdk.not_begun import empty_by, managed_by, next_run, paused_by, suspended_part, unattended
+from unisono.sdk.not_begun import empty_by, next_run, paused_by, suspended_part, unattended
 
 JOBS = "jobs.batch.volcano.sh"
 MADE = "2026-01-01T00:00:00Z"
@@ -25,23 +25,17 @@ def item(spec: dict[str, Any] | None = None, status: Any = None, kind: str = "Jo
 
 
 @pytest.mark.parametrize(
-    ("spec", "paused", "empty", "manager"),
+    ("spec", "paused", "empty"),
     [
-        ({}, "", "", ("", "")),
-        ({"paused": True, "replicas": 2}, "spec.paused", "", ("", "")),
-        ({"replicas": 0}, "", "spec.replicas", ("", "")),
-        ({"parallelism": 0}, "", "spec.parallelism", ("", "")),
-        ({"managedBy": "kueue.x-k8s.io/multikueue"}, "", "", ("spec.managedBy", "kueue.x-k8s.io/multikueue")),
-        ({"managedBy": "kubernetes.io/job-controller"}, "", "", ("", "")),
-        ({"runPolicy": {"managedBy": "x.io/y"}}, "", "", ("spec.runPolicy.managedBy", "x.io/y")),
-        ({"runPolicy": None}, "", "", ("", "")),
+        ({}, "", ""),
+        ({"paused": True, "replicas": 2}, "spec.paused", ""),
+        ({"replicas": 0}, "", "spec.replicas"),
+        ({"parallelism": 0}, "", "spec.parallelism"),
     ],
 )
-def test_fields_that_keep_it_from_having_pods(
-    spec: dict[str, Any], paused: str, empty: str, manager: tuple[str, str]
-) -> None:
+def test_fields_that_keep_it_from_having_pods(spec: dict[str, Any], paused: str, empty: str) -> None:
     one = item(spec)
-    assert (paused_by(one), empty_by(one), managed_by(one)) == (paused, empty, manager)
+    assert (paused_by(one), empty_by(one)) == (paused, empty)
 
 
 @pytest.mark.parametrize(

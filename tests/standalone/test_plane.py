@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from support.watching import seen
 from unisono.api.annotations import CYCLES_LEASE
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Container, Pod, PodSpec, PodTemplateSpec
 from unisono.api.groups.batch import Job, JobSpec, TaskSpec
 from unisono.api.kinds import JOBS, LEASES, PODS
+from unisono.api.pod_states import has_ended
 from unisono.errors import ConfigError
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import load
@@ -40,11 +42,7 @@ async def ready(client: HttpClient) -> None:
 
 
 async def completed(client: HttpClient, name: str) -> Job:
-    while True:
-        found = await client.get(JOBS, name, "default")
-        if found.status.state.phase == "Completed":
-            return found
-        await asyncio.sleep(0.01)
+    return await seen(client, JOBS, name, "default", lambda job: job.status.state.phase == "Completed")
 
 
 async def test_a_job_goes_from_submission_to_its_end_and_survives_a_restart(tmp_path: Path) -> None:
@@ -83,8 +81,7 @@ async def test_a_plain_pod_of_kubernetes_own_scheduler_runs_too(tmp_path: Path) 
             spec = PodSpec(restart_policy="Never", containers=[Container(name="c", image="i")])
             created = await client.create(PODS, Pod(metadata=meta, spec=spec))
             assert created.spec.scheduler_name == "default-scheduler"
-            while (await client.get(PODS, "plain", "default")).status.phase != "Succeeded":
-                await asyncio.sleep(0.01)
+            await seen(client, PODS, "plain", "default", has_ended)
     finally:
         await client.close()
         await plane.stop()

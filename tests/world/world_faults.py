@@ -368,7 +368,7 @@ FAULTS = (
         "        if False:\n",
         more=(
             (
-                "unisono.engine.plugins.unevictable",
+                "unisono.engine.plugins.protected_pods",
                 "            if all(spent[key] < self.allowed[key] for key in keys):\n",
                 "            if True:\n",
             ),

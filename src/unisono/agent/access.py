@@ -141,8 +141,6 @@ async def _start(spawner: Spawner, path: Path, fds: tuple[int, ...]) -> int:
     raise AgentError("the process that starts commands was killed again and again")
 
 
-# What clients of the API do to running containers: commands, attached streams and connections to ports.
-
 _PIECE = 1 << 16
 _STDOUT = 1
 _END_OF_TRANSMISSION = b"\x04"

@@ -112,11 +112,10 @@ class NameRegistry:
     Args:
         layout: where the files are.
         services: all Services.
-        machine_hosts: the machine's own hosts file.
     """
 
-    def __init__(self, layout: Layout, services: Informer[Service], machine_hosts: Path = _MACHINE_HOSTS) -> None:
-        self._layout, self._services, self._machine_hosts = layout, services, machine_hosts
+    def __init__(self, layout: Layout, services: Informer[Service]) -> None:
+        self._layout, self._services = layout, services
         self._pods: dict[str, tuple[Pod, Peer]] = {}
         self._pending: asyncio.Handle | None = None
         self._not_before = 0.0
@@ -182,7 +181,7 @@ class NameRegistry:
 
     def _machine_text(self) -> str:
         try:
-            return self._machine_hosts.read_text()
+            return _MACHINE_HOSTS.read_text()
         except OSError:
             return ""
 

@@ -19,11 +19,12 @@ from unisono.kube.clock import SYSTEM_CLOCK, Clock
 # Container logs from the files that the shims write; implements the API server's ``LogSource`` by shape.
 #
 # A record is a line ``TIME STREAM F|P TEXT`` (the CRI format). A line of the container is its partial records (``P``)
-# and
-# the full one (``F``) that ends it.
+# and the full one (``F``) that ends it.
 
 # Holds more lines than the end of a log has, however short they are.
 _END_BYTES = 1 << 16
+# What Kubernetes takes of it as a message.
+_MOST_LINES, _MOST_BYTES = 80, 2048
 _POLL_SECONDS = 0.1
 _ALL = LogOptions()
 _BLOCK = 1 << 16
@@ -183,12 +184,12 @@ def _time(stamp: bytes) -> float:
         return 0.0
 
 
-def last_lines(run: RunDir, max_lines: int = 80, max_bytes: int = 2048) -> str:
+def last_lines(run: RunDir) -> str:
     """The end of a run's log, for ``terminationMessagePolicy: FallbackToLogsOnError``."""
-    text = _Text(None, False).block(last_bytes(run.log, _END_BYTES))[-max_bytes:]
+    text = _Text(None, False).block(last_bytes(run.log, _END_BYTES))[-_MOST_BYTES:]
     lines = text.decode("utf-8", "replace").split("\n")
     ended = lines[-1] == ""
-    return "\n".join(lines[-max_lines - ended :])
+    return "\n".join(lines[-_MOST_LINES - ended :])
 
 
 class GrowingFile:

@@ -21,6 +21,7 @@ from unisono.api.core import (
     PodIP,
     PodStatus,
 )
+from unisono.api.pod_states import ENDED_PHASES
 from unisono.api.resources import effective_requests, resource_list
 from unisono.api.times import rfc3339
 
@@ -52,7 +53,7 @@ def pod_status(
     by_name = {c.name: c for c in view.containers}
     inits = [_container_status(pod, c, by_name[c.name], plan) for c in pod.spec.init_containers or ()]
     mains = [_container_status(pod, c, by_name[c.name], plan) for c in pod.spec.containers or ()]
-    over = plan.phase in ("Succeeded", "Failed")
+    over = plan.phase in ENDED_PHASES
     return PodStatus(
         phase=plan.phase,
         reason=plan.reason.reason if plan.reason else None,

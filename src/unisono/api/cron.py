@@ -28,6 +28,7 @@ DESCRIPTORS = {
     "@hourly": "0 * * * *",
 }
 EVERY = "@every "
+_MOST_MISSED = 101
 HINT = "write five fields such as '30 2 * * 1-5', or @hourly, @daily, @weekly, @monthly, @yearly or @every 90m"
 
 _FIELDS = ("minute", "hour", "day of month", "month", "day of week")
@@ -72,11 +73,11 @@ class Schedule:
         """The last time that is after ``since`` and not after ``until``."""
         return next(self._backwards(since, until, zone), None)
 
-    def missed(self, since: float, until: float, zone: tzinfo = UTC, *, most: int = 101) -> int:
-        """How many times there are after ``since`` and not after ``until``; counting ends at ``most``."""
+    def missed(self, since: float, until: float, zone: tzinfo = UTC) -> int:
+        """How many times there are after ``since`` and not after ``until``; counting ends at 101."""
         if self.every:
-            return min(most, max(0, math.floor((until - since) / self.every)))
-        return sum(1 for _, _ in zip(range(most), self._backwards(since, until, zone), strict=False))
+            return min(_MOST_MISSED, max(0, math.floor((until - since) / self.every)))
+        return sum(1 for _, _ in zip(range(_MOST_MISSED), self._backwards(since, until, zone), strict=False))
 
     def _backwards(self, since: float, until: float, zone: tzinfo) -> Iterator[float]:
         if self.every:

@@ -179,11 +179,6 @@ def descriptions(struct: type[msgspec.Struct]) -> dict[str, str]:
     return {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(section)}
 
 
-# From JSON values to structs and back.
-#
-# ``decode`` never raises: what is wrong comes back as a value, and the struct holds everything that was right.
-
-
 # Spellings that users write and that mean a field of another form.
 
 
@@ -379,7 +374,7 @@ class _DecodingWalk:
                 return self._quantity(value, path)
             case "int-or-string":
                 if isinstance(value, str):
-                    return _text(value)
+                    return utf8(value)
                 return self._integer(shape, value, path, "integer or string")
             case _:
                 return self._any(shape, value, path)
@@ -398,7 +393,7 @@ class _DecodingWalk:
         for name, each in value.items():
             known = fields.get(name)
             if known is None:
-                self.unknown.append(render_path((path, _text(str(name)))))
+                self.unknown.append(render_path((path, utf8(str(name)))))
             elif each is not None:
                 result = self.value(known.shape, each, (path, name))
                 if result is not _DROP:
@@ -412,7 +407,7 @@ class _DecodingWalk:
         assert item is not None
         clean: dict[str, Any] = {}
         for key, each in value.items():
-            name = _text(str(key))
+            name = utf8(str(key))
             if each is None:
                 # Go decodes a null map value to the zero value of its type, which is null again for a time.
                 if item.kind in ("string", "array") and not _is_time(item):
@@ -436,11 +431,11 @@ class _DecodingWalk:
             return self._wrong(value, path, "string")
         # Each reader of a time parses it, so what is not a time must not be stored.
         if _is_time(shape) and not is_time(value):
-            where, shown = render_path(path), _text(value[:_SHOWN])
+            where, shown = render_path(path), utf8(value[:_SHOWN])
             rule = f"{where} in body must be of type date-time, such as 2026-11-20T16:33:50Z"
             self.errors.append(invalid(where, shown, rule))
             return _DROP
-        return _text(value)
+        return utf8(value)
 
     def _integer(self, shape: Shape, value: Any, path: _Path, expected: str = "integer") -> Any:
         # JSON has one number type: 3.0 and 1e3 are integers.
@@ -462,7 +457,7 @@ class _DecodingWalk:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return self._wrong(value, path, "integer or string")
         if isinstance(value, str):
-            value = _text(value).strip()
+            value = utf8(value).strip()
         elif isinstance(value, int) and not _INT64[0] <= value <= _INT64[1]:
             value = str(max(_INT64[0], min(_INT64[1], value)))
         try:
@@ -483,7 +478,7 @@ def _clip(value: int) -> float:
     return float(max(-(10**300), min(10**300, value)))
 
 
-def _text(value: str) -> str:
+def utf8(value: str) -> str:
     """Text that UTF-8 can hold: lone surrogates become U+FFFD, as in Go."""
     if value.isascii():
         return value
@@ -494,11 +489,11 @@ def _plain(value: Any, depth: int) -> Any:
     """Free JSON that can be encoded again: no lone surrogates, no integers beyond 64 bits, no bottomless nesting."""
     match value:
         case dict():
-            return {_text(str(key)): _plain(each, depth - 1) for key, each in value.items()} if depth else {}
+            return {utf8(str(key)): _plain(each, depth - 1) for key, each in value.items()} if depth else {}
         case list():
             return [_plain(each, depth - 1) for each in value] if depth else []
         case str():
-            return _text(value)
+            return utf8(value)
         case int() if not isinstance(value, bool) and not _INT64[0] <= value <= _INT64[1]:
             return max(_INT64[0], min(_INT64[1], value))
         case _:

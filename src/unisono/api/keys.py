@@ -19,7 +19,6 @@ JOB_VERSION: Final = "volcano.sh/job-version"  # annotation
 JOB_RETRY_COUNT: Final = "volcano.sh/job-retry-count"  # annotation
 TEMPLATE_UID: Final = "volcano.sh/template-uid"  # annotation
 JOB_TYPE: Final = "volcano.sh/job-type"  # label of a job
-JOB_FORWARDING: Final = "volcano.sh/job-forwarding"
 CONTROLLER_OUT_OF_SYNC: Final = "volcano.sh/controller-out-of-sync"
 
 # The PodGroup of a pod (annotation): the one key that everything goes by.

@@ -251,8 +251,6 @@ SERVING_KINDS: tuple[Kind[Any], ...] = (
 )
 
 
-# The kinds of training frameworks, as constants; ``api.kinds`` lists them with all others.
-
 KUBEFLOW = "kubeflow.org"
 
 

@@ -25,8 +25,7 @@ from unisono.api.selecting import ROOT
 # Who may use a queue, as annotations of the Queue say (pure).
 #
 # ``unisono.io/namespaces`` names the namespaces whose jobs may use it, ``unisono.io/users`` users and groups; a user
-# who
-# is not named needs the verb ``use`` on the queue. Without an annotation all may. What a queue says holds for all
+# who is not named needs the verb ``use`` on the queue. Without an annotation all may. What a queue says holds for all
 # queues below it, too.
 
 USE = "use"

@@ -17,8 +17,7 @@ from unisono.api.core import (
 from unisono.api.kind import Kind
 from unisono.api.pod_states import has_ended, qos_class
 from unisono.api.resources import pod_limits, pod_requests, to_units
-
-# Which objects a quota counts (pure).
+from unisono.api.volumes import class_of_claim
 
 CROSS_NAMESPACE = "CrossNamespacePodAffinity"
 """Scope of pods whose affinity terms name other namespaces."""
@@ -192,7 +191,7 @@ def _service(service: Service) -> Usage:
 def _claim(claim: PersistentVolumeClaim) -> Usage:
     one = to_units("persistentvolumeclaims", 1)
     used = {"persistentvolumeclaims": one}
-    storage_class = claim.spec.storage_class_name
+    storage_class = class_of_claim(claim)
     asked = (claim.spec.resources.requests or {}).get("storage")
     if asked is not None:
         used["requests.storage"] = to_units("requests.storage", asked)

@@ -6,7 +6,7 @@ resource milli-units. No amount is beyond `LARGEST`, and sums stop there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from unisono.api.base import Quantity
@@ -113,7 +113,9 @@ def pod_requests(spec: PodSpec) -> dict[str, int]:
     total: dict[str, int] = {}
     for container in spec.containers or ():
         add(total, effective_requests(container.resources))
-    sidecars, peak = _initialisation(spec.init_containers or ())
+    sidecars, peak = initialisation(
+        spec.init_containers or (), lambda container: effective_requests(container.resources)
+    )
     add(total, sidecars)
     maximum(total, peak)
     total |= _pod_level(spec.resources, total)
@@ -121,12 +123,14 @@ def pod_requests(spec: PodSpec) -> dict[str, int]:
     return total
 
 
-def _initialisation(containers: Iterable[Container]) -> tuple[dict[str, int], dict[str, int]]:
-    """Requests of all sidecars, and the peak while init containers run one after the other beside them."""
+def initialisation(
+    containers: Iterable[Container], needs: Callable[[Container], dict[str, int]]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """What all sidecars need, and the peak while init containers run one after the other beside them."""
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in containers:
-        wanted = effective_requests(container.resources)
+        wanted = needs(container)
         if container.restart_policy == "Always":
             add(sidecars, wanted)
             maximum(peak, sidecars)

@@ -67,14 +67,11 @@ def invalid(kind: Kind[Any], name: str, errors: Iterable[FieldError]) -> Invalid
     return kind_of(f'{qualified} "{name}" is invalid: {text}', details=details)
 
 
-def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
-    """415 for a patch type that the kind does not take."""
+def unsupported_media_type(accepted: Sequence[str], hint: str = "") -> ApiError:
+    """415: the body has a content type that cannot be read; ``hint`` says what to do instead."""
     known = ", ".join(accepted)
-    return ApiError(
-        f"the body of the request was in an unknown format - accepted media types include: {known}",
-        code=415,
-        reason="UnsupportedMediaType",
-    )
+    message = f"the body of the request was in an unknown format - accepted media types include: {known}"
+    return ApiError(f"{message}; {hint}" if hint else message, code=415, reason="UnsupportedMediaType")
 
 
 def too_old(requested: int, oldest: int) -> Gone:

@@ -375,22 +375,21 @@ def is_heavy() -> bool:
     return _heavy.get()
 
 
+# What one slice looks at; reading the metadata of so many bytes takes about 10 ms.
+_SLICE_BYTES = 4 * 1024 * 1024
+
+
 class Slices:
-    """Long work on the event loop, cut into slices between which others run.
+    """Long work on the event loop, cut into slices between which others run."""
 
-    Args:
-        size: bytes that one slice looks at; reading the metadata of so many takes about 10 ms.
-
-    """
-
-    def __init__(self, size: int = 4 * 1024 * 1024) -> None:
-        self._size = self._left = size
+    def __init__(self) -> None:
+        self._left = _SLICE_BYTES
 
     async def spend(self, units: int) -> None:
         """Count ``units`` bytes of work; let others run when the slice is used up."""
         self._left -= units
         if self._left <= 0:
-            self._left = self._size
+            self._left = _SLICE_BYTES
             await asyncio.sleep(0)
 
 

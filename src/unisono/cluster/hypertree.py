@@ -19,9 +19,6 @@ from unisono.api.selecting import selects
 from unisono.cluster.nodes import NodeTable
 from unisono.cluster.resources import total, totals_from
 
-# The tree of HyperNodes at one moment, as index arrays over node columns.
-
-
 ROOT = "<cluster-top-hypernode>"
 """Name of the virtual root above every tree; it holds all nodes."""
 NOWHERE = -1

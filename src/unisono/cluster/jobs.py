@@ -25,8 +25,7 @@ from unisono.cluster.waiting_jobs import WaitingJobs
 # Shapes of jobs: PodGroups that scheduling cannot tell apart share a number.
 #
 # A batch cluster mostly holds the same few jobs many times over. What a cycle finds out about one of them (its keys,
-# its
-# admission, why it finds no place) holds for the next one of the same shape, so it need not be found out again.
+# its admission, why it finds no place) holds for the next one of the same shape, so it need not be found out again.
 
 _KEPT = 8192
 """Known shapes; numbers are never used twice, so forgetting them all only costs a chance to share."""
@@ -112,9 +111,6 @@ def _pending_tasks(job: Job) -> Key | None:
         ):
             return None
     return len(pending), pod_class.id, role, priority
-
-
-# PodGroup phase from task counts.
 
 
 def phase_of(counts: list[int], min_member: int, phase: str, releasing: int, *, unschedulable: bool) -> str:

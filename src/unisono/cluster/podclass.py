@@ -18,7 +18,7 @@ from unisono.api.base import LabelSelector
 from unisono.api.core import Affinity, Container, NodeSelectorTerm, PodAffinityTerm, PodSpec, Toleration
 from unisono.api.extended_devices import IMPLICIT_PREFIX
 from unisono.api.pod_states import qos_class
-from unisono.api.resources import add, effective_requests, maximum, pod_requests, resource_list
+from unisono.api.resources import add, effective_requests, initialisation, maximum, pod_requests, resource_list
 from unisono.api.selecting import pod_group_name
 from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted, is_large, scheduled
 from unisono.cluster.selectors import NO_TERMS, Match, PodTerms
@@ -343,17 +343,9 @@ def _container_nonzero(container: Container) -> dict[str, int]:
 def _nonzero_requests(spec: PodSpec) -> Vector:
     """kube-scheduler's scoring request: containers summed, init containers by maximum, overhead added."""
     total: dict[str, int] = {"cpu": 0, "memory": 0}
-    sidecars, peak = dict(total), dict(total)
     for container in spec.containers or ():
         add(total, _container_nonzero(container))
-    for container in spec.init_containers or ():
-        need = _container_nonzero(container)
-        if container.restart_policy == "Always":
-            add(sidecars, need)
-            maximum(peak, sidecars)
-        else:
-            add(need, sidecars)
-            maximum(peak, need)
+    sidecars, peak = initialisation(spec.init_containers or (), _container_nonzero)
     add(total, sidecars)
     maximum(total, peak)
     overhead = resource_list(spec.overhead)

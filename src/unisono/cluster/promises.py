@@ -17,8 +17,7 @@ from unisono.cluster.status import TaskStatus
 #
 # Any user may write ``spec.nodeName``. A node accepts such pods in the order in which they come, as far as it has room,
 # and says so by ``status.startTime``; the others fail. Until it has spoken, a pod that names a node which does not
-# exist,
-# or which has no room for it beside the others, must not count as the share of a queue, nor fill the node.
+# exist, or which has no room for it beside the others, must not count as the share of a queue, nor fill the node.
 
 _UNDECIDED = (TaskStatus.BOUND, TaskStatus.PENDING)
 
@@ -108,9 +107,8 @@ def _accepted(allocatable: Vector, firm: list[Vector], claims: Iterable[Task]) -
 # Room that is promised to pods which are to come: it counts as used for everybody but its owner (pure).
 #
 # A promise has an owner, the PodGroup of the job that a hub sends, and an end. For each pod that is to come a task
-# stands
-# on its node, and nobody else gets that room; the amounts of all that stand are the owner's, who has them already where
-# it is asked what there is room for. Who is told of a promise must end it: this module knows no clock.
+# stands on its node, and nobody else gets that room; the amounts of all that stand are the owner's, who has them
+# already where it is asked what there is room for. Who is told of a promise must end it: this module knows no clock.
 
 
 def owner_of(namespace: str, labels: Mapping[str, str]) -> str:

@@ -98,9 +98,8 @@ class EvictionLog:
 #
 # D. Tsafrir, Y. Etsion and D. Feitelson, "Backfilling using system-generated predictions rather than user runtime
 # estimates", IEEE TPDS 18 (2007), found the mean of a user's last two jobs to predict better than what users state, and
-# longer histories to predict no better. The user is a namespace here, and jobs are of one kind when their names
-# differ in
-# numbers and generated endings only.
+# longer histories to predict no better. The user is a namespace here, and jobs are of one kind when their names differ
+# in numbers and generated endings only.
 
 _KEPT = 20_000
 """Kinds of jobs that are remembered, those that ended last."""

@@ -398,9 +398,6 @@ class Queue:
         return f"Queue({self.name}, weight {self.weight}, {self.state or 'no state'}, {len(self.jobs)} jobs)"
 
 
-# The pods on one node.
-
-
 class NodePods(dict[str, Task]):
     """Pods that occupy a node, by key.
 

@@ -16,8 +16,7 @@ from unisono.cluster.label_index import WIDE, LabelIndex, Labels, Pair, rules_of
 # Pod selectors of affinity and spread terms, interned, and which of them select a pod.
 #
 # Rules that look at pods by label cannot tell two pods apart that the same selectors select. So a pod class needs to
-# know
-# the selectors that select it, and neither labels nor namespace.
+# know the selectors that select it, and neither labels nor namespace.
 
 NamespaceLabels = Callable[[str], Labels]
 Match = frozenset[int]
@@ -268,9 +267,6 @@ class _Seen:
 def _is_asked(selector: Selector) -> bool:
     """Whether it is asked which namespaces it sees: it does not say so by some names."""
     return selector.by_namespace_labels or bool(selector.parts) or len(selector.namespaces) > WIDE
-
-
-# What a pod wants of other pods: affinity and spread terms with their selectors interned.
 
 
 class Term(NamedTuple):

@@ -17,6 +17,7 @@ from unisono.api.kind import Kind
 from unisono.api.kind_families import WORKLOAD_POD_GROUPS
 from unisono.api.kinds import PODS
 from unisono.api.node_usage import NodeUsage
+from unisono.api.pod_states import has_ended
 from unisono.cluster.affinity_index import AffinityIndex, rematched
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.devices import DeviceCount, DeviceCounts
@@ -201,7 +202,7 @@ class ClusterState:
 
     def _occupy_blindly(self, pod: Pod) -> bool:
         """A pod that cannot be read is on its node all the same, with as much of its requests as can be read."""
-        if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
+        if not pod.spec.node_name or has_ended(pod):
             return False
         task = blind_task(pod, self.classes)
         self._put_in(task)

@@ -127,9 +127,6 @@ def index(informer: Informer[T], name: str, function: Callable[[T], Iterable[str
         informer.add_index(name, function)
 
 
-# Owner references: who made an object.
-
-
 def owned_by(kind: Kind[Any], owner: Object) -> OwnerReference:
     """Reference that makes ``owner`` the controller of a dependent, which goes when the owner goes."""
     return OwnerReference(

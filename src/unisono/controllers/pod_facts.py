@@ -18,8 +18,6 @@ from unisono.api.keys import POD_DELETION_COST
 from unisono.api.pod_states import container_statuses, has_ended
 from unisono.api.times import time_or
 
-# What controllers ask about a pod (pure).
-
 PENDING: Final = "Pending"
 RUNNING: Final = "Running"
 SUCCEEDED: Final = "Succeeded"
@@ -260,8 +258,6 @@ class PodView:
             return UNKNOWN_EXIT_CODE
         return ended.exit_code or 0
 
-
-# What the policies of a ``batch/v1`` Job say about its pods: failures that count, early success (pure).
 
 COUNT = "Count"
 

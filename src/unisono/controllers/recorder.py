@@ -9,8 +9,6 @@ from typing import Any, Literal, Protocol
 from unisono.api.base import Object
 from unisono.kube.informer import Informer
 
-# What controllers need of an event recorder.
-
 
 class Recorder(Protocol):
     """Records events without waiting and without failing; ``kube.events.EventRecorder`` is one."""

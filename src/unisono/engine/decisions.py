@@ -57,9 +57,6 @@ class QueueMetrics(msgspec.Struct, frozen=True):
     shares: ShareMetrics | None
 
 
-# What a cycle decides: the only thing that leaves the engine.
-
-
 NO_ANNOTATIONS: Mapping[str, str] = {}
 
 

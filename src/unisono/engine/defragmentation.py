@@ -19,16 +19,17 @@ from unisono.engine.config.arguments import argument_value
 from unisono.engine.config.model import ACTION_ARGUMENTS, PluginConfig
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.decisions import DefragmentationPlan, PodMove
+from unisono.engine.eviction.evictable_amounts import sum_of
 from unisono.engine.eviction.search import evictions_of
 from unisono.engine.eviction.starving_jobs import starving_jobs
-from unisono.engine.eviction.whole_gangs import GangRule, domains_to_try, sum_of, wanted_tasks
+from unisono.engine.eviction.whole_gangs import GangRule, domains_to_try, wanted_tasks
 from unisono.engine.placement.domain_search import search_of
 from unisono.engine.placement.remaining_tasks import RemainingByGroup
 from unisono.engine.placement.sub_group_solver import Solver
 from unisono.engine.plugin_host.stopwatch import Stopwatch
 from unisono.engine.plugins.common.node_selectors import open_nodes
 from unisono.engine.plugins.eviction_guard import LostWork
-from unisono.engine.plugins.unevictable import PdbPlugin
+from unisono.engine.plugins.protected_pods import PdbPlugin
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.victims import bundles_of
 from unisono.engine.verdicts.edit import Edit
@@ -371,7 +372,7 @@ def _room_in_all(cycle: Cycle, job: JobState, tasks: list[Task]) -> bool:
     """Whether the cluster has what the gang needs at all: moves free nothing, they only bring it together."""
     nodes = cycle.session.nodes
     later = nodes.allocatable - nodes.used + nodes.releasing - nodes.pipelined
-    return bool((later.clip(min=0).sum(axis=1) >= sum_of(cycle, _needed(cycle, job, tasks))).all())
+    return bool((later.clip(min=0).sum(axis=1) >= sum_of(cycle.session, _needed(cycle, job, tasks))).all())
 
 
 def _carry_out(
@@ -402,7 +403,7 @@ def _carry_out(
         return None
     cycle.commit(mark, job)
     placed, free = tried
-    registry, gained = cycle.session.registry, sum_of(cycle, [task for task in tasks if task.key in promised])
+    registry, gained = cycle.session.registry, sum_of(cycle.session, [task for task in tasks if task.key in promised])
     now = cycle.session.now
     moves = tuple(
         PodMove(

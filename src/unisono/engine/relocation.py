@@ -19,7 +19,7 @@ from unisono.engine.answers import RELOCATE, Purpose
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.defragmentation import rehearse
-from unisono.engine.plugins.unevictable import PdbPlugin
+from unisono.engine.plugins.protected_pods import PdbPlugin
 from unisono.engine.session.job_state import JobState
 
 _AGAIN_SECONDS = 30.0

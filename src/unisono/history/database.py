@@ -179,7 +179,7 @@ class Database:
             links=[schema.link_of(row) for row in connection.rows("SELECT * FROM links")],
             jobs=[schema.job_of(row) for row in connection.rows(jobs)],
             intervals=[schema.interval_of(row) for row in connection.rows(present)],
-            shares=[share for row in connection.rows(shares) if any(_amounts(share := schema.share_of(row)))],
+            shares=[share for row in connection.rows(shares) if any((share := schema.share_of(row)).amounts)],
             versions={str(resource): str(version) for resource, version in connection.rows("SELECT * FROM versions")},
             heard=int(heard[0]) if heard else 0,
         )
@@ -278,7 +278,3 @@ class Database:
 def _add(sums: dict[Hour, float], more: Iterable[tuple[Hour, float]]) -> None:
     for key, amount in more:
         sums[key] = sums.get(key, 0.0) + amount
-
-
-def _amounts(share: Any) -> tuple[int, ...]:
-    return share.used, share.deserved, share.capability, share.capacity

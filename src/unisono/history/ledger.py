@@ -16,6 +16,7 @@ from unisono.api.core import Pod
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.pod_states import has_ended
 from unisono.api.selecting import DEFAULT_QUEUE, pod_group_of, queue_of
 from unisono.history import lives
 from unisono.history.lives import JOB_RESOURCES, Book, Tree
@@ -158,7 +159,7 @@ class Ledger:
             self._go_on(interval, pod, now)
             # A pod that goes on with another size has a new interval.
             interval = self._book.pods[uid]
-        if not interval.end and (deleted or lives.is_over(pod)):
+        if not interval.end and (deleted or has_ended(pod)):
             outcome, exit_code = lives.outcome_of(pod)
             self._book.close(interval, lives.over_at(pod, interval.start, now), outcome, exit_code)
         if deleted:
@@ -187,7 +188,7 @@ class Ledger:
 
     def _go_on(self, interval: Interval, pod: Pod, now: int) -> None:
         resources = lives.requests_of(pod)
-        if resources != interval.resources and not lives.is_over(pod):
+        if resources != interval.resources and not has_ended(pod):
             self._book.split(interval, now, queue=interval.queue, resources=resources)
             interval = self._book.pods[interval.pod]
         restarts = lives.restarts_of(pod)

@@ -11,7 +11,7 @@ from unisono.api.base import Object
 from unisono.api.conditions import is_true
 from unisono.api.core import Pod
 from unisono.api.kinds import POD_GROUPS
-from unisono.api.pod_states import container_statuses, has_ended, pod_end, scheduled_at
+from unisono.api.pod_states import container_statuses, pod_end, scheduled_at
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import pod_requests
 from unisono.api.selecting import controller_of
@@ -238,11 +238,6 @@ def began(pod: Pod, now: int) -> int:
         return 0
     created = min(millis(pod.metadata.creation_timestamp) or now, now)
     return max(created, min(told or now, now))
-
-
-def is_over(pod: Pod) -> bool:
-    """The pod holds nothing any more."""
-    return has_ended(pod)
 
 
 def over_at(pod: Pod, start: int, now: int) -> int:

@@ -74,7 +74,7 @@ class QueueShares:
         for key in {*found, *self._noted}:
             nothing = Share(now, *key)
             share, last = found.get(key, nothing), self._noted.get(key, nothing)
-            if _amounts(share) == _amounts(last):
+            if share.amounts == last.amounts:
                 continue
             changed.append(share)
             if share == nothing:
@@ -95,10 +95,6 @@ class QueueShares:
         for allocatable in self._nodes.values():
             add(total, allocatable)
         return found | {(CLUSTER, name): Share(now, CLUSTER, name, capacity=amount) for name, amount in total.items()}
-
-
-def _amounts(share: Share) -> tuple[int, int, int, int]:
-    return share.used, share.deserved, share.capability, share.capacity
 
 
 class Line(msgspec.Struct, omit_defaults=True):

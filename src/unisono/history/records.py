@@ -166,6 +166,11 @@ class Share(msgspec.Struct, frozen=True):
     capability: int = 0
     capacity: int = 0
 
+    @property
+    def amounts(self) -> tuple[int, int, int, int]:
+        """Of all four kinds."""
+        return self.used, self.deserved, self.capability, self.capacity
+
 
 class Hour(NamedTuple):
     """Which sum of an hour: of whom, and of what.

@@ -159,9 +159,6 @@ class Accounts(msgspec.Struct, omit_defaults=True):
     more: bool = False
 
 
-# Reports from records: who used how much, who waited how long, and how jobs ended (pure).
-
-
 _DAY = 24 * HOUR
 MOST_ROWS = 10_000
 """Rows of one answer."""

@@ -14,9 +14,6 @@ from unisono.api.groups import batch, fleet, kubeflow, propagation, ray, schedul
 from unisono.api.kind import Kind
 from unisono.jobkinds.paths import walk
 
-# Fields that objects may have and nothing reads, and what their author is told.
-
-
 _AUTOSCALER = "Ray's autoscaler is not run: see docs/jobs.md on elastic jobs"
 _LOST_HEAD = "a lost head starts anew without its state"
 _SOURCE = "name a repository that can be read without it"

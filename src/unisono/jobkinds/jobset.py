@@ -7,7 +7,7 @@ from typing import Any
 
 from unisono.api.groups.job_set import JobSet, JobSetSpec, ReplicatedJob
 from unisono.api.groups.trainer import TrainJob
-from unisono.api.keys import JOBSET_NAME, JOBSET_REPLICATED_JOB_NAME
+from unisono.api.keys import JOBSET_CONTROLLER, JOBSET_NAME, JOBSET_REPLICATED_JOB_NAME, TRAINJOB_CONTROLLER
 from unisono.api.kind_families import BATCH_JOBS, CLUSTER_TRAINING_RUNTIMES, JOB_SETS, TRAIN_JOBS, TRAINING_RUNTIMES
 from unisono.jobkinds.kind import NOTE, JobKind, PodSet, all_at_once, given, noted
 from unisono.jobkinds.workloads import at_once
@@ -75,6 +75,7 @@ JOBSET: tuple[JobKind, ...] = (
         fewer=all_at_once,
         control="flag",
         flag="spec.suspend",
+        managers=frozenset((TRAINJOB_CONTROLLER,)),
         makes=(JOB_SETS,),
         own_pods=False,
         ends=True,
@@ -90,6 +91,7 @@ JOBSET: tuple[JobKind, ...] = (
         fewer=all_at_once,
         control="flag",
         flag="spec.suspend",
+        managers=frozenset((JOBSET_CONTROLLER,)),
         makes=(BATCH_JOBS,),
         parts="spec.replicatedJobs[*]",
         pods_label=JOBSET_NAME,

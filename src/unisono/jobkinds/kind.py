@@ -83,9 +83,6 @@ def ended_at(obj: Any) -> str | None:
     return max(ends, default=None)
 
 
-# What is to be said of a kind of job, and what follows from that for all kinds alike.
-
-
 Control = Literal["commands", "flag", "parts", ""]
 InFleet = Literal["whole", "parts", "divided", ""]
 Json = dict[str, Any]
@@ -98,6 +95,8 @@ LABEL: Final = f"metadata.labels[{QUEUE_NAME}]"
 _NAMES: Final = (NOTE, f"metadata.annotations[{QUEUE_NAME}]", f"metadata.labels[{POD_QUEUE}]", LABEL)
 """By what people name a queue in the metadata of anything."""
 _TIERS: Final = (NETWORK_TOPOLOGY_HIGHEST_TIER, NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED)
+MANAGED: Final = "spec.managedBy"
+"""Where most kinds name the controller that acts on an object."""
 ONLY: Final = "pod"
 """The part of an object whose pods are all alike, and that has no name for them."""
 
@@ -210,6 +209,8 @@ class JobKind:
         one_group: all its pods, whoever makes them, are in one PodGroup, which nobody else makes.
         fleet: a hub sends it to a member as a ``whole``, by its ``parts``, or with its replicas ``divided``.
         refers: objects that it refers to may name its queue.
+        managed: path at which an object names the controller that acts on it.
+        managers: names there that stand for the controller here.
 
     """
 
@@ -247,6 +248,8 @@ class JobKind:
     one_group: bool = False
     fleet: InFleet = ""
     refers: bool = False
+    managed: str = MANAGED
+    managers: frozenset[str] = frozenset()
 
     def named_queues(self, obj: Any, *, all_places: bool = True) -> Iterator[tuple[str, str]]:
         """Fields in which an object names a queue, and the queues; those that are heeded come first and in order.

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from unisono.api.defaulting.kubeflow import TRAINING, elastic_limits, replica_specs, run_policy
 from unisono.api.groups.kubeflow import AnyTrainingJob, MPIJobSpec, PyTorchJob, PyTorchJobSpec
-from unisono.api.keys import KUBEFLOW_JOB_NAME, KUBEFLOW_REPLICA_TYPE
-from unisono.api.kind_families import KUBEFLOW_KINDS, PYTORCH_JOBS
+from unisono.api.keys import KUBEFLOW_JOB_NAME, KUBEFLOW_REPLICA_TYPE, MPI_OPERATOR, TRAINING_OPERATOR
+from unisono.api.kind_families import KUBEFLOW_KINDS, MPI_JOBS, PYTORCH_JOBS
 from unisono.jobkinds.kind import NOTE, ElasticPart, JobKind, Json, PodSet, noted
 
 LAUNCHER, WORKER = "Launcher", "Worker"
@@ -92,6 +92,8 @@ KUBEFLOW: tuple[JobKind, ...] = tuple(
         fewer=_fewer,
         control="flag",
         flag="spec.runPolicy.suspend",
+        managed="spec.runPolicy.managedBy",
+        managers=frozenset((TRAINING_OPERATOR, MPI_OPERATOR) if kind is MPI_JOBS else (TRAINING_OPERATOR,)),
         ends=True,
         pods_label=KUBEFLOW_JOB_NAME,
         part_label=KUBEFLOW_REPLICA_TYPE,

@@ -16,6 +16,11 @@ from unisono.api.names import did_you_mean
 from unisono.jobkinds.paths import walk
 
 Place = Literal["key", "scheduler", "resource", "manager"]
+Goal = Literal["pod", "pod label", "member", "group", "PodGroup", "bound", "owner", "JobSet", "Ray", "Queue", "Node"]
+"""Where a word is read: on a pod, by a pod's label, on a pod that nobody puts into a gang, on the PodGroup that is made
+of a job, on one that a user wrote, as the bound on a gang's network, on the controller of the pods; or on that kind
+alone.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,7 @@ class Word:
         at: ``key``: of a label or an annotation; ``scheduler``: a ``schedulerName``; ``resource``: of containers;
             ``manager``: a ``managedBy`` of jobs.
         scheduler: the word stands for other things, too, and is meant only beside this ``schedulerName``.
+        read_at: of one that is honoured; empty for names of queues, of which `JobKind.unheeded` tells.
 
     """
 
@@ -44,6 +50,7 @@ class Word:
     instead: str = ""
     at: Place = "key"
     scheduler: str = ""
+    read_at: frozenset[Goal] = frozenset()
 
 
 SOURCES: Final[Mapping[str, str]] = {
@@ -80,8 +87,10 @@ _CNI = "network plug-ins of the nodes act on it, and nodes of Unisono's own agen
 _CARDS = "ask for whole cards (docs/devices.md)"
 
 
-def _honoured(project: str, meanings: Mapping[str, str]) -> Iterator[Word]:
-    return (Word(project, key, meaning, "honoured") for key, meaning in meanings.items())
+def _honoured(project: str, meanings: Mapping[str, tuple[str, *tuple[Goal, ...]]]) -> Iterator[Word]:
+    return (
+        Word(project, key, meaning, "honoured", read_at=frozenset(goals)) for key, (meaning, *goals) in meanings.items()
+    )
 
 
 def _theirs(project: str, *domains: str) -> Iterator[Word]:
@@ -112,56 +121,56 @@ WORDS: Final[tuple[Word, ...]] = (
     *_honoured(
         "Volcano",
         {
-            keys.POD_QUEUE: "queue",
-            keys.QUEUE_NAME: "queue, of KubeRay's jobs",
-            keys.GROUP_NAME: "PodGroup of a pod",
-            keys.GROUP_MIN_MEMBER: "least pods of a gang",
-            keys.PREEMPTABLE: "whether it may be evicted",
-            keys.REVOCABLE_ZONE: "zone of nodes that it may use for a time",
-            keys.COOLDOWN_TIME: "how long it may not be evicted",
-            keys.JDB_MIN_AVAILABLE: "least pods that evictions leave",
-            keys.JDB_MAX_UNAVAILABLE: "most pods that evictions take",
-            keys.SLA_WAITING_TIME: "longest time to wait",
-            keys.NUMA_TOPOLOGY_POLICY: "policy of NUMA nodes",
-            keys.TASK_TOPOLOGY_AFFINITY: "tasks that stand together",
-            keys.TASK_TOPOLOGY_ANTI_AFFINITY: "tasks that stand apart",
-            keys.TASK_TOPOLOGY_ORDER: "order of tasks",
-            keys.NETWORK_TOPOLOGY_MODE: "hard or soft bound on the network",
-            keys.NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED: "highest tier of the network, of Ray's clusters",
-            keys.QOS_LEVEL: "level of service of a pod on its node",
-            keys.HIERARCHY: "path of a queue for drf",
-            keys.HIERARCHY_WEIGHTS: "weights along that path",
-            keys.NETWORK_TOPOLOGY_HIGHEST_TIER: "highest tier of the network",
-            keys.GROUP_NAME_OF_VOLCANO: "PodGroup of a pod",
-            keys.QUOTA_BURST: "whether a pod may use more CPU than its limit for a while",
-            keys.SCORING_TYPE: "how nodes are scored for a pod",
-            keys.SCORING_WEIGHT: "weights of that score",
-            keys.VGPU_MODE: "how cards are shared",
-            keys.VGPU_USE_UUID: "cards by their number",
-            keys.VGPU_NO_USE_UUID: "cards that it does not use, by their number",
-            keys.VGPU_GROUP_POLICY: "cards of a gang",
-            keys.NODE_GROUP: "group of a node",
-            keys.COLOCATION: "a node's offline pods",
-            keys.OVERSUBSCRIPTION: "a node's idle room is lent",
-            keys.EVICTING_CPU_HIGH: "CPU use of a node at which offline pods go",
-            keys.EVICTING_CPU_LOW: "CPU use of a node at which they come again",
-            keys.EVICTING_MEMORY_HIGH: "memory use of a node at which offline pods go",
-            keys.EVICTING_MEMORY_LOW: "memory use of a node at which they come again",
-            keys.TASK_PRIORITY: "order of a PodGroup's pods",
-            keys.NODE_GROUP_LIMITS: "limits of a queue in a group of nodes",
+            keys.POD_QUEUE: ("queue",),
+            keys.QUEUE_NAME: ("queue, of KubeRay's jobs",),
+            keys.GROUP_NAME: ("PodGroup of a pod", "member"),
+            keys.GROUP_MIN_MEMBER: ("least pods of a gang", "owner"),
+            keys.PREEMPTABLE: ("whether it may be evicted", "pod", "pod label", "PodGroup"),
+            keys.REVOCABLE_ZONE: ("zone of nodes that it may use for a time", "pod"),
+            keys.COOLDOWN_TIME: ("how long it may not be evicted", "pod", "pod label"),
+            keys.JDB_MIN_AVAILABLE: ("least pods that evictions leave", "group", "PodGroup"),
+            keys.JDB_MAX_UNAVAILABLE: ("most pods that evictions take", "group", "PodGroup"),
+            keys.SLA_WAITING_TIME: ("longest time to wait", "group", "PodGroup"),
+            keys.NUMA_TOPOLOGY_POLICY: ("policy of NUMA nodes", "pod"),
+            keys.TASK_TOPOLOGY_AFFINITY: ("tasks that stand together", "group", "PodGroup"),
+            keys.TASK_TOPOLOGY_ANTI_AFFINITY: ("tasks that stand apart", "group", "PodGroup"),
+            keys.TASK_TOPOLOGY_ORDER: ("order of tasks", "group", "PodGroup"),
+            keys.NETWORK_TOPOLOGY_MODE: ("hard or soft bound on the network", "Ray", "bound"),
+            keys.NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED: ("highest tier of the network, of Ray's clusters", "Ray"),
+            keys.QOS_LEVEL: ("level of service of a pod on its node", "pod"),
+            keys.HIERARCHY: ("path of a queue for drf", "Queue"),
+            keys.HIERARCHY_WEIGHTS: ("weights along that path", "Queue"),
+            keys.NETWORK_TOPOLOGY_HIGHEST_TIER: ("highest tier of the network", "bound"),
+            keys.GROUP_NAME_OF_VOLCANO: ("PodGroup of a pod", "member"),
+            keys.QUOTA_BURST: ("whether a pod may use more CPU than its limit for a while", "pod"),
+            keys.SCORING_TYPE: ("how nodes are scored for a pod", "pod"),
+            keys.SCORING_WEIGHT: ("weights of that score", "pod"),
+            keys.VGPU_MODE: ("how cards are shared", "pod"),
+            keys.VGPU_USE_UUID: ("cards by their number", "pod"),
+            keys.VGPU_NO_USE_UUID: ("cards that it does not use, by their number", "pod"),
+            keys.VGPU_GROUP_POLICY: ("cards of a gang", "pod"),
+            keys.NODE_GROUP: ("group of a node", "Node"),
+            keys.COLOCATION: ("a node's offline pods", "Node"),
+            keys.OVERSUBSCRIPTION: ("a node's idle room is lent", "Node"),
+            keys.EVICTING_CPU_HIGH: ("CPU use of a node at which offline pods go", "Node"),
+            keys.EVICTING_CPU_LOW: ("CPU use of a node at which they come again", "Node"),
+            keys.EVICTING_MEMORY_HIGH: ("memory use of a node at which offline pods go", "Node"),
+            keys.EVICTING_MEMORY_LOW: ("memory use of a node at which they come again", "Node"),
+            keys.TASK_PRIORITY: ("order of a PodGroup's pods", "pod"),
+            keys.NODE_GROUP_LIMITS: ("limits of a queue in a group of nodes", "Queue"),
         },
     ),
-    *_honoured("JobSet", {keys.EXCLUSIVE_TOPOLOGY: "a domain for each Job alone"}),
-    *_honoured("KubeRay", {keys.RAY_PRIORITY_CLASS: "priority of a Ray cluster"}),
+    *_honoured("JobSet", {keys.EXCLUSIVE_TOPOLOGY: ("a domain for each Job alone", "JobSet")}),
+    *_honoured("KubeRay", {keys.RAY_PRIORITY_CLASS: ("priority of a Ray cluster", "Ray")}),
     *_honoured(
         "Kubernetes",
         {
-            keys.SAFE_TO_EVICT: "whether scaling down may evict it",
-            keys.DO_NOT_DISRUPT: "the same for Karpenter",
-            keys.POD_DELETION_COST: "which pods of a set go first",
+            keys.SAFE_TO_EVICT: ("whether scaling down may evict it", "pod"),
+            keys.DO_NOT_DISRUPT: ("the same for Karpenter", "pod"),
+            keys.POD_DELETION_COST: ("which pods of a set go first", "pod"),
         },
     ),
-    *_honoured("NVIDIA", {keys.GPU_PRODUCT: "model of a node's GPUs"}),
+    *_honoured("NVIDIA", {keys.GPU_PRODUCT: ("model of a node's GPUs", "Node")}),
     *_warned(
         "Kubernetes",
         {
@@ -388,7 +397,10 @@ WORDS: Final[tuple[Word, ...]] = (
     Word("KubeRay", "ray.io/gang-scheduling-enabled", "gang", "needless", "Ray's jobs are always gangs here"),
     *_honoured(
         "HAMi",
-        {keys.VGPU_USE_TYPE: "models of GPUs", keys.VGPU_NO_USE_TYPE: "models of GPUs that it does not use"},
+        {
+            keys.VGPU_USE_TYPE: ("models of GPUs", "pod"),
+            keys.VGPU_NO_USE_TYPE: ("models of GPUs that it does not use", "pod"),
+        },
     ),
     *_warned(
         "JobSet",
@@ -404,10 +416,7 @@ WORDS: Final[tuple[Word, ...]] = (
     *_warned(
         "HAMi",
         {
-            "hami.io/*": (
-                "policy of nodes and cards",
-                "set deviceshare.SchedulePolicy of the scheduler",
-            ),
+            "hami.io/*": ("policy of nodes and cards", "set deviceshare.SchedulePolicy of the scheduler"),
             "nvidia.com/use-gpuuuid": ("cards by their number", _KINDS),
             "nvidia.com/nouse-gpuuuid": ("cards by their number", _KINDS),
             "nvidia.com/vgpu-mode": ("how cards are shared", "write the annotation volcano.sh/vgpu-mode"),
@@ -490,18 +499,8 @@ WORDS: Final[tuple[Word, ...]] = (
             "slinky.slurm.net/*": ("Slinky's own", "use 'unisono sbatch', or a Job's own fields"),
         },
     ),
-    *_warned(
-        "descheduler",
-        {
-            "descheduler.alpha.kubernetes.io/*": ("whether the descheduler may evict it", _KEEP),
-        },
-    ),
-    *_warned(
-        "Armada",
-        {
-            "armadaproject.io/*": ("gang, queue and priority", f"{_GANG}; {_QUEUE}"),
-        },
-    ),
+    *_warned("descheduler", {"descheduler.alpha.kubernetes.io/*": ("whether the descheduler may evict it", _KEEP)}),
+    *_warned("Armada", {"armadaproject.io/*": ("gang, queue and priority", f"{_GANG}; {_QUEUE}")}),
 )
 """The register."""
 

@@ -10,7 +10,7 @@ import msgspec
 
 from unisono.api.core import Container, PodSpec, PodTemplateSpec, ResourceRequirements
 from unisono.api.groups.ray import RayCluster, RayClusterSpec, RayJob, RayWorkerGroupSpec
-from unisono.api.keys import RAY_CLUSTER, RAY_GROUP, RAY_PRIORITY_CLASS
+from unisono.api.keys import RAY_CLUSTER, RAY_GROUP, RAY_OPERATOR, RAY_PRIORITY_CLASS
 from unisono.api.kind_families import BATCH_JOBS, RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
 from unisono.jobkinds.kind import (
     LABEL,
@@ -165,6 +165,7 @@ def _at(field: str, *more: str) -> dict[str, Any]:
         "priorities": (f"metadata.labels[{RAY_PRIORITY_CLASS}]",),
         "fewer": lambda manifest, to: _fewer(spec, manifest, to),
         "part_label": RAY_GROUP,
+        "managers": frozenset((RAY_OPERATOR,)),
     }
 
 

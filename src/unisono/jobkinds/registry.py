@@ -15,9 +15,10 @@ from unisono.jobkinds.argo import ARGO
 from unisono.jobkinds.dask import DASK
 from unisono.jobkinds.flink import FLINK
 from unisono.jobkinds.jobset import JOBSET
-from unisono.jobkinds.kind import JobKind, by_conditions
+from unisono.jobkinds.kind import MANAGED, JobKind, by_conditions
 from unisono.jobkinds.kubeflow import KUBEFLOW
 from unisono.jobkinds.leaderworkerset import LEADERWORKERSET
+from unisono.jobkinds.paths import first
 from unisono.jobkinds.ray import RAY
 from unisono.jobkinds.spark import SPARK
 from unisono.jobkinds.tables import Table, described, kinds_of, read_table
@@ -223,6 +224,14 @@ def queues_of(obj: Any) -> list[str]:
 def queue_of(obj: Any) -> str:
     """The queue that an object names for its pods; empty where it names none."""
     return next(iter(queues_of(obj)), "")
+
+
+def handed_to(obj: Any) -> tuple[str, str]:
+    """The field that hands an object to a controller of another system, and that controller; empty without one."""
+    kind = job_kind_of(obj)
+    at, own = (MANAGED, frozenset[str]()) if kind is None else (kind.managed, kind.managers)
+    manager = first(obj, at)
+    return (at, str(manager)) if manager and manager not in own else ("", "")
 
 
 def pods_of(obj: Any) -> int:

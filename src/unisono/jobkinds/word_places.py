@@ -33,7 +33,7 @@ from unisono.api.pod_states import LEVELS
 from unisono.api.queues import LEVELS as EVICTION_LEVELS
 from unisono.api.times import duration_or_none
 from unisono.jobkinds.kind import JobKind
-from unisono.jobkinds.others_words import WORDS
+from unisono.jobkinds.others_words import WORDS, Goal
 from unisono.jobkinds.paths import walk
 from unisono.jobkinds.registry import FAMILIES
 
@@ -44,76 +44,7 @@ from unisono.jobkinds.registry import FAMILIES
 
 
 Part = Literal["annotations", "labels"]
-Goal = Literal["pod", "pod label", "member", "group", "PodGroup", "bound", "owner", "JobSet", "Ray", "Queue", "Node"]
-"""Where a word is read: on a pod, by a pod's label, on a pod that nobody puts into a gang, on the PodGroup that is made
-of a job, on one that a user wrote, as the bound on a gang's network, on the controller of the pods; or on that kind
-alone.
-"""
-
-_POD = frozenset[Goal](("pod",))
-_EVICTED = frozenset[Goal](("pod", "pod label"))
-_GROUP = frozenset[Goal](("group", "PodGroup"))
-_NODE = frozenset[Goal](("Node",))
-_QUEUE = frozenset[Goal](("Queue",))
-
-READ_AT: Final[Mapping[str, frozenset[Goal]]] = {
-    **dict.fromkeys((keys.GROUP_NAME, keys.GROUP_NAME_OF_VOLCANO), frozenset[Goal](("member",))),
-    keys.GROUP_MIN_MEMBER: frozenset(("owner",)),
-    keys.PREEMPTABLE: _EVICTED | {"PodGroup"},
-    keys.COOLDOWN_TIME: _EVICTED,
-    **dict.fromkeys(
-        (
-            keys.REVOCABLE_ZONE,
-            keys.NUMA_TOPOLOGY_POLICY,
-            keys.QOS_LEVEL,
-            keys.QUOTA_BURST,
-            keys.SCORING_TYPE,
-            keys.SCORING_WEIGHT,
-            keys.VGPU_MODE,
-            keys.VGPU_USE_TYPE,
-            keys.VGPU_NO_USE_TYPE,
-            keys.VGPU_USE_UUID,
-            keys.VGPU_NO_USE_UUID,
-            keys.VGPU_GROUP_POLICY,
-            keys.TASK_PRIORITY,
-            keys.SAFE_TO_EVICT,
-            keys.DO_NOT_DISRUPT,
-            keys.POD_DELETION_COST,
-        ),
-        _POD,
-    ),
-    **dict.fromkeys(
-        (
-            keys.JDB_MIN_AVAILABLE,
-            keys.JDB_MAX_UNAVAILABLE,
-            keys.SLA_WAITING_TIME,
-            keys.TASK_TOPOLOGY_AFFINITY,
-            keys.TASK_TOPOLOGY_ANTI_AFFINITY,
-            keys.TASK_TOPOLOGY_ORDER,
-        ),
-        _GROUP,
-    ),
-    keys.NETWORK_TOPOLOGY_MODE: frozenset(("bound", "Ray")),
-    keys.NETWORK_TOPOLOGY_HIGHEST_TIER: frozenset(("bound",)),
-    keys.NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED: frozenset(("Ray",)),
-    keys.EXCLUSIVE_TOPOLOGY: frozenset(("JobSet",)),
-    keys.RAY_PRIORITY_CLASS: frozenset(("Ray",)),
-    **dict.fromkeys((keys.HIERARCHY, keys.HIERARCHY_WEIGHTS, keys.NODE_GROUP_LIMITS), _QUEUE),
-    **dict.fromkeys(
-        (
-            keys.NODE_GROUP,
-            keys.COLOCATION,
-            keys.OVERSUBSCRIPTION,
-            keys.EVICTING_CPU_HIGH,
-            keys.EVICTING_CPU_LOW,
-            keys.EVICTING_MEMORY_HIGH,
-            keys.EVICTING_MEMORY_LOW,
-            keys.GPU_PRODUCT,
-        ),
-        _NODE,
-    ),
-}
-"""By honoured word. Names of queues are told by `JobKind.unheeded`."""
+READ_AT: Final = {word.key: word.read_at for word in WORDS if word.read_at}
 
 _INHERITED: Final = frozenset(
     (keys.PREEMPTABLE, keys.COOLDOWN_TIME, keys.REVOCABLE_ZONE, keys.JDB_MIN_AVAILABLE, keys.JDB_MAX_UNAVAILABLE)
@@ -208,11 +139,10 @@ _COPIES_TO_PODS: Final = frozenset(("DaskJob", "DaskCluster", "DaskWorkerGroup")
 _HANDS_NOTHING: Final = (BATCH_CRON_JOBS, KNATIVE_SERVICES)
 """Of Kubernetes' workloads: those whose own annotations reach no controller of pods."""
 _READ_ON: Final[Mapping[Kind[Any], frozenset[str]]] = {
-    QUEUES: frozenset(key for key, at in READ_AT.items() if at == _QUEUE),
+    QUEUES: frozenset(key for key, at in READ_AT.items() if at == {"Queue"}),
     NAMESPACES: frozenset((keys.POD_QUEUE,)),
 }
 """Of kinds that are no jobs, and on which people write words of jobs."""
-_ALL: Final = frozenset(word.key for word in WORDS if word.becomes == "honoured" and word.key in READ_AT)
 
 
 def arrives(kind: JobKind, above: str, part: Part, key: str) -> bool:
@@ -261,7 +191,7 @@ def misplaced(kind: JobKind, obj: Any) -> list[str]:
     found: dict[str, tuple[str, str]] = {}
     counted = set()
     for above, part, at, notes in _metadata(kind, obj):
-        for key in _ALL.intersection(notes):
+        for key in sorted(READ_AT.keys() & notes):
             if arrives(kind, above, part, key):
                 counted.add(key)
             else:
@@ -281,7 +211,7 @@ def misplaced_elsewhere(kind: Kind[Any], obj: Any) -> list[str]:
         f"{at}[{key}] has no effect on a {kind.kind}: {_INSTEAD[_first(key)]}"
         for part in ("annotations", "labels")
         for at, notes in walk(obj, f"metadata.{part}")
-        for key in sorted(_ALL.intersection(notes))
+        for key in sorted(READ_AT.keys() & notes)
         if part == "labels" or key not in _READ_ON[kind]
     ]
 

@@ -8,6 +8,7 @@ from typing import Any
 from unisono.api.core import Pod
 from unisono.api.groups.batch_v1 import BatchJob, BatchJobSpec
 from unisono.api.groups.job_set import JobTemplateJobSpec
+from unisono.api.keys import JOB_CONTROLLER
 from unisono.api.kind_families import (
     BATCH_CRON_JOBS,
     BATCH_JOBS,
@@ -100,6 +101,7 @@ WORKLOADS: tuple[JobKind, ...] = (
         pods_label="job-name",
         control="flag",
         flag="spec.suspend",
+        managers=frozenset((JOB_CONTROLLER,)),
         ends=True,
         fleet="divided",
     ),

@@ -26,8 +26,8 @@ _THREADS = 8
 class CommandTransport(Transport):
     """As `Transport`, with one thread for each of a few requests; streams and proxies are left to `Transport`."""
 
-    def __init__(self, config: ClusterConfig, *, program: str = "unisono") -> None:
-        super().__init__(config, program=program)
+    def __init__(self, config: ClusterConfig) -> None:
+        super().__init__(config)
         split = urlsplit(config.server)
         self._host, self._prefix = split.hostname or "", split.path.rstrip("/")
         self._secure = split.scheme == "https"

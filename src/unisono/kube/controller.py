@@ -56,9 +56,8 @@ class Keeper(Protocol):
 class Informers:
     """One informer per kind, for all who ask."""
 
-    def __init__(self, client: Client, clock: Clock = SYSTEM_CLOCK, *, resync_seconds: float | None = None) -> None:
+    def __init__(self, client: Client, clock: Clock = SYSTEM_CLOCK) -> None:
         self.client, self.clock = client, clock
-        self._resync_seconds = resync_seconds
         self._informers: dict[tuple[str, str], Informer[Any]] = {}
         self._group: asyncio.TaskGroup | None = None
 
@@ -72,9 +71,7 @@ class Informers:
         informer = self._informers.get(name)
         if informer is None:
             absent = _ABSENT_SECONDS if optional else None
-            informer = Informer(
-                self.client, kind, clock=self.clock, resync_seconds=self._resync_seconds, absent_seconds=absent
-            )
+            informer = Informer(self.client, kind, clock=self.clock, absent_seconds=absent)
             self._informers[name] = informer
             if self._group is not None:
                 self._group.create_task(informer.run())
@@ -227,17 +224,15 @@ class Manager:
         client: Client,
         *,
         clock: Clock = SYSTEM_CLOCK,
-        informers: Informers | None = None,
         backoff: Callable[[], Backoff] = Backoff,
         keeper: Keeper | None = None,
     ) -> None:
-        """``informers`` may be shared with others; ``backoff`` makes the retry delays of one controller's
-        queue; ``keeper`` looks after objects that cannot be worked on.
+        """``backoff`` makes the retry delays of one controller's queue; ``keeper`` looks after objects that cannot be
+        worked on.
         """
         self._keeper = keeper
         self._clock = clock
-        self._own_informers = informers is None
-        self.informers = informers or Informers(client, clock)
+        self.informers = Informers(client, clock)
         self._backoff = backoff
         self._runs: list[_Run] = []
         self.ready = asyncio.Event()
@@ -253,8 +248,7 @@ class Manager:
             run.context, run.own = context, context.first
         try:
             async with asyncio.TaskGroup() as group:
-                if self._own_informers:
-                    group.create_task(self.informers.run())
+                group.create_task(self.informers.run())
                 await self.informers.wait_synced()
                 for run in self._runs:
                     group.create_task(run.loop(group, self._clock, self._backoff()))

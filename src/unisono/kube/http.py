@@ -242,7 +242,6 @@ class HttpClient:
         config: ClusterConfig,
         *,
         transport: Transport | None = None,
-        page: int = _PAGE,
         taken: Callable[[Any], Any] | None = None,
         most_listed: int | None = None,
     ) -> None:
@@ -250,7 +249,6 @@ class HttpClient:
         self.transport = transport or Transport(config)
         self._most_listed = most_listed
         self._taken = taken
-        self._page = page
         self._decoding = Decoding(self.transport.config.server)
 
     @property
@@ -305,7 +303,7 @@ class HttpClient:
 
         Pods and nodes come without ``metadata.managedFields``, also in watches.
         """
-        params = {"limit": str(self._page), **_selectors(label_selector, field_selector)}
+        params = {"limit": str(_PAGE), **_selectors(label_selector, field_selector)}
         items: list[T] = []
         unread: list[tuple[T, str]] = []
         while True:

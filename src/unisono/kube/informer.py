@@ -42,7 +42,6 @@ class Informer(Generic[T]):
         *,
         clock: Clock = SYSTEM_CLOCK,
         backoff: Backoff | None = None,
-        resync_seconds: float | None = None,
         absent_seconds: float | None = None,
     ) -> None:
         self.kind = kind
@@ -59,7 +58,6 @@ class Informer(Generic[T]):
             field_selector=field_selector,
             clock=clock,
             backoff=backoff,
-            resync_seconds=resync_seconds,
             absent_seconds=absent_seconds,
         )
 

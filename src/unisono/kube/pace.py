@@ -107,14 +107,12 @@ class Circuits:
 # How fast one client may go: fewer requests after the server was too busy, and writes slower where it is slow.
 #
 # An API server that answers 429 has more to do than it can. Each request that it refused comes again after the time
-# that
-# the server asks for, but that alone does not help when a thousand others follow meanwhile. So all requests of the
-# client
-# share one bound: it is halved when the server refuses, and grows by one with every round of requests that it answers.
+# that the server asks for, but that alone does not help when a thousand others follow meanwhile. So all requests of the
+# client share one bound: it is halved when the server refuses, and grows by one with every round of requests that it
+# answers.
 #
-# Every `Client` has one `WritePace`, which measures all writes of that client. Whatever writes through the client
-# asks it
-# how far to stretch its intervals, and whether to wait while pods are created and bound. The rules are on one page,
+# Every `Client` has one `WritePace`, which measures all writes of that client. Whatever writes through the client asks
+# it how far to stretch its intervals, and whether to wait while pods are created and bound. The rules are on one page,
 # `docs/decisions/0007-how-often-statuses-are-written.md`.
 
 # An API server with time to spare answers a write well within this; on an overloaded machine it takes a multiple.

@@ -4,7 +4,7 @@
 
     list ──► sink.replace ──► watch from that resourceVersion ──► sink.apply, event by event
       ▲                          │ clean end: watch again from the last resourceVersion
-      └── Gone, resync due ◄─────┘ error: the same, after a back-off
+      └── Gone ◄─────────────────┘ error: the same, after a back-off
 
 Where client and server can, the list is the beginning of the watch: the server then sends object by object from its
 cache and need not hold pages of encoded objects in memory. A server that refuses is asked for lists from then on.
@@ -95,16 +95,14 @@ class Reflector(Generic[T]):
         clock: Clock = SYSTEM_CLOCK,
         backoff: Backoff | None = None,
         watch_seconds: float = 300.0,
-        resync_seconds: float | None = None,
         absent_seconds: float | None = None,
         resume_from: str = "",
         most: int | None = None,
     ) -> None:
-        """``watch_seconds`` is the shortest life of a watch; ``resync_seconds`` the longest time between two
-        lists. With ``absent_seconds`` a server that does not know the kind, or does not let us read it, counts as one
-        that holds no objects of it, and is asked again after so long. ``resume_from`` is the resourceVersion up to
-        which the sink knows everything from before: a list comes only where the server does not know it any more.
-        A watch that begins with more than ``most`` objects is given up.
+        """``watch_seconds`` is the shortest life of a watch. With ``absent_seconds`` a server that does not know the
+        kind, or does not let us read it, counts as one that holds no objects of it, and is asked again after so long.
+        ``resume_from`` is the resourceVersion up to which the sink knows everything from before: a list comes only
+        where the server does not know it any more. A watch that begins with more than ``most`` objects is given up.
         """
         self.kind = kind
         self.synced = asyncio.Event()
@@ -112,12 +110,11 @@ class Reflector(Generic[T]):
         self._namespace, self._labels, self._fields = namespace, label_selector, field_selector
         self._backoff = backoff or Backoff(base=0.2, cap=30.0)
         self._rng = self._backoff.rng
-        self._watch_seconds, self._resync_seconds = watch_seconds, resync_seconds
+        self._watch_seconds = watch_seconds
         self._absent_seconds, self._most = absent_seconds, most
         self._resource_version: str | None = resume_from or None
         if resume_from:
             self.synced.set()
-        self._listed_at = 0.0
         self._heard_at = clock.monotonic()
         self._lists = self._watches = self._events = self._failures = self._expiries = 0
         self._last_error = ""
@@ -167,8 +164,6 @@ class Reflector(Generic[T]):
                 _log.exception("watch.broken", resource=self.kind.resource)
                 self._resource_version = None
                 await self._pause(error)
-            if self._resync_due():
-                self._resource_version = None
 
     def statistics(self) -> ReflectorStatistics:
         """How the stream fares now."""
@@ -201,7 +196,6 @@ class Reflector(Generic[T]):
     def _replace(self, objects: Sequence[T], resource_version: str, unread: Sequence[tuple[T, str]]) -> None:
         self._lists += 1
         self._absence = 0
-        self._listed_at = self._clock.monotonic()
         self._resource_version = resource_version
         self._sink.replace(objects, unread)
         self._heard()
@@ -337,11 +331,6 @@ class Reflector(Generic[T]):
             # Most clusters lack some kinds; one that we may not read is a decision of the cluster's administrators.
             tell = _log.debug if error.code == 404 else _log.info
             tell("watch.absent", resource=self.kind.resource, code=error.code, error=str(error))
-
-    def _resync_due(self) -> bool:
-        if self._resync_seconds is None:
-            return False
-        return self._clock.monotonic() - self._listed_at >= self._resync_seconds
 
 
 class _Guard:

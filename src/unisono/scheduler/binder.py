@@ -44,6 +44,8 @@ _log = structlog.get_logger(__name__)
 _HOLD_SECONDS = 300.0
 # Nodes that are remembered with them.
 _REFUSING_NODES = 16
+# Writes for one pod before its bind counts as failed.
+_ATTEMPTS = 4
 
 
 class Outcome(Enum):
@@ -102,7 +104,6 @@ class Binder:
         clock: Clock,
         *,
         concurrency: int = 64,
-        attempts: int = 4,
         heal_seconds: float = 20.0,
     ) -> None:
         """Make a binder.
@@ -114,14 +115,12 @@ class Binder:
             metrics: are counted here.
             clock: time.
             concurrency: bounds the binds under way.
-            attempts: writes for one pod before its bind counts as failed.
             heal_seconds: longest time, counted from its first failure, for which an incomplete gang keeps the places
                 of its missing members.
         """
         self._client, self._feed, self._events, self._metrics, self._clock = client, feed, events, metrics, clock
         self._claims = ClaimWriter(client, feed.state.catalogue, clock)
         self._concurrency, self._slots = concurrency, asyncio.Semaphore(concurrency)
-        self._attempts = attempts
         self._retry = Backoff(base=0.1, cap=5.0)
         self._back_off = Backoff(base=1.0, cap=30.0)
         self._heal = _Healing(heal_seconds)
@@ -340,7 +339,7 @@ class Binder:
 
     async def _write(self, bind: Bind) -> tuple[Outcome, str]:
         why = ""
-        for attempt in range(1, self._attempts + 1):
+        for attempt in range(1, _ATTEMPTS + 1):
             try:
                 with self._client.pace.urgent():
                     await self._client.bind(

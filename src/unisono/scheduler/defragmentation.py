@@ -130,12 +130,12 @@ def _beyond(plan: DefragmentationPlan, names: tuple[str, ...], given: Mapping[st
     return Held(told or names, len(plan.moves), ran, lost)
 
 
-def idle_amounts(snapshot: Snapshot, resource: str = NVIDIA_GPU) -> tuple[int, int]:
-    """Idle amount of a resource on nodes that are ready, and of that the part on nodes that are in use in part."""
+def idle_amounts(snapshot: Snapshot) -> tuple[int, int]:
+    """Idle GPUs, in thousandths, on nodes that are ready, and of that the part on nodes that are in use in part."""
     names = list(snapshot.registry.names)
-    if resource not in names:
+    if NVIDIA_GPU not in names:
         return 0, 0
-    row, nodes = names.index(resource), snapshot.nodes
+    row, nodes = names.index(NVIDIA_GPU), snapshot.nodes
     usable = nodes.ready & ~nodes.unschedulable
     total = np.where(usable, nodes.allocatable[row], 0)
     idle = np.where(usable, np.maximum(nodes.allocatable[row] - nodes.used[row], 0), 0)

@@ -38,8 +38,7 @@ from unisono.scheduler.metrics import Metrics
 # A gang's binds leave together, but writes can fail and a scheduler can be killed between two of them. The members that
 # are missing are placed again in the next cycle, with the bound members counted. If that does not succeed within
 # ``patience`` seconds, or a member was deleted for good, the members that are bound but do not run yet are removed:
-# half
-# a gang must not hold nodes.
+# half a gang must not hold nodes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +100,8 @@ _REPEAT_SECONDS = 30.0
 # After a budget refused, it is not asked again before it can have changed.
 _REFUSED_SECONDS = 10.0
 _REFUSED = 429
+# Evictions under way at once.
+_CONCURRENCY = 16
 
 GIVE_UP = "release"
 """The action of pods that are removed because their gang was bound only in part: no limit counts those."""
@@ -116,13 +117,12 @@ class Evictor:
         metrics: Metrics,
         clock: Clock,
         *,
-        feed: Feed | None = None,
-        concurrency: int = 16,
+        feed: Feed,
     ) -> None:
-        """Make an evictor; with ``feed`` the state counts victims as being released from the moment of the decision."""
+        """Make an evictor; the state of ``feed`` counts victims as being released from the moment of the decision."""
         self._client, self._events, self._metrics, self._clock = client, events, metrics, clock
         self._feed = feed
-        self._slots = asyncio.Semaphore(concurrency)
+        self._slots = asyncio.Semaphore(_CONCURRENCY)
         self._sent: dict[str, float] = {}
         self._beneficiaries: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -146,9 +146,8 @@ class Evictor:
             if uid in self._sent:
                 continue
             self._sent[uid] = now + _REPEAT_SECONDS
-            if self._feed is not None:
-                at = None if action == GIVE_UP else self._clock.time()
-                self._feed.do(partial(self._feed.state.release, f"{namespace}/{name}", at))
+            at = None if action == GIVE_UP else self._clock.time()
+            self._feed.do(partial(self._feed.state.release, f"{namespace}/{name}", at))
             if beneficiary:
                 self._beneficiaries[uid] = beneficiary
             self._start(self._evict(namespace, name, uid, action, why))
@@ -169,8 +168,6 @@ class Evictor:
             when the next notice is over, seconds since the epoch; None: none is given.
 
         """
-        if self._feed is None:
-            return None
         state, now, ends = self._feed.state, self._clock.time(), list[float]()
         told = {*self._sent, *(task.uid for task in state.noticed.values())}
         self._beneficiaries = {uid: job for uid, job in self._beneficiaries.items() if uid in told}
@@ -194,7 +191,7 @@ class Evictor:
 
     def _notice(self, annotations: Mapping[str, str] | None, job: str) -> float:
         """Seconds of notice that a pod gets, as it says, or its PodGroup."""
-        record = self._feed.state.book.jobs.get(job) if self._feed is not None else None
+        record = self._feed.state.book.jobs.get(job)
         for notes in (annotations, record.annotations if record is not None else None):
             seconds = duration_or_none((notes or {}).get(EVICT_NOTICE))
             if seconds is not None:
@@ -279,13 +276,10 @@ class Evictor:
                 _log.warning("evict.notice_stands", pod=task.key, error=str(error))
                 return
         self._sent.pop(task.uid, None)
-        if self._feed is not None:
-            self._feed.do(partial(self._feed.state.evictions.strike, task.uid))
+        self._feed.do(partial(self._feed.state.evictions.strike, task.uid))
         self._events.event(pod, "Normal", "EvictionTakenBack", "Pod stays: no job waits for its place")
 
     def _has_budget(self, key: str) -> bool:
-        if self._feed is None:
-            return False
         state = self._feed.state
         task = state.tasks.get(key)
         if task is None:
@@ -299,8 +293,7 @@ class Evictor:
             self._sent[uid] = self._clock.monotonic() + _REFUSED_SECONDS
         else:
             self._sent.pop(uid, None)
-        if self._feed is not None:
-            self._feed.do(partial(self._feed.state.keep, key))
+        self._feed.do(partial(self._feed.state.keep, key))
         _log.warning("evict.failed", pod=key, error=str(error))
 
     async def _mark(self, pod: Pod, why: str) -> None:

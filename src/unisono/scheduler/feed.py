@@ -43,6 +43,7 @@ from unisono.api.kinds import (
     STORAGE_CLASSES,
     VOLUME_ATTACHMENTS,
 )
+from unisono.api.pod_states import has_ended
 from unisono.cluster.state import ClusterState
 from unisono.gc_pauses import collector_paused
 from unisono.kube.client import EventType
@@ -130,7 +131,7 @@ class _PendingPods(dict[str, PendingPod]):
 
     def put(self, pod: Pod) -> None:
         meta, status = pod.metadata, pod.status
-        if pod.spec.node_name or status.phase in ("Succeeded", "Failed"):
+        if pod.spec.node_name or has_ended(pod):
             self.pop(pod.key, None)
             return
         self[pod.key] = PendingPod(

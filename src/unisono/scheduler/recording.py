@@ -56,7 +56,7 @@ class RecordingSink(Protocol):
 class RecordingFile:
     """Lines in a file, packed where its name ends in ``.gz``; a file that cannot be written any more is given up."""
 
-    def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, path: Path) -> None:
         """Begin a file; where there is one of that name, the new one gets a number.
 
         Raises:
@@ -69,7 +69,7 @@ class RecordingFile:
         if path.suffix == ".gz":
             self._file = gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=4, mtime=0)  # type: ignore[assignment]
         self._raw = raw
-        self._left = most_bytes
+        self._left = MOST_BYTES
         self._encode = msgspec.json.Encoder().encode
 
     def write(self, line: Any) -> None:

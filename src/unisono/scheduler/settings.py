@@ -53,9 +53,9 @@ def precedence(name: str) -> tuple[int, str]:
 class MappedConfig:
     """A source of configurations: those of ConfigMaps where there are any, else those of another source."""
 
-    def __init__(self, base: ConfigSource, changed: Callable[[], None], load: Loader = load_config) -> None:
+    def __init__(self, base: ConfigSource, changed: Callable[[], None]) -> None:
         """``changed`` is called when there is something new to poll for."""
-        self._base, self._changed, self._load = base, changed, load
+        self._base, self._changed = base, changed
         self._maps: dict[str, tuple[ConfigMap, str]] = {}  # by name, with why it cannot be decoded
         self._read: tuple[str, str] | None = None
         self._config: SchedulerConfig | None = None
@@ -152,7 +152,7 @@ class MappedConfig:
             return
         self._read = name, text
         try:
-            self._config, self._error = self._load(text, CONFIG_MAP_KEY), ""
+            self._config, self._error = load_config(text, CONFIG_MAP_KEY), ""
         except ConfigError as error:
             self._failed(str(error))
             return
@@ -284,9 +284,6 @@ def advice(config_map: ConfigMap) -> list[str]:
     return [*told, *(f"{key}: {note}" for note in notes)]
 
 
-# Where the scheduler's configuration comes from, and how it changes while the scheduler runs.
-
-
 # Plug-ins of modules, wherever they stand in the text: a package that is named only now is imported again, too.
 _CODE = re.compile(r"name:\s*[\"']?([\w.]+:\w+)")
 
@@ -346,16 +343,16 @@ class FileConfig:
         path: Path,
         load: Loader = load_config,
         on_error: Callable[[str], None] | None = None,
-        reference: ObjectReference | None = None,
     ) -> None:
-        """Read the file at once; ``reference`` is the object of the API that it comes from, if there is one.
+        """Read the file at once.
 
         Raises:
             ConfigError: the file cannot be read or is wrong; there is nothing before it to keep.
 
         """
         self._path, self._load, self._on_error = path, load, on_error
-        self.error, self.name, self.reference = "", str(path), reference
+        self.error, self.name = "", str(path)
+        self.reference: ObjectReference | None = None
         self._stamp = self._stat()
         self._text = self._read()
         self._config = load(self._text, str(path))

@@ -28,8 +28,6 @@ from unisono.kube.pace import Backoff
 from unisono.scheduler.feed import Feed
 from unisono.scheduler.metrics import Metrics
 
-# Sources of node load: the custom metrics API, Elasticsearch and Prometheus.
-
 # What a source of node load is, and HTTP to those outside of the cluster's API server.
 
 _LONGEST = 64 << 20

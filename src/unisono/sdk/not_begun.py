@@ -9,27 +9,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unisono.api.cron import parse_schedule, parse_zone
-from unisono.api.keys import (
-    JOB_CONTROLLER,
-    JOBSET_CONTROLLER,
-    MPI_OPERATOR,
-    RAY_OPERATOR,
-    TRAINING_OPERATOR,
-    TRAINJOB_CONTROLLER,
-)
 from unisono.api.kind_families import BATCH_CRON_JOBS, CRON_JOBS
 from unisono.api.kinds import EVENTS
 from unisono.api.times import parse_time, rfc3339
+from unisono.jobkinds.registry import handed_to
 from unisono.sdk.refusals import event_time
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
 
-# Where objects say who acts on them, and what controllers of their own kinds are called there.
-_MANAGERS = (("managedBy",), ("runPolicy", "managedBy"))
-_OWN_MANAGERS = frozenset(
-    (JOB_CONTROLLER, JOBSET_CONTROLLER, MPI_OPERATOR, RAY_OPERATOR, TRAINING_OPERATOR, TRAINJOB_CONTROLLER)
-)
 # Fields that say how many pods an object wants.
 _SIZES = ("replicas", "parallelism")
 # Kinds that make nothing before their time has come.
@@ -49,17 +37,6 @@ def empty_by(item: Mapping[str, Any]) -> str:
     """The field by which an object wants no pods; empty when it wants some."""
     spec = item.get("spec") or {}
     return next((f"spec.{name}" for name in _SIZES if spec.get(name) == 0 and spec.get(name) is not None), "")
-
-
-def managed_by(item: Mapping[str, Any]) -> tuple[str, str]:
-    """The field that hands the object to a controller of another system, and that controller; empty without one."""
-    for path in _MANAGERS:
-        value: Any = item.get("spec") or {}
-        for name in path:
-            value = value.get(name) if isinstance(value, Mapping) else None
-        if value and value not in _OWN_MANAGERS:
-            return ".".join(("spec", *path)), str(value)
-    return "", ""
 
 
 def unattended(resource: str, item: Mapping[str, Any], now: float) -> str:
@@ -146,7 +123,7 @@ async def not_begun(
         now: seconds since the epoch, by the server's clock.
 
     """
-    field, manager = managed_by(item)
+    field, manager = handed_to(item)
     if manager:
         return f"{field} hands it to {manager}, and no controller here acts on it"
     return await newest_warning(client, parts) or unattended(resource, item, now)

@@ -16,9 +16,8 @@ from unisono.errors import UnisonoError
 # Lower bounds of mean job completion time and makespan, for schedulers that neither share GPUs nor resize jobs.
 #
 # The cluster is replaced by one machine as fast as all of its GPUs together, on which the job with least work left
-# runs,
-# preempted at will (shortest remaining processing time). Its mean flow time is at most that of any schedule of the
-# jobs.
+# runs, preempted at will (shortest remaining processing time). Its mean flow time is at most that of any schedule of
+# the jobs.
 
 Work = tuple[float, float, float]
 """Arrival and run time in seconds, and GPUs."""
@@ -77,9 +76,8 @@ def makespan(jobs: Sequence[Work], gpus: float) -> float:
 #
 # It lets pods be cut and spread over the nodes of one kind, and may choose among all pods at once, so that no scheduler
 # allocates more. Parts of GPUs must fit together into whole ones all the same: the patterns in which they can be cut
-# are
-# paths through the sizes from 0 to 1000 (J. Valério de Carvalho, "Exact solution of bin-packing problems using column
-# generation and branch-and-bound", Annals of Operations Research 86, 1999).
+# are paths through the sizes from 0 to 1000 (J. Valério de Carvalho, "Exact solution of bin-packing problems using
+# column generation and branch-and-bound", Annals of Operations Research 86, 1999).
 
 _WHOLE = 1000
 _SIZES = (2, 4, 8)

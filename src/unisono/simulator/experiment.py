@@ -295,9 +295,6 @@ def _ended(pod: Pod) -> float | None:
     return max((parse_time(time) for time in times), default=None)
 
 
-# One simulation as its inputs: files and settings, from which a run follows.
-
-
 _OF_ONE: Mapping[str, Any] = {
     **{"name": "", "submit": 0.0, "run_seconds": None, "estimate": None, "deadline": None, "job_class": ""},
     **{"checkpoint": None, "restart_overhead": 0.0, "max_retries": None, "censored": False},

@@ -23,11 +23,6 @@ from unisono.gc_pauses import collector_paused
 from unisono.scheduler.recording import VERSION
 from unisono.simulator.files import InputError, open_bytes
 
-# Lines of a recording as changes of a cluster state, and its cycles repeated to compare what is decided.
-
-
-# Lines of a recording (`unisono.scheduler.recording` writes them) as changes of a cluster state.
-
 
 class RecordingError(InputError):
     """A recording cannot be read; the message names file and line."""

@@ -193,8 +193,6 @@ class Load:
         return self._seconds[-1]
 
 
-# The way of requests to the pods of one service: they wait for a pod that is free, and are forwarded as they come.
-
 MOST_HELD = 1_000
 """Requests of one service that wait for a pod; more are refused."""
 _LONGEST_WAIT = 1.0

@@ -197,8 +197,6 @@ def _marks(name: str, before: Marks, high: int | None, low: int | None) -> Marks
     return marks
 
 
-# What a node lends, how much CPU its offline pods get, and when one of them is evicted. Pure.
-
 Resource = Literal["cpu", "memory"]
 
 SAMPLES = 10

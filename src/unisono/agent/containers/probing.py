@@ -180,8 +180,6 @@ def _unverified() -> ssl.SSLContext:
     return context
 
 
-# Probes and the postStart hook of one run of a container, tried again and again while it lives.
-
 UNHEALTHY = "Unhealthy"
 _POLL_SECONDS = 0.02
 _HOOK_SECONDS = 3600.0

@@ -239,9 +239,9 @@ def move(groups: LimitGroups, uid: str, cpus: Callable[[str], Iterable[int] | No
     return _move(groups, uid, cpus, proc, lambda _thread, _wanted: True)
 
 
-def move_strays(groups: LimitGroups, uid: str, cpus: Callable[[str], Iterable[int] | None], proc: Path = PROC) -> int:
+def move_strays(groups: LimitGroups, uid: str, cpus: Callable[[str], Iterable[int] | None]) -> int:
     """As `move`, but of threads that may run elsewhere only: a program may choose among the CPUs that are its own."""
-    return _move(groups, uid, cpus, proc, _is_stray)
+    return _move(groups, uid, cpus, PROC, _is_stray)
 
 
 def _move(

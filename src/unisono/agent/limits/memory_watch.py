@@ -114,11 +114,9 @@ class MemoryWatch:
 
     Args:
         clock: paces the looks.
-        proc: where the kernel tells of processes.
     """
 
-    def __init__(self, clock: Clock, proc: Path = PROC) -> None:
-        self._proc = proc
+    def __init__(self, clock: Clock) -> None:
         self._loop: WatchLoop[int, Watched] = WatchLoop("memory", clock, _PERIOD_SECONDS, self._look)
 
     def add(self, watched: Watched) -> None:
@@ -135,7 +133,7 @@ class MemoryWatch:
 
     async def _look(self, watched: dict[int, Watched]) -> None:
         limits = {shim: each.limit for shim, each in watched.items()}
-        for shim in await asyncio.to_thread(above_limit, limits, self._proc):
+        for shim in await asyncio.to_thread(above_limit, limits):
             if (found := self._loop.get(shim)) is not None:
                 found.exceeded()
 

@@ -39,10 +39,10 @@ def start_time(pid: int, proc: Path = PROC) -> int | None:
     return int(stat[stat.rindex(")") + 2 :].split()[19])
 
 
-def boot_id(proc: Path = PROC) -> str:
+def boot_id() -> str:
     """Differs after every boot of the machine."""
     try:
-        return (proc / "sys/kernel/random/boot_id").read_text().strip()
+        return (PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
 

@@ -323,8 +323,6 @@ def _without_names(
     return [replace_names(part, known) for part in argv], replaced
 
 
-# All containers of one pod on this node: starts and stops them, and says to the pod's events what came of it.
-
 _RETRY_SECONDS = 2.0
 PYTHON_NOT_READABLE = "PythonNotReadable"
 _NOT_ENFORCED = {
@@ -444,11 +442,11 @@ class PodContainers:
         self._stopping[name] = grace
         self._named(name).stop(grace)
 
-    def stop_all(self, pod: Pod, why: str, grace: float) -> None:
+    def stop_all(self, pod: Pod, grace: float) -> None:
         """Ask everything that runs to end."""
         for container in self._all:
             if container.running:
-                self.stop(pod, container.name, why, grace)
+                self.stop(pod, container.name, "the pod is over", grace)
 
     def warn_of_taken_port(self, pod: Pod) -> None:
         """Say what to do when a container failed because another process has its port."""

@@ -186,7 +186,7 @@ class PodWorker:
 
     async def _finish(self) -> bool:
         """The API says that the pod is over: end what still runs, then wait for its deletion."""
-        self._containers.stop_all(self.pod, "the pod is over", self._grace())
+        self._containers.stop_all(self.pod, self._grace())
         if self._containers.running:
             return False
         self._host.storage.remove(self.uid)

@@ -246,13 +246,12 @@ def closed_folder(path: Path) -> Path | None:
     return None
 
 
-def account_mounts(who: Identity, run: RunDir, etc: Path = Path("/etc")) -> list[Mount]:
+def account_mounts(who: Identity, run: RunDir) -> list[Mount]:
     """The machine's list of accounts with the container's own user in it: programs look up their name and home.
 
     Args:
         who: the container's user.
         run: where the private files are kept.
-        etc: where the machine's lists are.
     """
     lines = {
         "passwd": f"{NAME}:x:{who.uid}:{who.gid}:pod of Unisono:{HOME}:/bin/sh\n",
@@ -260,13 +259,14 @@ def account_mounts(who: Identity, run: RunDir, etc: Path = Path("/etc")) -> list
     }
     mounts = []
     for name, line in lines.items():
-        text = (etc / name).read_text(errors="surrogateescape") if (etc / name).exists() else ""
+        listed = Path("/etc") / name
+        text = listed.read_text(errors="surrogateescape") if listed.exists() else ""
         own = run.path / name
         own.write_text(text if not text or text.endswith("\n") else text + "\n", errors="surrogateescape")
         with own.open("a") as file:
             file.write(line)
         own.chmod(0o644)
-        mounts.append(Mount(str(own), str(etc / name), read_only=True))
+        mounts.append(Mount(str(own), str(listed), read_only=True))
     return mounts
 
 

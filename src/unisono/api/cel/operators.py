@@ -18,8 +18,6 @@ from unisono.api.cel.values import (
     type_name,
 )
 
-# Operators of CEL on numbers, texts, times and lists, with its overflow rules.
-
 
 def _number(name: str, left: Any, right: Any) -> None:
     kinds = {type_name(left), type_name(right)}

@@ -234,8 +234,6 @@ _MACROS: dict[str, tuple[Macro, tuple[int, ...]]] = {
 }
 
 
-# Runs expressions: a tree becomes functions that call each other and count what they cost.
-
 _TYPE_NAMES = ("bool", "bytes", "double", "int", "list", "map", "null_type", "optional_type", "string", "type", "uint")
 TYPES = {name: Type(name) for name in _TYPE_NAMES}
 _ABSENT = object()

@@ -208,8 +208,6 @@ def _plain(value: Any) -> str:
     raise no_overload("format")
 
 
-# URLs, IP addresses and networks.
-
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 

@@ -230,14 +230,6 @@ from unisono.api.core.service import (
     ServiceSpec,
     ServiceStatus,
 )
-from unisono.api.core.storage import (
-    ModifyVolumeStatus,
-    PersistentVolumeClaim,
-    PersistentVolumeClaimCondition,
-    PersistentVolumeClaimSpec,
-    PersistentVolumeClaimStatus,
-    VolumeResourceRequirements,
-)
 from unisono.api.core.volume import (
     ClusterTrustBundleProjection,
     ConfigMapProjection,
@@ -251,6 +243,11 @@ from unisono.api.core.volume import (
     HostPathVolumeSource,
     ImageVolumeSource,
     KeyToPath,
+    ModifyVolumeStatus,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimCondition,
+    PersistentVolumeClaimSpec,
+    PersistentVolumeClaimStatus,
     PersistentVolumeClaimTemplate,
     PersistentVolumeClaimVolumeSource,
     PodCertificateProjection,
@@ -260,6 +257,7 @@ from unisono.api.core.volume import (
     ServiceAccountTokenProjection,
     Volume,
     VolumeProjection,
+    VolumeResourceRequirements,
     VolumeSource,
 )
 

@@ -286,9 +286,6 @@ class Event(Object):
     reporting_instance: str | None = None
 
 
-# Node.
-
-
 class ConfigMapNodeConfigSource(Base):
     """The ConfigMap that a node's agent reads (deprecated in Kubernetes)."""
 

@@ -13,8 +13,6 @@ from unisono.api.core.refs import (
     SecretKeySelector,
 )
 
-# Probes and lifecycle hooks of a container.
-
 
 class ExecAction(Base):
     """A command; exit code 0 means success."""
@@ -89,9 +87,6 @@ class Lifecycle(Base):
     post_start: LifecycleHandler | None = None
     pre_stop: LifecycleHandler | None = None
     stop_signal: str | None = None
-
-
-# Security settings of pods and containers.
 
 
 class SELinuxOptions(Base):

@@ -278,9 +278,6 @@ class PodStatus(Base):
     resources: ResourceRequirements | None = None
 
 
-# Pod.
-
-
 class HostAlias(Base):
     """A line of the pod's hosts file."""
 

@@ -31,8 +31,6 @@ from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.keys import HIERARCHY, HIERARCHY_WEIGHTS
 from unisono.api.selecting import DEFAULT_QUEUE
 
-# Defaults of Volcano's kinds, as its mutating webhooks set them.
-
 # Defaults of jobs, as Volcano's mutating webhook sets them.
 
 DEFAULT_SCHEDULER = "volcano"

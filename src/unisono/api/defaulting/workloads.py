@@ -12,7 +12,7 @@ from unisono.api.core.persistent_volume import PersistentVolume, StorageClass
 from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.core.refs import ClientIPConfig, SessionAffinityConfig
 from unisono.api.core.service import IngressClass, NetworkPolicy, Service, ServicePort
-from unisono.api.core.storage import PersistentVolumeClaim
+from unisono.api.core.volume import PersistentVolumeClaim
 from unisono.api.defaulting.pod import canonical_map, default_pod_spec
 from unisono.api.groups.access import GROUP, ClusterRoleBinding, RoleBinding
 from unisono.api.groups.admission_registration import (

@@ -6,7 +6,7 @@ import msgspec
 
 from unisono.api.base import Base, FreeObject, Int32, IntOrString, LabelSelector, Object, Required, Time
 from unisono.api.core.pod import PodTemplateSpec
-from unisono.api.core.storage import PersistentVolumeClaim
+from unisono.api.core.volume import PersistentVolumeClaim
 
 
 class WorkloadCondition(Base):

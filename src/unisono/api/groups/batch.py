@@ -26,7 +26,7 @@ from unisono.api.base import (
 )
 from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.core.refs import ObjectReference
-from unisono.api.core.storage import PersistentVolumeClaimSpec
+from unisono.api.core.volume import PersistentVolumeClaimSpec
 from unisono.api.groups.topology import NetworkTopologySpec
 
 # ``batch.volcano.sh``: Job.

@@ -21,8 +21,6 @@ from unisono.api.base import (
     Time,
 )
 
-# ``cluster.kurator.dev`` and ``fleet.kurator.dev``: AttachedCluster and Fleet, with the fields of Kurator's kinds.
-
 READY: Final = "Ready"
 """Condition: the cluster is reachable and all that a hub reads of it has been read."""
 REACHABLE: Final = "Reachable"

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from unisono.api.base import Base, Condition, FreeObject, Int32, LabelSelector, Natural, Object, ObjectMeta, Required
 from unisono.api.core.pod import PodTemplateSpec
-from unisono.api.core.storage import PersistentVolumeClaim
+from unisono.api.core.volume import PersistentVolumeClaim
 
 VALUE_IMMUTABLE = "Value is immutable"
 _FIXED: dict[str, Any] = {"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": VALUE_IMMUTABLE}]}

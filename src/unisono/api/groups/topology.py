@@ -9,8 +9,6 @@ from msgspec import Meta
 
 from unisono.api.base import NAME_PATTERN, Base, Condition, LabelSelector, LongName, Natural, Object, Quantity
 
-# ``topology.volcano.sh``: HyperNode, and the network topology constraints of jobs and pod groups.
-
 MemberName = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 253, "pattern": NAME_PATTERN})]
 
 

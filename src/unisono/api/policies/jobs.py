@@ -276,8 +276,6 @@ def hyper_job_rules() -> tuple[Rule, ...]:
     )
 
 
-# Rules of pod groups and queues in CEL.
-
 _OFFICIAL, _ALIAS = "object.spec.guarantee", "object.spec.guaranteed"
 QUEUE_VARIABLES = {
     "spec": "object.spec",

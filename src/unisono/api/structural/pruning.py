@@ -163,10 +163,10 @@ class _Reader:
 _META: Kind[Object] = Kind("meta.k8s.io", "v1", "Object", "objects", Object)
 
 
-def read_embedded(node: Node | None, value: Any, path: str = "") -> list[str]:
+def read_embedded(node: Node | None, value: Any) -> list[str]:
     """Drop, in place, fields that metadata of embedded objects does not have; answers their paths."""
     dropped: list[str] = []
-    for at, found in _embedded(node, value, path):
+    for at, found in _embedded(node, value, ""):
         metadata = found.get("metadata")
         if isinstance(metadata, dict):
             read = decode(_META, {"metadata": metadata})
@@ -176,9 +176,9 @@ def read_embedded(node: Node | None, value: Any, path: str = "") -> list[str]:
     return dropped
 
 
-def check_embedded(node: Node | None, value: Any, path: str = "") -> Iterator[FieldError]:
+def check_embedded(node: Node | None, value: Any) -> Iterator[FieldError]:
     """What is wrong with apiVersion, kind and metadata of embedded objects."""
-    for at, found in _embedded(node, value, path):
+    for at, found in _embedded(node, value, ""):
         for word in ("apiVersion", "kind"):
             yield from _type(word, found, f"{at}.{word}")
         if "metadata" in found:

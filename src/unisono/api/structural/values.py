@@ -26,7 +26,6 @@ from unisono.api.structural.node import ABSENT, Node
 # Lists that are sets or maps: no member, or no key, twice.
 
 _ENCODE = msgspec.json.Encoder(order="deterministic").encode
-_UNSET = object()
 
 
 def check_lists(node: Node | None, value: Any, path: str = "") -> Iterator[FieldError]:
@@ -235,18 +234,17 @@ _RANGES = {"int32": (-(2**31), 2**31 - 1)}
 _INT64 = (-(2**63), 2**63 - 1)
 
 
-def check_value(node: Node, value: Any, old: Any = ABSENT, path: str = "") -> list[FieldError]:
+def check_value(node: Node, value: Any, old: Any = ABSENT) -> list[FieldError]:
     """Everything in ``value`` that the schema does not allow.
 
     Args:
         node: the schema.
         value: decoded JSON, pruned and defaulted.
         old: the value before an update.
-        path: of the value, for the errors.
 
     """
     walk = _CheckingWalk()
-    walk.node(node, value, old, path)
+    walk.node(node, value, old, "")
     return walk.errors
 
 

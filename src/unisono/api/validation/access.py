@@ -42,8 +42,6 @@ from unisono.api.validation.meta import (
     validate_selector,
 )
 
-# Rules of roles and bindings.
-
 
 def validate_role(role: Role, old: Role | None) -> Iterator[FieldError]:
     """Rules about resources only."""
@@ -131,8 +129,6 @@ def _subject(subject: Subject, path: str, *, namespaced: bool) -> Iterator[Field
         case kind:
             yield not_supported(f"{path}.kind", kind, ("ServiceAccount", "User", "Group"))
 
-
-# Rules of webhook configurations.
 
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _LONGEST_SECONDS = 30

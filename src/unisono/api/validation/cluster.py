@@ -24,7 +24,7 @@ from unisono.api.core.devices import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from unisono.api.core.storage import PersistentVolumeClaim, PersistentVolumeClaimSpec
+from unisono.api.core.volume import PersistentVolumeClaim, PersistentVolumeClaimSpec
 from unisono.api.field_error import FieldError, forbidden, invalid, required, too_long
 from unisono.api.keys import SSH_AUTH
 from unisono.api.quantity import QuantityError, parse_quantity
@@ -40,8 +40,6 @@ from unisono.api.validation.meta import (
 )
 from unisono.api.validation.pod import validate_taints, validate_tolerations
 from unisono.api.volumes import stored_bytes
-
-# Rules of nodes, events, priority and runtime classes, leases and claims.
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}

@@ -97,8 +97,6 @@ def _timeout(policy: LifecyclePolicy, path: str) -> Iterator[FieldError]:
         yield invalid(f"{path}.timeout", policy.timeout, f"{error}: write it as 90s, 5m or 1h30m")
 
 
-# Rules of jobs, as Volcano's validating webhook checks them; the error names the field, the text is Volcano's.
-
 # Plug-ins that make objects, or come with some that do, whose names are labels.
 _NAMING = frozenset({"jax", "mpi", "pytorch", "ray", "ssh", "svc", "tensorflow"})
 PLUGINS = ("env", "hcclrank", "jax", "mpi", "pytorch", "ray", "ssh", "svc", "tensorflow")

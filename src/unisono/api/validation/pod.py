@@ -22,8 +22,7 @@ from unisono.api.core.pod import (
     Toleration,
     TopologySpreadConstraint,
 )
-from unisono.api.core.storage import PersistentVolumeClaim
-from unisono.api.core.volume import PersistentVolumeClaimVolumeSource, Volume
+from unisono.api.core.volume import PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Volume
 from unisono.api.decode import Known
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_found, not_supported, required
 from unisono.api.validation.container import validate_container, validate_host_ports

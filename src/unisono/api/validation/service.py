@@ -272,8 +272,6 @@ def _parameters(reference: IngressClassParametersReference, path: str) -> Iterat
         yield forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'")
 
 
-# Rules of network policies.
-
 DIRECTIONS = ("Ingress", "Egress")
 POLICY_PROTOCOLS = ("TCP", "UDP", "SCTP")
 

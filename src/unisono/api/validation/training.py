@@ -274,8 +274,6 @@ def _camel(field: str) -> str:
     return first + "".join(part.title() for part in rest)
 
 
-# Rules of training jobs, as the webhooks of Kubeflow's training operator and the controller of MPI jobs check them.
-
 RESTART_POLICIES = ("Always", "ExitCode", "Never", "OnFailure")
 # Of a Service, as Kubernetes limits it.
 _LONGEST_SERVICE = 63

@@ -93,15 +93,11 @@ def private_directory(path: Path) -> Path:
 # The kubeconfig file with which kubectl and every other client find and trust the server.
 
 
-def write_kubeconfig(
-    path: Path,
-    server_url: str,
-    ca_pem: bytes,
-    token: str,
-    *,
-    name: str = "unisono",
-    namespace: str = "default",
-) -> None:
+# Of the cluster, the user and the context.
+_NAME = "unisono"
+
+
+def write_kubeconfig(path: Path, server_url: str, ca_pem: bytes, token: str) -> None:
     """Write a kubeconfig of one cluster, one user and one context, readable by its owner only.
 
     Args:
@@ -109,8 +105,6 @@ def write_kubeconfig(
         server_url: ``https://host:port``.
         ca_pem: certificate of the authority that signed the server's certificate.
         token: bearer token of the user.
-        name: name of the cluster, the user and the context.
-        namespace: default namespace of the context.
 
     Raises:
         OSError: the file cannot be written.
@@ -121,16 +115,16 @@ def write_kubeconfig(
         "kind": "Config",
         "clusters": [
             {
-                "name": name,
+                "name": _NAME,
                 "cluster": {
                     "server": server_url,
                     "certificate-authority-data": base64.b64encode(ca_pem).decode(),
                 },
             }
         ],
-        "users": [{"name": name, "user": {"token": token}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": namespace}}],
-        "current-context": name,
+        "users": [{"name": _NAME, "user": {"token": token}}],
+        "contexts": [{"name": _NAME, "context": {"cluster": _NAME, "user": _NAME, "namespace": "default"}}],
+        "current-context": _NAME,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_private(path, dump(config).encode())

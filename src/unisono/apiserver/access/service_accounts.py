@@ -72,12 +72,11 @@ class TokenSigner:
     Args:
         directory: where the key is, or is made.
         clock: Unix seconds.
-        issuer: who the tokens say made them.
 
     """
 
-    def __init__(self, directory: Path, clock: Callable[[], float], issuer: str = ISSUER) -> None:
-        self._clock, self.issuer = clock, issuer
+    def __init__(self, directory: Path, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._key = _load(private_directory(directory) / "service-account.key")
         self._public = self._key.public_key()
         encoded = self._public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -95,7 +94,7 @@ class TokenSigner:
             "aud": list(identity.audiences),
             "exp": now + seconds,
             "iat": now,
-            "iss": self.issuer,
+            "iss": ISSUER,
             "jti": identity.token_id or str(uuid.uuid4()),
             _CLAIMS: own,
             "nbf": now,
@@ -128,14 +127,14 @@ class TokenSigner:
         jwt = _jwt()
         # PyJWT lets through that half characters cannot be encoded.
         try:
-            return bool(jwt.decode(token, options={"verify_signature": False}).get("iss") == self.issuer)
+            return bool(jwt.decode(token, options={"verify_signature": False}).get("iss") == ISSUER)
         except (jwt.InvalidTokenError, UnicodeEncodeError):
             return False
 
     def configuration(self, url: str) -> dict[str, Any]:
         """The document of ``/.well-known/openid-configuration`` for a server at ``url``."""
         return {
-            "issuer": self.issuer,
+            "issuer": ISSUER,
             "jwks_uri": f"{url}/openid/v1/jwks",
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
@@ -156,7 +155,7 @@ class TokenSigner:
                 raise TokenError("the token is signed with an unknown key")
             # Only this algorithm: a token must not choose how it is checked. Times are checked by the server's clock.
             times = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": False}
-            claims: dict[str, Any] = jwt.decode(token, self._public, [_ALGORITHM], times, issuer=self.issuer)
+            claims: dict[str, Any] = jwt.decode(token, self._public, [_ALGORITHM], times, issuer=ISSUER)
             return claims
         except (jwt.InvalidTokenError, UnicodeEncodeError) as error:
             raise TokenError(f"the token cannot be read or was changed: {error}") from None
@@ -191,8 +190,6 @@ def _load(path: Path) -> ec.EllipticCurvePrivateKey:
         why = f"unreadable key ({error}); remove it to have a new one made, which ends all tokens of service accounts"
         raise ConfigError(why, file=str(path)) from error
 
-
-# Service accounts as users: tokens are made for them, and hold as long as the account and what they are bound to.
 
 API_AUDIENCES = (ISSUER, "https://kubernetes.default.svc", "unisono")
 _SHORTEST, _USUAL, _LONGEST = 600, 3600, 1 << 32

@@ -268,9 +268,6 @@ def protect(request: Request, view: View) -> None:
         raise forbidden(request.kind, request.name, "this namespace may not be deleted")
 
 
-# A new node is not ready until its agent says that it is.
-
-
 def taint_new(request: Request, view: View) -> None:
     """Keep pods away from a new node that does not say that it is ready; who watches nodes takes the taint off."""
     node: Node = request.object

@@ -371,13 +371,10 @@ def _classes(obj: Any) -> set[str]:
 # A pod keeps the pods of other namespaces away only where an administrator lets it.
 #
 # Required anti-affinity holds in both directions: a pod that wants no other pod in its zone keeps all of them out of
-# it.
-# With the namespaces of others in its term, and a label that all nodes have for its topology, it would stop the
-# cluster.
-# As in a cluster whose quota admission limits ``CrossNamespacePodAffinity``, the namespace needs a ResourceQuota of
-# that
-# scope, which only administrators write; ``kube-system`` needs none. A JobSet that has domains to itself needs none
-# either: the terms that its controller writes keep nothing away but pods of other JobSets.
+# it. With the namespaces of others in its term, and a label that all nodes have for its topology, it would stop the
+# cluster. As in a cluster whose quota admission limits ``CrossNamespacePodAffinity``, the namespace needs a
+# ResourceQuota of that scope, which only administrators write; ``kube-system`` needs none. A JobSet that has domains to
+# itself needs none either: the terms that its controller writes keep nothing away but pods of other JobSets.
 
 
 def check_foreign_pods(request: Request, view: View) -> None:

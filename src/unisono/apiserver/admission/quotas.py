@@ -21,8 +21,6 @@ from unisono.apiserver.failures import forbidden
 from unisono.apiserver.storage.objects import Event, StoredEntry
 from unisono.apiserver.storage.store import Change, Store
 
-# Resource quotas: accounts that change together with the objects that they count.
-
 # Accounts of resource quotas: ``status.used`` changes in the same transaction as the objects that it counts.
 #
 # Every write of the store passes ``follow``, which adds the quotas that the write touches. What a quota says is

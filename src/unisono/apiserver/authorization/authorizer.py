@@ -47,9 +47,6 @@ from unisono.apiserver.failures import bad_request, invalid
 from unisono.apiserver.storage.store import Store
 from unisono.errors import ApiError
 
-# Who may do what: the rules of a user by all bindings, and the answer to one request.
-
-
 # What a policy rule allows, and whether rules cover others (pure; the algebra of Kubernetes' RBAC).
 
 ALL = "*"
@@ -415,9 +412,6 @@ class Committed:
     def all(self, kind: Kind[T], namespace: str | None = None) -> Iterator[T]:
         """All objects, of one namespace or of all."""
         return (encoding.read(kind, entry.data) for entry in self._store.scan(kind.resource, namespace))
-
-
-# Answers to questions about rights and identities.
 
 
 TokenUser = Callable[[str, list[str]], tuple[User, tuple[str, ...]] | str]

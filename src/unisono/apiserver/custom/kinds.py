@@ -13,7 +13,7 @@ import msgspec
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core.crd import CustomResourceDefinition, CustomResourceDefinitionVersion
 from unisono.api.crds import Column as PrinterColumn
-from unisono.api.decode import Decoded, decode
+from unisono.api.decode import Decoded, decode, utf8
 from unisono.api.kind import Kind, Scale
 from unisono.api.schema import schema_of
 from unisono.api.structural import Node, add_defaults, drop_nulls, prune
@@ -22,8 +22,6 @@ from unisono.apiserver.custom.definitions import Compiled, compiled, webhook_of
 from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.registry import job_kind
 from unisono.jobkinds.tables import described
-
-# Printer columns of a definition's version.
 
 
 def columns_of(version: CustomResourceDefinitionVersion) -> tuple[PrinterColumn, ...]:
@@ -68,11 +66,11 @@ def plain(value: Any, depth: int = _DEEPEST) -> Any:
     """A copy without lone surrogates, bottomless nesting and numbers that 64 bits do not hold; 3.0 becomes 3."""
     match value:
         case dict():
-            return {_text(str(key)): plain(each, depth - 1) for key, each in value.items()} if depth else {}
+            return {utf8(str(key)): plain(each, depth - 1) for key, each in value.items()} if depth else {}
         case list():
             return [plain(each, depth - 1) for each in value] if depth else []
         case str():
-            return _text(value)
+            return utf8(value)
         case bool():
             return value
         case int() if not _INT64[0] <= value <= _INT64[1]:
@@ -81,12 +79,6 @@ def plain(value: Any, depth: int = _DEEPEST) -> Any:
             return int(value)
         case _:
             return value
-
-
-def _text(value: str) -> str:
-    if value.isascii():
-        return value
-    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 _VIEW_BYTES = 32 * 1024 * 1024

@@ -134,25 +134,22 @@ def budget(clock: Clock = time.monotonic) -> Budget:
     return Budget(clock=clock, seconds=_MOST_SECONDS)
 
 
-def check_rules(
-    node: Node, value: Any, old: Any = ABSENT, path: str = "", *, left: Budget | None = None
-) -> list[FieldError]:
+def check_rules(node: Node, value: Any, old: Any = ABSENT, *, left: Budget | None = None) -> list[FieldError]:
     """What the rules of a schema say about a value that the schema allows otherwise.
 
     Args:
         node: the schema.
         value: decoded JSON.
         old: the value before an update; ``ABSENT`` for a new one.
-        path: of the value, for the errors.
         left: what the rules may cost together; Kubernetes' limits when None.
 
     """
     checker = _Checker(left or budget())
     found: list[FieldError] = []
     try:
-        found.extend(checker.walk(node, value, old, path))
+        found.extend(checker.walk(node, value, old, ""))
     except CostError as error:
-        found.append(invalid(path or "<nil>", node.type or "object", str(error)))
+        found.append(invalid("<nil>", node.type or "object", str(error)))
     return found
 
 

@@ -13,7 +13,8 @@ from unisono.api.annotations import split_service_account
 from unisono.apiserver.access.service_accounts import API_AUDIENCES, ServiceAccountTokens, TokenError
 from unisono.apiserver.access.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, service_account_groups
 from unisono.apiserver.authorization.authorizer import Action, Authorizer
-from unisono.apiserver.http.status import bad_request, unauthorized
+from unisono.apiserver.failures import bad_request
+from unisono.apiserver.http.status import unauthorized
 
 # Who is asking: authentication by certificate, by a fixed token, or by a service account's token.
 

@@ -18,6 +18,7 @@ from multidict import CIMultiDict
 from unisono.api.annotations import tenant
 from unisono.api.yaml import dump, load_all
 from unisono.apiserver.access.user import User
+from unisono.apiserver.failures import bad_request, unsupported_media_type
 from unisono.apiserver.flow_control import DEEPEST, Limits, Turns, aside, too_deep, weigh
 from unisono.apiserver.http import protobuf
 from unisono.apiserver.http.status import (
@@ -26,11 +27,9 @@ from unisono.apiserver.http.status import (
     PROTOBUF,
     Form,
     accepts_gzip,
-    bad_request,
     encode_failure,
     retry_after,
     too_large,
-    unsupported_media_type,
 )
 from unisono.apiserver.types import PatchType
 from unisono.errors import ApiError, ConfigError

@@ -14,9 +14,9 @@ from aiohttp import web
 from unisono.api.kinds import PODS
 from unisono.api.pod_states import LogOptions
 from unisono.api.times import parse_time
+from unisono.apiserver.failures import bad_request
 from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.query import Query, ResourcePath, flag, integer
-from unisono.apiserver.http.status import bad_request
 from unisono.apiserver.nodes import LogSource, RemotePods
 from unisono.apiserver.tables.values import get, items
 from unisono.errors import ApiError, Invalid, NotFound, UnisonoError

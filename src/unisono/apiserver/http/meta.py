@@ -30,9 +30,6 @@ from unisono.apiserver.http.openapi import Encoded, OpenApi
 from unisono.apiserver.http.status import clauses
 from unisono.errors import NotFound
 
-# Paths of Unisono's own under ``/unisono/v1``: a backup of the store, and reports of what ran.
-
-
 # ``/unisono/v1/backup``: a copy of everything in the store, for users with access to this path.
 
 PATH = "/unisono/v1/backup"
@@ -127,9 +124,6 @@ class HistoryHandler:
     def _may_list(self, user: User, namespace: str, resource: str) -> bool:
         plural, _, group = resource.partition(".")
         return self._authorizer.decide(user, Action("list", group=group, resource=plural, namespace=namespace)).allowed
-
-
-# Everything that is not an object: version, health, metrics, discovery and OpenAPI.
 
 
 # Discovery documents: what is served, in the aggregated and in the older form.

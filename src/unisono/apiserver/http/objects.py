@@ -15,6 +15,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import PODS
 from unisono.api.yaml import dump
 from unisono.apiserver.custom.kinds import CustomKind
+from unisono.apiserver.failures import bad_request
 from unisono.apiserver.flow_control import aside, weigh
 from unisono.apiserver.http import protobuf
 from unisono.apiserver.http.exchange import JSON, Body, Exchange, content_type, patch_type, read_object, read_patch
@@ -28,7 +29,7 @@ from unisono.apiserver.http.query import (
     integer,
     write_options,
 )
-from unisono.apiserver.http.status import PROTOBUF, Form, bad_request, success
+from unisono.apiserver.http.status import PROTOBUF, Form, success
 from unisono.apiserver.nodes import RemotePods
 from unisono.apiserver.tables.render import IncludeObject, TableWriter, partial_metadata
 from unisono.apiserver.types import DeleteOptions, Page, PatchType, WriteOptions, Written

@@ -203,8 +203,6 @@ def _response_bytes(answer: Values) -> bytes:
     return write_bytes(1, found)
 
 
-# OpenAPI documents, v3 by group and version, and v2: what clients need to check, to patch and to explain.
-
 _TITLE = "Unisono"
 _MERGE_TYPES = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
 _STRATEGIC = "application/strategic-merge-patch+json"

@@ -13,6 +13,7 @@ from aiohttp import web
 from unisono.api.kinds import PODS
 from unisono.apiserver.admission import Request
 from unisono.apiserver.authorization.authorizer import Action, Authorizer
+from unisono.apiserver.failures import bad_request
 from unisono.apiserver.flow_control import Limits
 from unisono.apiserver.http import wires
 from unisono.apiserver.http.exchange import Exchange
@@ -27,7 +28,7 @@ from unisono.apiserver.http.remote_command import (
     relay,
 )
 from unisono.apiserver.http.spdy import SpdySession, SpdyStream
-from unisono.apiserver.http.status import bad_request, too_many_requests
+from unisono.apiserver.http.status import too_many_requests
 from unisono.apiserver.http.wires import WebSocketWire, close_web_socket, open_raw, open_web_socket
 from unisono.apiserver.nodes import (
     ContainerTarget,

@@ -12,7 +12,8 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from unisono.api.times import rfc3339, rfc3339_micro
-from unisono.apiserver.http.status import BODY_TYPES, bad_request, unsupported_media_type
+from unisono.apiserver.failures import bad_request, unsupported_media_type
+from unisono.apiserver.http.status import BODY_TYPES
 
 # Protobuf's wire format: tagged numbers and pieces of bytes, without their meaning.
 
@@ -115,8 +116,7 @@ def write_bytes(field: int, value: bytes) -> bytes:
 # is one message, ``group.Name: number name type, ...``; lines that begin with ``@`` say which messages stand at the top
 # of a body: ``@group apiVersion: kind kind ...``. A type is a scalar (``string``, ``int``, ``bool``, ``bytes``), a
 # well-known message (``time``, ``microtime``, ``quantity``, ``intstr``, ``json``), or another message; ``[]T`` is a
-# list,
-# ``map:T`` a map from text, ``list:T`` a message that holds nothing but a list. Marks after a type:
+# list, ``map:T`` a map from text, ``list:T`` a message that holds nothing but a list. Marks after a type:
 #
 # * ``?`` the field may be absent, and an empty value means something (a pointer in Go);
 # * ``!`` zero is written out in JSON; without a mark zero and empty are the same as absent;

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 from urllib.parse import unquote
 
-from unisono.apiserver.http.status import bad_request
+from unisono.apiserver.failures import bad_request
 from unisono.apiserver.tables.render import IncludeObject
 from unisono.apiserver.types import DeleteOptions, FieldValidation, PatchType, WriteOptions, dry_run_of
 from unisono.errors import ApiError, Invalid
@@ -64,8 +64,6 @@ def parse(parts: list[str]) -> ResourcePath | None:
     name = rest[1] if len(rest) > 1 else None
     return ResourcePath(group, version, namespace, rest[0], name, rest[2] if len(rest) > 2 else "")
 
-
-# Query parameters, read as Kubernetes reads them.
 
 Query = Mapping[str, str]
 # A watch without a time-out ends after this long: clients reconnect, and nothing is held for ever.

@@ -64,11 +64,6 @@ def retry_after(error: ApiError) -> int | None:
     return None if seconds is None else max(1, math.ceil(float(seconds)))
 
 
-def bad_request(message: str) -> ApiError:
-    """400: the request itself makes no sense."""
-    return ApiError(message, code=400, reason="BadRequest")
-
-
 def unauthorized() -> ApiError:
     """401: credentials were given that are not known."""
     return ApiError("Unauthorized", code=401, reason="Unauthorized")
@@ -91,13 +86,6 @@ def not_acceptable(offered: tuple[str, ...]) -> ApiError:
 def too_large(limit: int) -> ApiError:
     """413: the body is over ``limit`` bytes."""
     return ApiError(f"Request entity too large: limit is {limit}", code=413, reason="RequestEntityTooLarge")
-
-
-def unsupported_media_type(accepted: tuple[str, ...], hint: str = "") -> ApiError:
-    """415: the body has a content type that cannot be read; ``hint`` says what to do instead."""
-    known = ", ".join(accepted)
-    message = f"the body of the request was in an unknown format - accepted media types include: {known}"
-    return ApiError(f"{message}; {hint}" if hint else message, code=415, reason="UnsupportedMediaType")
 
 
 def too_many_requests(

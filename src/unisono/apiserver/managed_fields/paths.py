@@ -215,9 +215,6 @@ def index(values: list[Any], schema: Schema) -> dict[str, list[Any]]:
     return found
 
 
-# The fields that a value has, and the fields in which two values differ.
-
-
 @dataclass(slots=True)
 class Changes:
     """Fields that one value has and the other has not, and fields whose values differ."""

@@ -179,8 +179,6 @@ def _equal(before: Definition, crd: CustomResourceDefinition) -> bool:
     return before.uid == crd.metadata.uid and before.spec == crd.spec and before.terminating == terminating
 
 
-# What every operation needs: the store, the kinds, the clock, sources of uids, and typed reads.
-
 T = TypeVar("T", bound=Object)
 
 

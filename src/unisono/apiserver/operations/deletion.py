@@ -21,8 +21,6 @@ from unisono.apiserver.storage.objects import StoredEntry
 from unisono.apiserver.types import Deleted, DeleteOptions
 from unisono.errors import NotFound
 
-# What a delete does to an object: remove it now, or mark it and wait for grace and finalizers. Pure.
-
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 DEFAULT_GRACE = 30
@@ -102,9 +100,6 @@ def _grace(obj: Object, options: DeleteOptions) -> int:
     if grace is None:
         return DEFAULT_GRACE
     return grace if grace >= 0 else 1
-
-
-# Delete one object or a collection.
 
 
 async def delete(

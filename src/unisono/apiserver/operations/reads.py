@@ -326,8 +326,7 @@ async def _reach(context: Context, revision: int | None) -> None:
 # Watch: committed events in order, selectors applied, bookmarks in between.
 #
 # A stream holds a position in the shared history and nothing else; a reader that is slower than the history is kept
-# gets
-# ``Gone`` and lists again.
+# gets ``Gone`` and lists again.
 
 BOOKMARK_SECONDS = 60.0
 # Seconds. A shorter wait may end where a virtual clock, or the sum of two floats, stands still.

@@ -133,8 +133,6 @@ def specification_changed(new: Object, old: Object, kind: Kind[Any]) -> bool:
     return any(getattr(new, field) != getattr(old, field) for field in new.__struct_fields__ if field not in ignored)
 
 
-# What single kinds do differently when they are stored: the status they start with, and what updates keep.
-
 NAMESPACE_FINALIZER = "kubernetes"
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 # Numbers of a new status that Kubernetes tells although they are zero.

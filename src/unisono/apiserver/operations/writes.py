@@ -81,8 +81,6 @@ def _patched(kind: Kind[Any], current: dict[str, Any], patch: Any, patch_type: P
     raise unsupported_media_type(media_types(kind))
 
 
-# Create, update and patch: decode, default, admit, validate, store.
-
 LARGEST_OBJECT = 1536 * 1024
 """Bytes of a stored object, as in etcd."""
 _NAME_ATTEMPTS = 8

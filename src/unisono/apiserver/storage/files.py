@@ -98,8 +98,6 @@ def discarded_on_failure(path: Path) -> Iterator[None]:
         raise
 
 
-# What is said of a data file that cannot be used.
-
 # How many findings a message lists.
 _LISTED = 20
 

@@ -216,8 +216,6 @@ def _age(row: ObjectRow) -> int:
     return int(row.revision)
 
 
-# Reads a data file from beginning to end without changing it, and says what is wrong with it.
-
 # Lines that are shown of what SQLite says of the file.
 _TOLD = 3
 

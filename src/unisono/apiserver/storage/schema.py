@@ -16,8 +16,6 @@ from unisono.api.kinds import ALL_KINDS, find
 from unisono.apiserver.storage.files import StoreError
 from unisono.apiserver.storage.objects import Event, Key, StoredEntry
 
-# Rows of the data file: their checksums, and what each must be to be believed. Pure.
-
 EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED")
 
 
@@ -185,8 +183,6 @@ def entry_of(row: ObjectRow | EventRow) -> StoredEntry:
     """The entry that a believed row stores."""
     return StoredEntry(*row.key, row.revision, row.data)
 
-
-# Tables and versions of the data file.
 
 APPLICATION_ID = 0x554E4953
 # 1: as 2, without checksums, the store's number and whether it runs.

@@ -229,16 +229,6 @@ class Writer:
         self._post(lambda: self._on_batch(commits, error))
 
 
-# The store: every object in memory, every change on disk before it is visible, one counter for all versions.
-#
-# A writer reads ``latest`` (which includes changes that are on their way to the disk), prepares the new object and
-# calls ``write`` without giving up the event loop in between; compare-and-set therefore happens in one order. Readers
-# see committed objects only. A change becomes visible, and its future resolves, after the disk has it.
-#
-# When a transaction fails, every change that was prepared on top of it fails with it, and the store goes on from the
-# last committed state. A store belongs to the event loop that opened it.
-
-
 _log = structlog.get_logger(__name__)
 
 # Writers that go on at once after a transaction: each has its answer to make.

@@ -15,45 +15,37 @@ from unisono.apiserver.tables.values import (
     Layout,
     Row,
     age,
+    age_of,
     duration,
     get,
     items,
     join,
     mapping,
+    name_of,
     seconds_of,
     text,
     wide,
 )
 
-# Tables of the smaller core kinds: namespaces, configuration, services, claims, classes, leases, CRDs.
-
-
-def _name(obj: Row) -> str:
-    return text(obj, "metadata", "name")
-
-
-def _age(obj: Row, now: float) -> str:
-    return age(get(obj, "metadata", "creationTimestamp"), now)
-
 
 def _default(obj: Row, now: float) -> list[Any]:
-    return [_name(obj), _age(obj, now)]
+    return [name_of(obj), age_of(obj, now)]
 
 
 def _namespace(obj: Row, now: float) -> list[Any]:
-    return [_name(obj), text(obj, "status", "phase"), _age(obj, now)]
+    return [name_of(obj), text(obj, "status", "phase"), age_of(obj, now)]
 
 
 def _config_map(obj: Row, now: float) -> list[Any]:
-    return [_name(obj), len(mapping(obj, "data")) + len(mapping(obj, "binaryData")), _age(obj, now)]
+    return [name_of(obj), len(mapping(obj, "data")) + len(mapping(obj, "binaryData")), age_of(obj, now)]
 
 
 def _secret(obj: Row, now: float) -> list[Any]:
-    return [_name(obj), text(obj, "type"), len(mapping(obj, "data")), _age(obj, now)]
+    return [name_of(obj), text(obj, "type"), len(mapping(obj, "data")), age_of(obj, now)]
 
 
 def _service_account(obj: Row, now: float) -> list[Any]:
-    return [_name(obj), len(items(obj, "secrets")), _age(obj, now)]
+    return [name_of(obj), len(items(obj, "secrets")), age_of(obj, now)]
 
 
 def _service_port(port: Row) -> str:
@@ -79,12 +71,12 @@ def _service(obj: Row, now: float) -> list[Any]:
     spec = mapping(obj, "spec")
     selector = mapping(spec, "selector")
     return [
-        _name(obj),
+        name_of(obj),
         text(spec, "type", default="ClusterIP"),
         text(spec, "clusterIP", default=NONE),
         _external_ip(obj),
         join([_service_port(port) for port in items(spec, "ports")]),
-        _age(obj, now),
+        age_of(obj, now),
         join([f"{key}={selector[key]}" for key in sorted(selector)]),
     ]
 
@@ -99,42 +91,38 @@ def _claim(obj: Row, now: float) -> list[Any]:
     bound = bool(get(obj, "spec", "volumeName"))
     modes = items(obj, "status", "accessModes") if bound else []
     return [
-        _name(obj),
+        name_of(obj),
         phase,
         text(obj, "spec", "volumeName"),
         text(obj, "status", "capacity", "storage") if bound else "",
         join([_ACCESS.get(str(mode), str(mode)) for mode in modes], ""),
         text(obj, "spec", "storageClassName"),
         text(obj, "spec", "volumeAttributesClassName", default=UNSET),
-        _age(obj, now),
+        age_of(obj, now),
         text(obj, "spec", "volumeMode", default=UNSET),
     ]
 
 
 def _priority_class(obj: Row, now: float) -> list[Any]:
     return [
-        _name(obj),
+        name_of(obj),
         obj.get("value") or 0,
         bool(obj.get("globalDefault")),
-        _age(obj, now),
+        age_of(obj, now),
         text(obj, "preemptionPolicy", default="PreemptLowerPriority"),
     ]
 
 
 def _lease(obj: Row, now: float) -> list[Any]:
-    return [_name(obj), text(obj, "spec", "holderIdentity"), _age(obj, now)]
-
-
-def _crd(obj: Row, _now: float) -> list[Any]:
-    return [_name(obj), text(obj, "metadata", "creationTimestamp")]
+    return [name_of(obj), text(obj, "spec", "holderIdentity"), age_of(obj, now)]
 
 
 def _runtime_class(obj: Row, now: float) -> list[Any]:
-    return [_name(obj), text(obj, "handler"), _age(obj, now)]
+    return [name_of(obj), text(obj, "handler"), age_of(obj, now)]
 
 
 def _created(obj: Row, _now: float) -> list[Any]:
-    return [_name(obj), text(obj, "metadata", "creationTimestamp")]
+    return [name_of(obj), text(obj, "metadata", "creationTimestamp")]
 
 
 def _binding(obj: Row, now: float) -> list[Any]:
@@ -148,7 +136,7 @@ def _binding(obj: Row, now: float) -> list[Any]:
         for kind in ("User", "Group", "ServiceAccount")
     }
     role = f"{text(obj, 'roleRef', 'kind')}/{text(obj, 'roleRef', 'name')}"
-    return [_name(obj), role, _age(obj, now), *(", ".join(names) for names in named.values())]
+    return [name_of(obj), role, age_of(obj, now), *(", ".join(names) for names in named.values())]
 
 
 DEFAULT = Layout((NAME, AGE), _default)
@@ -193,7 +181,7 @@ BINDINGS = Layout(
     _binding,
 )
 LEASES = Layout((NAME, Column("Holder"), AGE), _lease)
-CRDS = Layout((NAME, Column("Created At", "date")), _crd)
+CRDS = Layout((NAME, Column("Created At", "date")), _created)
 
 
 # The event table.
@@ -238,7 +226,7 @@ def _event_cells(event: Row, now: float) -> list[Any]:
         text(event, "message").strip(),
         _first_seen(event, now),
         count,
-        text(event, "metadata", "name"),
+        name_of(event),
     ]
 
 
@@ -291,10 +279,10 @@ def _address(node: Row, kind: str) -> str:
 def _node_cells(node: Row, now: float) -> list[Any]:
     info = mapping(node, "status", "nodeInfo")
     return [
-        text(node, "metadata", "name"),
+        name_of(node),
         _status(node),
         _roles(node),
-        age(get(node, "metadata", "creationTimestamp"), now),
+        age_of(node, now),
         text(info, "kubeletVersion"),
         _address(node, "InternalIP"),
         _address(node, "ExternalIP"),
@@ -331,25 +319,25 @@ def _quota(obj: Row, now: float) -> list[Any]:
     parts = {name: f"{name}: {used.get(name, 0)}/{hard[name]}" for name in sorted(hard)}
     limits = [part for name, part in parts.items() if name.startswith("limits")]
     requests = [part for name, part in parts.items() if not name.startswith("limits")]
-    created = age(get(obj, "metadata", "creationTimestamp"), now)
-    return [text(obj, "metadata", "name"), ", ".join(requests), ", ".join(limits), created]
+    created = age_of(obj, now)
+    return [name_of(obj), ", ".join(requests), ", ".join(limits), created]
 
 
 def _budget(obj: Row, now: float) -> list[Any]:
     spec = mapping(obj, "spec")
     return [
-        text(obj, "metadata", "name"),
+        name_of(obj),
         text(spec, "minAvailable", default=_UNLIMITED),
         text(spec, "maxUnavailable", default=_UNLIMITED),
         get(obj, "status", "disruptionsAllowed") or 0,
-        age(get(obj, "metadata", "creationTimestamp"), now),
+        age_of(obj, now),
     ]
 
 
 def _network_policy(obj: Row, now: float) -> list[Any]:
     labels = mapping(obj, "spec", "podSelector", "matchLabels")
     selector = join([f"{key}={labels[key]}" for key in sorted(labels)], NONE)
-    return [text(obj, "metadata", "name"), selector, age(get(obj, "metadata", "creationTimestamp"), now)]
+    return [name_of(obj), selector, age_of(obj, now)]
 
 
 QUOTAS = Layout((NAME, Column("Request"), Column("Limit"), AGE), _quota)
@@ -369,21 +357,21 @@ def _resource_claim(obj: Row, now: float) -> list[Any]:
         states += ["allocated", *(["reserved"] if items(obj, "status", "reservedFor") else [])]
     elif not deleted:
         states.append("pending")
-    return [text(obj, "metadata", "name"), ",".join(states), age(get(obj, "metadata", "creationTimestamp"), now)]
+    return [name_of(obj), ",".join(states), age_of(obj, now)]
 
 
 def _slice(obj: Row, now: float) -> list[Any]:
     return [
-        text(obj, "metadata", "name"),
+        name_of(obj),
         text(obj, "spec", "nodeName"),
         text(obj, "spec", "driver"),
         text(obj, "spec", "pool", "name"),
-        age(get(obj, "metadata", "creationTimestamp"), now),
+        age_of(obj, now),
     ]
 
 
 def _named(obj: Row, now: float) -> list[Any]:
-    return [text(obj, "metadata", "name"), age(get(obj, "metadata", "creationTimestamp"), now)]
+    return [name_of(obj), age_of(obj, now)]
 
 
 _STATE = "A summary of the current state (allocated, pending, reserved, etc.)."

@@ -15,6 +15,7 @@ from unisono.api.groups.autoscaling import HorizontalPodAutoscalerV1
 from unisono.api.groups.workload import COMPOSITE_SCHEDULED, SCHEDULED
 from unisono.api.kind import Kind
 from unisono.api.kinds import find_resource
+from unisono.api.pod_states import ENDED_PHASES
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.tables.core import (
     BINDINGS,
@@ -47,9 +48,11 @@ from unisono.apiserver.tables.values import (
     Layout,
     Row,
     age,
+    age_of,
     duration,
     get,
     items,
+    name_of,
     seconds_of,
     text,
     wide,
@@ -73,8 +76,6 @@ from unisono.apiserver.tables.workloads import (
 )
 
 # The pod table: one status word out of phase, reasons and container states, as kubectl users know it.
-
-_TERMINAL = {"Succeeded", "Failed"}
 
 
 @dataclass(slots=True)
@@ -107,7 +108,7 @@ def _summarize(pod: Row) -> _Summary:
     if get(pod, "metadata", "deletionTimestamp"):
         if get(pod, "status", "reason") == "NodeLost":
             summary.reason = "Unknown"
-        elif phase not in _TERMINAL:
+        elif phase not in ENDED_PHASES:
             summary.reason = "Terminating"
     return summary
 
@@ -193,11 +194,11 @@ def _cells(pod: Row, now: float) -> list[Any]:
     gates = [gate.get("conditionType") for gate in items(pod, "spec", "readinessGates")]
     passed = sum(_is_true(pod, str(gate)) for gate in gates)
     return [
-        text(pod, "metadata", "name"),
+        name_of(pod),
         f"{summary.ready}/{summary.total}",
         summary.reason,
         restarts,
-        age(get(pod, "metadata", "creationTimestamp"), now),
+        age_of(pod, now),
         address or NONE,
         text(pod, "spec", "nodeName", default=NONE),
         text(pod, "status", "nominatedNodeName", default=NONE),
@@ -238,12 +239,12 @@ def _status(obj: Row) -> str:
 def _pod_group(obj: Row, now: float) -> list[Any]:
     older = text(obj, "spec", "podGroupTemplateRef", "workload", "workloadName")
     workload = text(obj, "spec", "workloadRef", "workloadName") or older
-    created = age(get(obj, "metadata", "creationTimestamp"), now)
-    return [text(obj, "metadata", "name"), _policy(obj), workload or NONE, _status(obj), created]
+    created = age_of(obj, now)
+    return [name_of(obj), _policy(obj), workload or NONE, _status(obj), created]
 
 
 def _workload(obj: Row, now: float) -> list[Any]:
-    return [text(obj, "metadata", "name"), age(get(obj, "metadata", "creationTimestamp"), now)]
+    return [name_of(obj), age_of(obj, now)]
 
 
 POD_GROUPS = Layout((NAME, Column("Policy"), Column("Workload"), Column("Status"), AGE), _pod_group)

@@ -94,6 +94,16 @@ def text(value: Any, *path: str, default: str = "") -> str:
     return default if found is None or found == "" else str(found)
 
 
+def name_of(obj: Row) -> str:
+    """The name of an object."""
+    return text(obj, "metadata", "name")
+
+
+def age_of(obj: Row, now: float) -> str:
+    """How long ago an object was made."""
+    return age(get(obj, "metadata", "creationTimestamp"), now)
+
+
 def join(values: list[Any], default: str = NONE) -> str:
     """Comma-separated, or ``default`` when empty."""
     return ",".join(str(value) for value in values) if values else default

@@ -19,11 +19,13 @@ from unisono.apiserver.tables.values import (
     Layout,
     Row,
     age,
+    age_of,
     duration,
     get,
     items,
     join,
     mapping,
+    name_of,
     seconds_of,
     text,
     wide,
@@ -34,14 +36,6 @@ from unisono.apiserver.tables.values import (
 _ACCESS = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 _CONTAINERS = (wide("Containers"), wide("Images"))
 _SELECTOR = wide("Selector")
-
-
-def _name(obj: Row) -> str:
-    return text(obj, "metadata", "name")
-
-
-def _age(obj: Row, now: float) -> str:
-    return age(get(obj, "metadata", "creationTimestamp"), now)
 
 
 def _number(obj: Row, *path: str) -> int:
@@ -65,11 +59,11 @@ def _template(obj: Row) -> Row:
 
 def _deployment(obj: Row, now: float) -> list[Any]:
     return [
-        _name(obj),
+        name_of(obj),
         f"{_number(obj, 'status', 'readyReplicas')}/{_number(obj, 'spec', 'replicas')}",
         _number(obj, "status", "updatedReplicas"),
         _number(obj, "status", "availableReplicas"),
-        _age(obj, now),
+        age_of(obj, now),
         *_containers(_template(obj)),
         _selector(obj, "spec", "selector"),
     ]
@@ -77,11 +71,11 @@ def _deployment(obj: Row, now: float) -> list[Any]:
 
 def _replica_set(obj: Row, now: float) -> list[Any]:
     return [
-        _name(obj),
+        name_of(obj),
         _number(obj, "spec", "replicas"),
         _number(obj, "status", "replicas"),
         _number(obj, "status", "readyReplicas"),
-        _age(obj, now),
+        age_of(obj, now),
         *_containers(_template(obj)),
         _selector(obj, "spec", "selector"),
     ]
@@ -89,14 +83,14 @@ def _replica_set(obj: Row, now: float) -> list[Any]:
 
 def _stateful_set(obj: Row, now: float) -> list[Any]:
     ready = f"{_number(obj, 'status', 'readyReplicas')}/{_number(obj, 'spec', 'replicas')}"
-    return [_name(obj), ready, _age(obj, now), *_containers(_template(obj))]
+    return [name_of(obj), ready, age_of(obj, now), *_containers(_template(obj))]
 
 
 def _daemon_set(obj: Row, now: float) -> list[Any]:
     status = mapping(obj, "status")
     node_selector = mapping(_template(obj), "spec", "nodeSelector")
     return [
-        _name(obj),
+        name_of(obj),
         *(
             _number(status, name)
             for name in (
@@ -108,7 +102,7 @@ def _daemon_set(obj: Row, now: float) -> list[Any]:
             )
         ),
         join([f"{key}={node_selector[key]}" for key in sorted(node_selector)], NONE),
-        _age(obj, now),
+        age_of(obj, now),
         *_containers(_template(obj)),
         _selector(obj, "spec", "selector"),
     ]
@@ -120,7 +114,7 @@ def _controller_revision(obj: Row, now: float) -> list[Any]:
     if owners:
         group = text(owners[0], "apiVersion").partition("/")[0]
         owner = f"{text(owners[0], 'kind').lower()}.{group}/{text(owners[0], 'name')}"
-    return [_name(obj), owner, _number(obj, "revision"), _age(obj, now)]
+    return [name_of(obj), owner, _number(obj, "revision"), age_of(obj, now)]
 
 
 def _job_status(obj: Row) -> str:
@@ -146,20 +140,20 @@ def _job(obj: Row, now: float) -> list[Any]:
     start, end = seconds_of(get(obj, "status", "startTime")), seconds_of(get(obj, "status", "completionTime"))
     took = "" if start is None else duration((now if end is None else end) - start)
     selector = _selector(obj, "spec", "selector")
-    return [_name(obj), _job_status(obj), done, took, _age(obj, now), *_containers(_template(obj)), selector]
+    return [name_of(obj), _job_status(obj), done, took, age_of(obj, now), *_containers(_template(obj)), selector]
 
 
 def _cron_job(obj: Row, now: float) -> list[Any]:
     spec, job = mapping(obj, "spec"), mapping(obj, "spec", "jobTemplate", "spec")
     last = get(obj, "status", "lastScheduleTime")
     return [
-        _name(obj),
+        name_of(obj),
         text(spec, "schedule"),
         text(spec, "timeZone", default=NONE),
         str(bool(spec.get("suspend"))),
         len(items(obj, "status", "active")),
         age(last, now) if last else NONE,
-        _age(obj, now),
+        age_of(obj, now),
         *_containers(mapping(job, "template")),
         _selector(job, "selector"),
     ]
@@ -170,7 +164,7 @@ def _volume(obj: Row, now: float) -> list[Any]:
     phase = "Terminating" if get(obj, "metadata", "deletionTimestamp") else text(obj, "status", "phase")
     claim = mapping(spec, "claimRef")
     return [
-        _name(obj),
+        name_of(obj),
         text(spec, "capacity", "storage"),
         join([_ACCESS.get(str(mode), str(mode)) for mode in items(spec, "accessModes")], ""),
         text(spec, "persistentVolumeReclaimPolicy"),
@@ -179,7 +173,7 @@ def _volume(obj: Row, now: float) -> list[Any]:
         text(spec, "storageClassName"),
         text(spec, "volumeAttributesClassName", default=UNSET),
         text(obj, "status", "reason"),
-        _age(obj, now),
+        age_of(obj, now),
         text(spec, "volumeMode", default=UNSET),
     ]
 
@@ -188,12 +182,12 @@ def _storage_class(obj: Row, now: float) -> list[Any]:
     annotations = mapping(obj, "metadata", "annotations")
     default = annotations.get(DEFAULT_CLASS) == "true"
     return [
-        f"{_name(obj)} (default)" if default else _name(obj),
+        f"{name_of(obj)} (default)" if default else name_of(obj),
         text(obj, "provisioner"),
         text(obj, "reclaimPolicy", default="Delete"),
         text(obj, "volumeBindingMode", default="Immediate"),
         str(bool(obj.get("allowVolumeExpansion"))).lower(),
-        _age(obj, now),
+        age_of(obj, now),
     ]
 
 
@@ -304,11 +298,11 @@ def _replication_controller(obj: Row, now: float) -> list[Any]:
     selector = mapping(obj, "spec", "selector")
     containers = items(obj, "spec", "template", "spec", "containers")
     return [
-        _name(obj),
+        name_of(obj),
         get(obj, "spec", "replicas") or 0,
         get(obj, "status", "replicas") or 0,
         get(obj, "status", "readyReplicas") or 0,
-        _age(obj, now),
+        age_of(obj, now),
         *(",".join(text(each, part) for each in containers) for part in ("name", "image")),
         join([f"{key}={selector[key]}" for key in sorted(selector)]),
     ]
@@ -319,13 +313,13 @@ def _autoscaler(obj: Row, now: float) -> list[Any]:
     reference = f"{text(spec, 'scaleTargetRef', 'kind')}/{text(spec, 'scaleTargetRef', 'name')}"
     fewest = get(spec, "minReplicas")
     return [
-        _name(obj),
+        name_of(obj),
         reference,
         _metrics(items(spec, "metrics"), items(obj, "status", "currentMetrics")),
         UNSET if fewest is None else str(fewest),
         get(spec, "maxReplicas") or 0,
         get(obj, "status", "currentReplicas") or 0,
-        _age(obj, now),
+        age_of(obj, now),
     ]
 
 
@@ -368,12 +362,12 @@ def _percent(value: Row, missing: str) -> str:
 def _ingress(obj: Row, now: float) -> list[Any]:
     spec = mapping(obj, "spec")
     return [
-        _name(obj),
+        name_of(obj),
         text(spec, "ingressClassName", default=NONE),
         _hosts(items(spec, "rules")),
         _addresses(items(obj, "status", "loadBalancer", "ingress")),
         "80, 443" if items(spec, "tls") else "80",
-        _age(obj, now),
+        age_of(obj, now),
     ]
 
 
@@ -400,15 +394,15 @@ def _ingress_class(obj: Row, now: float) -> list[Any]:
     group = text(parameters, "apiGroup")
     kind = f"{text(parameters, 'kind')}.{group}" if group else text(parameters, "kind")
     return [
-        f"{_name(obj)} (default)" if default else _name(obj),
+        f"{name_of(obj)} (default)" if default else name_of(obj),
         text(obj, "spec", "controller"),
         f"{kind}/{text(parameters, 'name')}" if parameters else NONE,
-        _age(obj, now),
+        age_of(obj, now),
     ]
 
 
 def _csi_node(obj: Row, now: float) -> list[Any]:
-    return [_name(obj), len(items(obj, "spec", "drivers")), _age(obj, now)]
+    return [name_of(obj), len(items(obj, "spec", "drivers")), age_of(obj, now)]
 
 
 REPLICATION_CONTROLLERS = Layout(

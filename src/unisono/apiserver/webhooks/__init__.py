@@ -52,14 +52,13 @@ class Webhooks:
 
     Args:
         objects: the store, and the objects that decide which webhook is asked.
-        caller: asks; HTTPS where none is given.
 
     """
 
-    def __init__(self, objects: Objects, caller: Caller | None = None) -> None:
+    def __init__(self, objects: Objects) -> None:
         self._objects, self._store = objects, objects.store
         self._http = HttpCaller()
-        self.caller: Caller = caller or self._http
+        self.caller: Caller = self._http
         # Most writes meet no webhook at all, so that is known without a look at the store.
         self._known: dict[str, list[ValidatingWebhook]] = {}
         self.circuits = Circuits(time.monotonic, failures=_FAILURES, longest=_LONGEST_REST)

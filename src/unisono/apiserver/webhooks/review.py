@@ -59,8 +59,6 @@ def met(conditions: Iterable[MatchCondition] | None, variables: dict[str, Any]) 
     return True
 
 
-# Which webhooks a request is shown to (pure).
-
 Labels = Mapping[str, str] | None
 
 

@@ -28,8 +28,7 @@ from unisono.controllers.node_scaling.decide import Demand, Room, Trial
 # What limits leave for elastic jobs to grow by: of queues and all above them, of namespaces, and of users (pure).
 #
 # A limit has room for what is neither held nor promised to anybody else. Pods hold what they request until they are
-# gone;
-# an admitted PodGroup is promised its minResources, and what its pods ask for that have no node yet.
+# gone; an admitted PodGroup is promised its minResources, and what its pods ask for that have no node yet.
 
 Amounts = Mapping[str, int]
 _ADMITTED = ("Inqueue", "Running")

@@ -343,8 +343,6 @@ def _conditions(hyper_job: HyperJob, states: Mapping[str, str | None], now: floa
     return [Condition(type=kind, status="True", last_transition_time=since, reason=reason, message=message)]
 
 
-# What to do about a hyper job: a pure function from the hyper job and its jobs to a plan.
-
 BY_HYPER_JOB = "volcano.sh/hyperjob-name"
 BY_REPLICATED_JOB = "volcano.sh/replicatedjob-name"
 TEMPLATE_HASH = "volcano.sh/vcjob-template-spec-hash"

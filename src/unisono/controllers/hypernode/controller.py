@@ -38,10 +38,6 @@ from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavaila
 from unisono.kube.client import Client, EventType
 from unisono.kube.controller import Context, Controller
 
-# Writes into every HyperNode how many of its members exist.
-
-# Which members of a HyperNode exist (pure).
-
 
 def count_members(hyper_node: HyperNode, nodes: Mapping[str, Node], hyper_nodes: Iterable[str]) -> int:
     """How many nodes and HyperNodes the members name; each counts once, what does not exist not at all.

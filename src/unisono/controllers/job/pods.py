@@ -143,8 +143,6 @@ def _topology(given: NetworkTopologySpec | None) -> NetworkTopologySpec | None:
     return msgspec.structs.replace(given, highest_tier_name=None if by_number else given.highest_tier_name)
 
 
-# The pods of a job, built from its task templates.
-
 # Job-wide volumes: the claims they need and how they get into every container.
 
 

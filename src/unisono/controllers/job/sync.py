@@ -120,8 +120,6 @@ class VolcanoPlan(BasePlan):
     create_pods: list[PodSlot] = field(default_factory=list)
 
 
-# Bringing an active job's objects to what its spec asks for.
-
 # Seconds until a claim that was missing is looked for again: claims are not watched.
 _CLAIM_RETRY = 10.0
 

@@ -194,7 +194,7 @@ class ProbeQuestion:
 def questions(probe: FlowProbe, targets: Sequence[Job], pods_of: PodsOf) -> list[ProbeQuestion]:
     """What has to be asked of the targets' pods over the network."""
     return [
-        _question(each, job, task, pods_of(job))
+        _question(each, task, pods_of(job))
         for each in (*(probe.http_get_list or ()), *(probe.tcp_socket_list or ()))
         for job, task in _tasks(each, targets)
     ]
@@ -222,7 +222,7 @@ def _tasks(each: HttpGet | TcpSocket | TaskStatus, targets: Sequence[Job]) -> It
             yield job, task
 
 
-def _question(each: HttpGet | TcpSocket, job: Job, task: TaskView, pods: Iterable[Pod]) -> ProbeQuestion:
+def _question(each: HttpGet | TcpSocket, task: TaskView, pods: Iterable[Pod]) -> ProbeQuestion:
     path, header = "", None
     if isinstance(each, HttpGet):
         path = each.path or "/"

@@ -185,8 +185,6 @@ def _time(text: str | None) -> float:
     return time_or(text, float("-inf"))
 
 
-# What a waiting gang asks the cluster autoscaler for (pure).
-
 _LONGEST_NAME = 253 - 16
 
 

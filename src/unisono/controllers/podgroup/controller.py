@@ -43,8 +43,6 @@ from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller
 from unisono.kube.defined_kinds import DefinedKinds
 
-# Gives every plain pod of our schedulers a pod group, for the scheduler knows nothing smaller.
-
 SCHEDULER_NAMES = ("volcano", "unisono")
 # Reason of the event and the condition of a pod whose PodGroup is refused.
 FAILED = "FailedCreatePodGroup"

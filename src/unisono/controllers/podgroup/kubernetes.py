@@ -34,8 +34,6 @@ from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavaila
 from unisono.jobkinds.kubernetes_groups import Group, Node, bound_of, policies_of, top_of, tree_of, wrong_layout
 from unisono.kube.controller import Context, Controller
 
-# What groups of ``scheduling.k8s.io`` become for the scheduler, and what their status says (pure).
-
 
 def mirror(tree: Node, pods: Sequence[Pod], namespace_queue: str) -> PodGroup:
     """The PodGroup of ours for a tree of Kubernetes' groups.

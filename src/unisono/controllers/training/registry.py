@@ -43,8 +43,6 @@ from unisono.errors import AlreadyExists, ConfigError, NotFound
 from unisono.jobkinds.registry import ALL
 from unisono.kube.controller import Context, Controller
 
-# The controller of JobSets.
-
 
 class JobSetController(TrainingController[JobSet]):
     """Makes the pods of JobSets."""
@@ -168,9 +166,6 @@ def _made_for(pod: Pod, kind: str) -> list[str]:
     return [f"{pod.metadata.namespace}/{name}"] if name and marks.get(view.ORIGIN_KIND) == kind else []
 
 
-# The controller of TrainJobs.
-
-
 class TrainJobController(TrainingController[TrainJob]):
     """Makes JobSets of TrainJobs, and the runtimes that come with the control plane."""
 
@@ -210,8 +205,6 @@ class TrainJobController(TrainingController[TrainJob]):
         shared = self._cluster_runtimes.get(reference.name)
         return shared.spec if shared is not None else None
 
-
-# The controllers of training frameworks, each of which can be left to the framework's own operator.
 
 _CONTROLLERS: tuple[type[TrainingController[Any]], ...] = (
     TrainJobController,

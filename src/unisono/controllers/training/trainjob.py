@@ -48,7 +48,6 @@ from unisono.api.keys import (
     NETWORK_TOPOLOGY_MODE,
     SSH_AUTH,
     TRAINJOB_ANCESTOR,
-    TRAINJOB_CONTROLLER,
 )
 from unisono.api.kind_families import JOB_SETS, TRAIN_JOBS
 from unisono.api.kinds import CONFIG_MAPS, SECRETS
@@ -60,6 +59,7 @@ from unisono.controllers.owners import TooManyHosts, list_too_long, owned_by
 from unisono.controllers.plan import Resource
 from unisono.controllers.training.plan import TrainingPlan, new_keys, set_condition
 from unisono.jobkinds.paths import walk
+from unisono.jobkinds.registry import handed_to
 
 # What to do about a TrainJob: a pure function from observed objects and the time to a plan.
 
@@ -464,7 +464,7 @@ def decide(job: TrainJob, runtime: TrainingRuntimeSpec | None, job_set: JobSet |
 
     """
     plan = TrainingPlan()
-    if job.spec.managed_by not in (None, "", TRAINJOB_CONTROLLER):
+    if handed_to(job)[1]:
         return plan
     status = msgspec.convert(msgspec.to_builtins(job.status), TrainJobStatus)
     if is_true(status.conditions, COMPLETE) or is_true(status.conditions, FAILED):

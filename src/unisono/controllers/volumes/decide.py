@@ -117,7 +117,7 @@ def next_of_claim(
     if waits and selected is None and not (ours and is_shared(claim)):
         return Pend(_waits_for(waiting))
     if storage_class is not None:
-        return _provision(claim, storage_class, nodes, selected)
+        return _provision(storage_class, nodes, selected)
     name = class_of_claim(claim)
     if name:
         return Pend(_once("Warning", "ProvisioningFailed", f'storageclass.storage.k8s.io "{name}" not found'))
@@ -167,9 +167,7 @@ def _named(claim: PersistentVolumeClaim, volume: PersistentVolume | None) -> Cla
     return Pend(_once("Warning", "FailedBinding", f'volume "{name}" already bound to a different claim.'))
 
 
-def _provision(
-    claim: PersistentVolumeClaim, found: StorageClass, nodes: Mapping[str, Node], selected: str | None
-) -> ClaimStep:
+def _provision(found: StorageClass, nodes: Mapping[str, Node], selected: str | None) -> ClaimStep:
     provisioner = found.provisioner
     if provisioner == NO_PROVISIONER:
         text = "no persistent volumes available for this claim, and its class makes none"

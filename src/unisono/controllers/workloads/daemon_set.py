@@ -56,6 +56,7 @@ from unisono.controllers.workloads.templates import (
     generated_name,
     pod_from,
     revise,
+    revision_of,
 )
 from unisono.errors import NotFound
 from unisono.kube.client import EventType
@@ -168,11 +169,6 @@ def decide(daemon_set: DaemonSet, nodes: Sequence[Node], pods: Sequence[Pod], up
     return plan
 
 
-def hash_of(pod: Pod) -> str:
-    """Hash of the pod's revision."""
-    return (pod.metadata.labels or {}).get(REVISION_LABEL, "")
-
-
 def _keep_one(
     plan: DaemonPlan,
     daemon_set: DaemonSet,
@@ -195,7 +191,7 @@ def _keep_one(
     kept: set[bool] = set()
     for pod in alive:
         # While an update surges a new pod may stand beside an old one.
-        which = hash_of(pod) == update if surging else True
+        which = revision_of(pod) == update if surging else True
         if which in kept:
             plan.delete.append(pod)
         kept.add(which)
@@ -221,15 +217,15 @@ def _roll(
     old: list[tuple[Pod, bool, bool]] = []
     for node in sorted(wanted):
         alive = [p for p in by_node.get(node, []) if is_active(p)]
-        before = [pod for pod in alive if hash_of(pod) != update]
-        after = [pod for pod in alive if hash_of(pod) == update]
+        before = [pod for pod in alive if revision_of(pod) != update]
+        after = [pod for pod in alive if revision_of(pod) == update]
         works = any(is_available(pod, waiting, now) for pod in alive)
         missing += not works
         surged += bool(before and after)
         replaced = any(is_available(pod, waiting, now) for pod in after)
         old += [(pod, is_available(pod, waiting, now), replaced) for pod in before[:1]]
     for pod, works, replaced in old:
-        has_new = any(hash_of(each) == update for each in by_node.get(node_of(pod), []))
+        has_new = any(revision_of(each) == update for each in by_node.get(node_of(pod), []))
         if replaced or (not works and not surge):
             plan.delete.append(pod)
         elif surge:
@@ -261,7 +257,7 @@ def _status(
         current_number_scheduled=len(there),
         number_misscheduled=sum(bool(pods) for node, pods in alive.items() if node and node not in wanted),
         number_ready=sum(any(is_ready(pod) for pod in alive[node]) for node in there),
-        updated_number_scheduled=sum(any(hash_of(pod) == update for pod in alive[node]) for node in there) or None,
+        updated_number_scheduled=sum(any(revision_of(pod) == update for pod in alive[node]) for node in there) or None,
         number_available=available or None,
         number_unavailable=len(wanted) - available or None,
         observed_generation=daemon_set.metadata.generation,
@@ -300,7 +296,7 @@ class DaemonSetController(Controller):
         revisions = await self._revisions.claim(daemon_set)
         if not self._revisions.settled(daemon_set):
             return 1.0
-        marks = {hash_of(pod) for pod in pods}
+        marks = {revision_of(pod) for pod in pods}
         used = {each.metadata.name for each in revisions if (each.metadata.labels or {}).get(HASH_LABEL) in marks}
         revised = revise(DAEMON_SETS, daemon_set, revisions, used)
         if not daemon_set.metadata.deletion_timestamp:

@@ -9,6 +9,7 @@ import structlog
 
 from unisono.api.base import LabelSelector, Object
 from unisono.api.kind import Kind
+from unisono.api.pod_states import ENDED_PHASES
 from unisono.api.selecting import controller_of, selects
 from unisono.controllers import owners
 from unisono.controllers.objects import Expectations, delete_seen, for_each, to_json
@@ -182,7 +183,7 @@ def _orphan_namespace(obj: Object) -> list[str]:
     if controller_of(obj) is not None or obj.metadata.deletion_timestamp:
         return []
     phase = getattr(getattr(obj, "status", None), "phase", None)
-    return [] if phase in ("Succeeded", "Failed") else [obj.metadata.namespace or ""]
+    return [] if phase in ENDED_PHASES else [obj.metadata.namespace or ""]
 
 
 def raise_first(errors: Sequence[Exception]) -> None:

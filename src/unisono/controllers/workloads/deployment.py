@@ -58,8 +58,6 @@ from unisono.errors import AlreadyExists, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller, sooner
 
-# ReplicaSets, and ReplicationControllers, their older form: a number of equal pods.
-
 Replicas = ReplicaSet | ReplicationController
 
 # Pods that are made or deleted at one look.
@@ -230,8 +228,6 @@ class ReplicationControllerController(ReplicaSetController):
     name = "replication-controller"
     kind = REPLICATION_CONTROLLERS
 
-
-# Deployments: equal pods that are replaced step by step when their template changes.
 
 # Status of a Deployment: counts, and whether it gets on (pure).
 

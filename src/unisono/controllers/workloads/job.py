@@ -25,7 +25,7 @@ from unisono.api.groups.workload import (
     WorkloadReference,
     WorkloadSpec,
 )
-from unisono.api.keys import COMPLETION_INDEX, JOB_CONTROLLER
+from unisono.api.keys import COMPLETION_INDEX
 from unisono.api.kind import Kind
 from unisono.api.kind_families import BATCH_JOBS, WORKLOAD_POD_GROUPS, WORKLOADS
 from unisono.api.kinds import PODS
@@ -46,10 +46,9 @@ from unisono.controllers.workloads.job_decide import (
 )
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import AlreadyExists, Conflict, NotFound
+from unisono.jobkinds.registry import handed_to
 from unisono.jobkinds.workloads import at_once
 from unisono.kube.controller import Context, Controller, sooner
-
-# The PodGroup of ``scheduling.k8s.io`` of a ``batch/v1`` Job that says how its pods are scheduled.
 
 _TEMPLATE = "pods"
 _PREFIX = "volcano.sh/"
@@ -159,8 +158,6 @@ def _jobs_of(group: WorkloadPodGroup) -> Iterator[str]:
     yield from owners.keys_of(BATCH_JOBS, group)
 
 
-# ``batch/v1`` Jobs: pods that run to their end.
-
 _JOB_INDEX = "batch-job"
 _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
@@ -229,7 +226,7 @@ class BatchJobController(Controller):
             if job is None or job.metadata.uid not in owners.controller_uids(pod)
         ]
         await self._release(strays)
-        if job is None or job.spec.managed_by not in (None, JOB_CONTROLLER):
+        if job is None or handed_to(job)[1]:
             return None
         pods = await self._pods.claim(job)
         settled = self._pods.settled(job)

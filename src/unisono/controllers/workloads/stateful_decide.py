@@ -19,7 +19,7 @@ from unisono.controllers.pod_facts import (
     next_available,
     staying,
 )
-from unisono.controllers.workloads.templates import REVISION_LABEL, amount, refused_for
+from unisono.controllers.workloads.templates import amount, refused_for, revision_of
 from unisono.kube.controller import sooner
 
 _ORDINAL = re.compile(r"(.*)-([0-9]+)")
@@ -57,11 +57,6 @@ def slots(stateful_set: StatefulSet) -> range:
     """The numbers that pods should have."""
     start = first(stateful_set)
     return range(start, start + (stateful_set.spec.replicas or 0))
-
-
-def revision_of(pod: Pod) -> str:
-    """Name of the pod's revision."""
-    return (pod.metadata.labels or {}).get(REVISION_LABEL, "")
 
 
 def decide(stateful_set: StatefulSet, pods: Sequence[Pod], current: str, update: str, now: float) -> StatefulPlan:

@@ -29,15 +29,19 @@ from unisono.controllers.workloads.stateful_decide import (
     StatefulPlan,
     decide,
     ordinal,
-    revision_of,
     slots,
     status_of,
 )
-from unisono.controllers.workloads.templates import REVISION_LABEL, bring_to_server, pod_from, revise, template_of
+from unisono.controllers.workloads.templates import (
+    REVISION_LABEL,
+    bring_to_server,
+    pod_from,
+    revise,
+    revision_of,
+    template_of,
+)
 from unisono.errors import AlreadyExists, ApiError, NotFound
 from unisono.kube.controller import Context, Controller, sooner
-
-# Pods and claims of a StatefulSet (pure).
 
 POD_NAME_LABEL = keys.STATEFUL_POD_NAME
 INDEX_LABEL = "apps.kubernetes.io/pod-index"

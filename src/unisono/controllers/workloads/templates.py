@@ -134,6 +134,11 @@ HASH_LABEL = "controller.kubernetes.io/hash"
 Owner = StatefulSet | DaemonSet
 
 
+def revision_of(pod: Pod) -> str:
+    """Name, or hash, of the revision that the pod was made from."""
+    return (pod.metadata.labels or {}).get(REVISION_LABEL, "")
+
+
 @dataclass(slots=True)
 class Revisions:
     """What to do about the revisions of an owner.
@@ -231,9 +236,6 @@ async def bring_to_server(
         patch = {"metadata": {"resourceVersion": meta.resource_version}, "revision": revised.renumber}
         await client.patch(CONTROLLER_REVISIONS, meta.name, patch, namespace=meta.namespace)
     raise_first(await dependents.delete(owner, revised.delete))
-
-
-# Whether a template may run on a node, and how long a node that refuses pods is left alone (pure).
 
 
 # Whether a template may run on a node, as far as labels, names and taints tell (pure).

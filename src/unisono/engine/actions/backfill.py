@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from unisono.cluster.records import Task
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.cycle.reports import FitErrors
 from unisono.engine.cycle.strict_order import is_behind
 from unisono.engine.placement.remaining_tasks import RemainingByGroup
+from unisono.engine.placement.task_loop import note_failure
 from unisono.engine.placement.waiting_line import place_grouped
 from unisono.engine.session import queue_limits
 from unisono.engine.session.job_state import JobState
@@ -43,7 +42,7 @@ def _place(cycle: Cycle, job: JobState) -> None:
     for task in cycle.pending(job, best_effort=True):
         reason = cycle.hooks.prefilter(task) if cycle.hooks.has("prefilter") else None
         if reason is not None:
-            _fail(cycle, job, task, cycle.fits.refused(reason))
+            note_failure(cycle, job, task, cycle.fits.refused(reason))
             continue
         refusal = queue_limits.refusal(job, task.pod_class, now=True)
         refusal = refusal or cycle.hooks.allocatable(job.queue, task.pod_class)
@@ -52,7 +51,7 @@ def _place(cycle: Cycle, job: JobState) -> None:
             break
         table = cycle.tables.of(task.pod_class)
         if not cycle.transaction.place(job, [task], table):
-            _fail(cycle, job, task, cycle.fits.errors(task.pod_class))
+            note_failure(cycle, job, task, cycle.fits.errors(task.pod_class))
     if cycle.hooks.ready(job):
         cycle.commit(mark, job)
     else:
@@ -64,9 +63,3 @@ def _place_in_domain(cycle: Cycle, job: JobState) -> None:
     left = RemainingByGroup.of(cycle, job, cycle.pending(job, best_effort=True))
     while left and place_grouped(cycle, job, left):
         pass
-
-
-def _fail(cycle: Cycle, job: JobState, task: Task, errors: FitErrors) -> None:
-    report = cycle.report(job)
-    if report.fit is None:
-        report.task, report.fit = task, errors

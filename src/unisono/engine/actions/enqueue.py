@@ -252,9 +252,6 @@ class Admission:
         self._first, self._passed, self._left, self._trying = None, 0, 0, False
 
 
-# enqueue: admits pending PodGroups, so that their pods are created and placed.
-
-
 def run(cycle: Cycle) -> None:
     """Ask the gates about each Pending job, queue by queue and job by job in order.
 

@@ -23,9 +23,8 @@ from unisono.engine.session.session import Session
 # different values. So nodes are kept in *lines*, each with its best node by everything else, and after a placement only
 # the line of the node that changed is looked at again; the values of the lines are added when the best one is chosen.
 #
-# Where placements only widen the lead of their own line (`LineScore.steady`), that line stays the best one for as
-# long as
-# its best node has not lost more than the lead, and no values are asked for.
+# Where placements only widen the lead of their own line (`LineScore.steady`), that line stays the best one for as long
+# as its best node has not lost more than the lead, and no values are asked for.
 
 NOWHERE = float("-inf")
 _NOISE = 1e-6
@@ -142,7 +141,6 @@ class ScoresByLine:
 
 HOOKS = ("domain_filter", "batch_score")
 Stamps = list[int | None]
-Heeds = Callable[[Veto], bool]
 
 
 class CrossNodeAnswers:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from unisono.api.times import duration_or_none
+from unisono.api.times import duration_or_none, parse_duration
 from unisono.engine.config.arguments import Argument, Flags, argument_value
 from unisono.errors import ConfigError
 
@@ -78,16 +78,10 @@ def metrics_source(given: Mapping[str, str]) -> MetricsSource | None:
     )
 
 
-# The scheduler's configuration: which actions run, and which plug-ins vote in which tier.
-#
-# Plain data; `unisono.engine.config_file.reader` reads it from a file.
-
-
 # Names that a Volcano configuration may use, and what this version knows about them.
 #
 # Which actions and plug-ins exist is decided by their registries alone; the list here only tells a name that Volcano
-# (or
-# a later version) knows from a typing mistake.
+# (or a later version) knows from a typing mistake.
 
 KNOWN_ACTIONS = frozenset(
     ["enqueue", "allocate", "backfill", "preempt", "reclaim", "gangpreempt", "gangreclaim", "shuffle", "defragment"]
@@ -204,8 +198,6 @@ class SchedulerConfig:
     @property
     def plugin_time_limit(self) -> float:
         """Seconds that a plug-in that is not built in may take per cycle."""
-        from unisono.api.times import parse_duration
-
         text = self.action_arguments.get(PLUGINS_SECTION, {}).get("timeLimit")
         return DEFAULT_PLUGIN_TIME if text is None else parse_duration(text)
 

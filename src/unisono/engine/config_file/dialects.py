@@ -168,9 +168,6 @@ def _is(word: str, name: str) -> bool:
     return name == word or (word.endswith("*") and name.startswith(word[:-1]))
 
 
-# Rewrites a configuration of kube-batch, or of an older Volcano, in the form that is read here (pure).
-
-
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 _BOOLS = {"true": True, "false": False}
 

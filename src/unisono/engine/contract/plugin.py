@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from unisono.engine.session.session import Session
     from unisono.engine.session.sub_groups import SubGroup
 
-# Which switch of the configuration turns which hook of a plug-in off.
-
-
 HOOK_FLAGS: dict[str, str] = {
     "queue_key": "queue_order",
     "job_key": "job_order",
@@ -98,9 +95,6 @@ VICTIM_FLAGS: dict[Purpose, str] = {
     Purpose.SHUFFLE: "victim",
     Purpose.DEFRAGMENT: "",
 }
-
-# What a plug-in may do: every hook of a session, all of them optional.
-
 
 # Hooks of plug-ins about sub-groups and the domains of a network topology.
 
@@ -417,26 +411,21 @@ class QueueHooks:
 # victims               preemptable (PREEMPT), reclaimable (RECLAIM),          intersection, see the hook
 #                       always on for the gang purposes
 # shuffled              victim                                                 union; the first tier with any decides
-# retained              victim                                                 union; what it names stays
-# protected             as victims                                             union; what it names stays
-# allowance             (always on)                                            minimum
-# spared                (always on)                                            first answer
-# lost_work             (always on)                                            sum
-# victim_queue_key      (always on)                                            all keys form one tuple, lowest goes
-# first
-# group_key             sub_job_order                                          all keys form one tuple, lowest first
-# group_ready           sub_job_ready                                          and; without sub-groups ``ready`` is
-# asked
-# group_pipelined       sub_job_pipelined                                      as pipelined, for one sub-group
-# domain_gradients      hyper_node_gradient                                    first answer; none: all nodes at once
-# domain_points         hyper_node_order                                       sum
-# group_score           node_order                                             sum
-# placed, removed       (always on)                                            all called, in order
-# moved                 (always on)                                            all called, in order
-# annotations           (always on)                                            merged, later plug-ins win
-# preparations          predicate                                              all, in order
-# open, close           (always on)                                            all called
-# ====================  =====================================================  =========================================
+# retained              victim                                                 union; what it names stays protected
+# as victims                                             union; what it names stays allowance             (always on)
+# minimum spared                (always on)                                            first answer lost_work
+# (always on)                                            sum victim_queue_key      (always on)
+# all keys form one tuple, lowest goes first group_key             sub_job_order
+# all keys form one tuple, lowest first group_ready           sub_job_ready
+# and; without sub-groups ``ready`` is asked group_pipelined       sub_job_pipelined
+# as pipelined, for one sub-group domain_gradients      hyper_node_gradient                                    first
+# answer; none: all nodes at once domain_points         hyper_node_order                                       sum
+# group_score           node_order                                             sum placed, removed       (always on)
+# all called, in order moved                 (always on)                                            all called, in order
+# annotations           (always on)                                            merged, later plug-ins win preparations
+# predicate                                              all, in order open, close           (always on)
+# all called ====================  =====================================================
+# =========================================
 #
 # `unisono.engine.contract.accelerated` has hooks that only make decisions faster; leave them out of a first reading.
 #
@@ -450,8 +439,7 @@ class QueueHooks:
 #             return [RawScore(has.astype(float), weight=self.arguments.get("fast.weight", 1.0) * 100)]
 #
 # A hook that raises, or answers something else than its contract says, fails for what it was asked about and for
-# nothing
-# else; `unisono.engine.plugin_host.failure_policies` has what that means for each hook.
+# nothing else; `unisono.engine.plugin_host.failure_policies` has what that means for each hook.
 
 
 class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks, AcceleratedHooks):

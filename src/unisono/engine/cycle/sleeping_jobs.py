@@ -22,9 +22,8 @@ from unisono.engine.verdict import Cause
 # Jobs in queues that are not for their namespace or their author: whoever let them in, they get nothing.
 #
 # Admission refuses whoever names such a queue. What it has not seen, or what was there before the queue said so, is
-# held
-# here once more: by the author that the server has written on the outermost owner, and by the queues that it let the
-# author use. Where neither is known, the answer is no.
+# held here once more: by the author that the server has written on the outermost owner, and by the queues that it let
+# the author use. Where neither is known, the answer is no.
 
 _NOBODY = "\n"
 

@@ -272,6 +272,14 @@ class _Deserved:
         return found
 
 
+def sum_of(session: Session, tasks: Sequence[Task]) -> Vector:
+    """``[R]`` what tasks request together."""
+    need = np.zeros(session.rows, dtype=np.int64)
+    for task in tasks:
+        need += fitted(task.pod_class.vector, len(need))
+    return need
+
+
 class Among(Enum):
     """Whose tasks may go."""
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.cluster.resources import PODS, Vector, fitted
+from unisono.cluster.resources import PODS, fitted
 from unisono.cluster.status import ALLOCATED_STATES, READY_STATES, TaskStatus, count
 from unisono.engine.answers import BoolArray, FloatArray, Purpose
 from unisono.engine.candidates.table import NOWHERE
@@ -30,6 +30,7 @@ from unisono.engine.eviction.evictable_amounts import (
     LossOrder,
     RoomTable,
     Rule,
+    sum_of,
 )
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import Amounts
@@ -340,7 +341,7 @@ class Evictions:
         if max(map(len, units), default=0) > 1:  # of gangs that go whole what is on this node
             every = {other.key: other for unit in units for other in unit}.values()
             here = [other for other in every if index.column[index.at(other)] == column]
-        enough = (self._held(here)[task.pod_class.rows] >= missing).all()
+        enough = (sum_of(self.session, here)[task.pod_class.rows] >= missing).all()
         return [unit[0] for unit in units] if enough else []
 
     # ---- gangs of victims
@@ -415,12 +416,6 @@ class Evictions:
             for row, amount in wanted
         ]
 
-    def _held(self, tasks: Sequence[Task]) -> Vector:
-        held = np.zeros(self.session.rows, dtype=np.int64)
-        for task in tasks:
-            held += fitted(task.pod_class.vector, len(held))
-        return held
-
     def _evict_until(self, rank: ActorRank, task: Task, column: int, rule: Rule, victims: list[Task]) -> bool:
         """Evict in order until the task fits, then spare those without whom it fits as well."""
         mark = self.cycle.transaction.checkpoint()
@@ -489,7 +484,7 @@ class Evictions:
             return gone
         rows = task.pod_class.rows
         kept = list(gone)
-        held = self._held(gone)[rows]
+        held = sum_of(self.session, gone)[rows]
         for victim in reversed(gone):
             rest = held - fitted(victim.pod_class.vector, self.session.rows)[rows]
             if len(kept) > 1 and (rest >= missing).all():

@@ -15,11 +15,11 @@ import numpy as np
 
 from unisono.api.keys import PREEMPTABLE
 from unisono.cluster.records import Task
-from unisono.cluster.resources import Vector, fitted
+from unisono.cluster.resources import Vector
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus, count
 from unisono.engine.answers import Purpose
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.eviction.evictable_amounts import ActorRank, KeptShares
+from unisono.engine.eviction.evictable_amounts import ActorRank, KeptShares, sum_of
 from unisono.engine.eviction.search import Evictions, evictions_of
 from unisono.engine.eviction.starving_jobs import settle
 from unisono.engine.placement.domain_search import search_of
@@ -87,18 +87,10 @@ def domains_to_try(cycle: Cycle, job: JobState, rule: GangRule, tasks: Sequence[
     """Domains to try: gradient by gradient, and of each those first where least is missing."""
     search = search_of(cycle)
     gradients = search.gradients(job, None, search.tree.root, evict=True)
-    need = sum_of(cycle, tasks)
+    need = sum_of(cycle.session, tasks)
     flat = [domain for gradient in gradients for domain in _least_missing_first(cycle, need, gradient)]
     flat = flat[: rule.most_domains]
     return flat if flat or is_bounded(cycle.session, job) else [search.tree.root]
-
-
-def sum_of(cycle: Cycle, tasks: Sequence[Task]) -> Vector:
-    """``[R]`` what tasks request together."""
-    need = np.zeros(cycle.session.rows, dtype=np.int64)
-    for task in tasks:
-        need += fitted(task.pod_class.vector, len(need))
-    return need
 
 
 def _least_missing_first(cycle: Cycle, need: Vector, domains: Sequence[int]) -> list[int]:
@@ -141,7 +133,7 @@ class _Plan:
         self.session = cycle.session
         self.evictions: Evictions = evictions_of(cycle)
         self.rank = ActorRank.of(cycle, job)
-        self.need = sum_of(cycle, tasks)
+        self.need = sum_of(cycle.session, tasks)
 
     def fits(self) -> bool:
         """Whether nobody has to go; then all has a place that is free, or will be."""

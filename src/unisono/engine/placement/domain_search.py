@@ -22,8 +22,6 @@ from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
 from unisono.engine.session.sub_groups import SubGroup, by_class, groups_of, wants_topology
 
-# Placing a run of equal tasks of a sub-group on the best nodes of one domain.
-
 
 class DomainTaker:
     """A table of candidates seen through a domain.
@@ -174,9 +172,6 @@ def _span(columns: Index) -> slice | Index:
     if len(columns) and int(columns[-1]) - int(columns[0]) + 1 == len(columns):
         return slice(int(columns[0]), int(columns[-1]) + 1)
     return columns
-
-
-# Domains to try for a job or a sub-group, and what is needed to place tasks in one of them.
 
 
 # How many more tasks of a class nodes and domains could hold: bounds that spare hopeless trials.

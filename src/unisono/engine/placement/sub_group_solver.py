@@ -168,7 +168,7 @@ class Solver:
 
     # ---- the whole job
 
-    def solve(self, *, top: int | None = None) -> RemainingByGroup | None:
+    def solve(self) -> RemainingByGroup | None:
         """Place the job in the best domain of the first gradient in which it can be placed.
 
         A job that may not leave its domain and wants more pods than it needs first looks for one that holds them all.
@@ -178,7 +178,7 @@ class Solver:
             domain works.
 
         """
-        root = self.search.tree.root if top is None else top
+        root = self.search.tree.root
         left = self._solve_below(root)
         return left if left is not None or not self.rules.many else self._solve_bound(root)
 

@@ -158,9 +158,6 @@ class EvictionAnswers(PluginTiers):
         return possible
 
 
-# The plug-ins of one session, and how their answers combine.
-
-
 class CombinedAnswers(EvictionAnswers):
     """The plug-ins of one session: each hook answered by all that implement it, as one answer."""
 

@@ -23,16 +23,13 @@ from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.common.annotations import account_of, who
 from unisono.engine.session.book import View
-from unisono.engine.session.limit import UNLIMITED, Amounts, Limit, aligned, exceeded, listed, named
+from unisono.engine.session.limit import UNLIMITED, Amounts, Excess, Limit, aligned, exceeded, listed
 from unisono.engine.session.queue_limits import count_others
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState, QueueState
     from unisono.engine.session.session import Session
-
-# overcommit and user-limits: how much is let in, of what the cluster has free and of what one user may hold.
-
 
 # overcommit: PodGroups are admitted until a multiple of the free cluster is promised.
 
@@ -73,15 +70,9 @@ class OvercommitPlugin(Plugin):
         short = exceeded(self.book.evictable.without(promised), request, limit)
         if not short:
             return Vote.PERMIT
-        names = ", ".join(f"overused {self.registry.names[row]}" for row in short)
-        return Refusal(
-            f"resource in cluster is overused: {names}",
-            Cause.CLUSTER_OVERCOMMITTED,
-            need=named(self.registry, request, short),
-            have=named(self.registry, promised, short),
-            limit=named(self.registry, limit, short),
-            event=True,
-        )
+        excess = Excess(self.registry, short, request, promised, limit)
+        message = f"resource in cluster is overused: {excess.names('overused')}"
+        return excess.refusal(message, Cause.CLUSTER_OVERCOMMITTED, event=True)
 
     def admissible(self, job: JobState) -> int:
         """As often as minResources fit into what is not promised yet."""

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 # cost: prefers nodes and clusters in which a job costs less.
 #
 # Prices stand in the annotation ``unisono.io/prices`` of nodes; a fleet's hub gives each node those of its member.
-# Nodes
-# without prices cost nothing.
+# Nodes without prices cost nothing.
 
 _WEIGHT = Argument("cost.weight", "int", 10, "multiplies all points; negative means 1")
 

@@ -19,7 +19,7 @@ from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.session.job_state import JobState
-from unisono.engine.session.limit import aligned, dominant_share, listed
+from unisono.engine.session.limit import aligned, dominant_share, listed, share_asked_for
 
 if TYPE_CHECKING:
     from unisono.engine.session.job_state import QueueState
@@ -126,16 +126,8 @@ class NamespaceDrf(JobDrf):
         for job in sorted(self.session.active, key=lambda job: (-job.priority, job.created, job.key)):
             line = job.queue.name, job.namespace
             turns[job.key] = ahead.get(line, 0.0)
-            ahead[line] = turns[job.key] + self._demand(job)
+            ahead[line] = turns[job.key] + share_asked_for(job.record, self.session.registry, self.total)
         return turns
-
-    def _demand(self, job: JobState) -> float:
-        """The dominant share of what the job asks for and does not hold; of minResources where it has no pods yet."""
-        registry, record = self.session.registry, job.record
-        asked = aligned(record.request, registry)
-        if record.min_resources is not None:
-            asked = np.maximum(asked, aligned(record.min_resources, registry))
-        return dominant_share(np.maximum(asked - aligned(record.allocated, registry), 0).tolist(), self.total)
 
 
 # Hierarchical dominant resource fairness (HDRF, Bhattacharya et al., SoCC 2013) as Volcano computes it.
@@ -239,9 +231,6 @@ def _weights(texts: Iterable[str]) -> Iterable[float]:
         except ValueError:
             weight = 1.0
         yield weight if weight >= 1.0 else 1.0  # NaN counts as 1 as well
-
-
-# drf with ``enableHierarchy``: queues form a tree, and fairness holds on each of its levels.
 
 
 class QueueTreeDrf(JobDrf):

@@ -16,6 +16,7 @@ from unisono.engine.answers import BoolArray, FloatArray, Purpose, Reason, Refus
 from unisono.engine.config.arguments import Argument, Shape, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
+from unisono.engine.session.limit import aligned
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.verdict import Cause
 from unisono.errors import ConfigError
@@ -99,8 +100,8 @@ def job_of(job: JobState, registry: ResourceRegistry) -> Body:
         "Priority": job.priority,
         "MinAvailable": job.min_member,
         "TaskMinAvailable": dict(job.min_task_member),
-        "Allocated": resource(_wide(job.allocated, registry), registry),
-        "TotalRequest": resource(_wide(record.request, registry), registry),
+        "Allocated": resource(aligned(job.allocated, registry), registry),
+        "TotalRequest": resource(aligned(record.request, registry), registry),
         "Tasks": {task.uid: task_of(task, job.status(task), registry) for task in record.tasks.values()},
         "PodGroup": {
             "metadata": {"name": job.name, "namespace": job.namespace, "annotations": dict(record.annotations)},
@@ -125,12 +126,6 @@ def queue_of(queue: QueueState) -> Body:
     }
 
 
-def _wide(vector: Vector, registry: ResourceRegistry) -> Vector:
-    from unisono.cluster.resources import fitted
-
-    return fitted(vector, len(registry))
-
-
 def requests_any(pod_class: PodClass, names: frozenset[str]) -> bool:
     """Whether a class asks for one of the resources; of no resources: always."""
     return not names or not names.isdisjoint(pod_class.requests)
@@ -138,9 +133,8 @@ def requests_any(pod_class: PodClass, names: frozenset[str]) -> bool:
 
 # extender: asks a service over HTTP, in the protocol of Volcano's extender plug-in.
 #
-# Decisions are pure, so the call itself is given from outside: `extender_with` makes the plug-in for one transport,
-# to be
-# passed to `unisono.engine.run` as ``plugins={"extender": ...}``.
+# Decisions are pure, so the call itself is given from outside: `extender_with` makes the plug-in for one transport, to
+# be passed to `unisono.engine.run` as ``plugins={"extender": ...}``.
 
 Transport = Callable[[str, Mapping[str, Any], float], Mapping[str, Any]]
 """POSTs a JSON body to a URL within so many seconds and returns the decoded answer; raises whatever goes wrong."""

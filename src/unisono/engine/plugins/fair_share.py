@@ -19,7 +19,7 @@ from unisono.engine.config.arguments import Argument, Shape, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.common.annotations import KINDS, USERS, account_of, numbers_of
-from unisono.engine.session.limit import aligned, dominant_share, listed
+from unisono.engine.session.limit import aligned, dominant_share, listed, share_asked_for
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -211,13 +211,6 @@ class FairSharePlugin(Plugin):
         for job in sorted(self.session.active, key=lambda job: (-job.priority, job.created, job.key)):
             line = self._line(job)
             turns[job.key] = ahead[line] if line in ahead else self._value(line)
-            ahead[line] = turns[job.key] + self._demand(job) / self.weight(line)
+            asked = share_asked_for(job.record, self.session.registry, self.total)
+            ahead[line] = turns[job.key] + asked / self.weight(line)
         return turns
-
-    def _demand(self, job: JobState) -> float:
-        """The dominant share of what the job asks for and does not hold; of minResources where it has no pods yet."""
-        registry, record = self.session.registry, job.record
-        asked = aligned(record.request, registry)
-        if record.min_resources is not None:
-            asked = np.maximum(asked, aligned(record.min_resources, registry))
-        return dominant_share(np.maximum(asked - aligned(record.allocated, registry), 0).tolist(), self.total)

@@ -119,8 +119,6 @@ def number(value: str) -> float:
     return float(value) if value.isascii() and value.isdigit() else 0.0
 
 
-# gpu-placement: rules from the literature for choosing nodes with GPUs, to compare others with.
-
 # gpu-placement: one of the rules that papers compare their own with, as the only score.
 #
 # Best fit, dot product, clustering, packing and random; `unisono.engine.plugins.gpu_placement` has the formulas.

@@ -32,8 +32,7 @@ from unisono.engine.session.session import Session
 # numa-aware: pods with whole CPUs go where the kubelet's topology manager would take them.
 #
 # For Guaranteed pods on nodes whose CPU manager is ``static``. A pod (or its task in a job) may ask for a policy;
-# without
-# one the node's counts. The CPUs are taken in the scheduler's books, and the NUMA nodes leave with the bind.
+# without one the node's counts. The CPUs are taken in the scheduler's books, and the NUMA nodes leave with the bind.
 
 # Free CPUs of every node in a session: as exporters report them, less what pods on their way have been promised.
 

@@ -28,17 +28,17 @@ from unisono.engine.plugins.fragmentation.plugin import FragmentationPlugin
 from unisono.engine.plugins.gang import GangPlugin
 from unisono.engine.plugins.gpu_placement import GpuAwarePlugin, GpuPlacementPlugin
 from unisono.engine.plugins.network_topology_aware.plugin import NetworkTopologyAwarePlugin
+from unisono.engine.plugins.node_scores import BinpackPlugin, NodeOrderPlugin, ResourceStrategyFitPlugin
 from unisono.engine.plugins.nodegroup import NodeGroupPlugin
 from unisono.engine.plugins.numa_aware import NumaAwarePlugin
-from unisono.engine.plugins.packing import BinpackPlugin, NodeOrderPlugin, ResourceStrategyFitPlugin
 from unisono.engine.plugins.predicates.plugin import PredicatesPlugin
 from unisono.engine.plugins.proportion.plugin import ProportionPlugin
+from unisono.engine.plugins.protected_pods import CdpPlugin, ConformancePlugin, PdbPlugin
 from unisono.engine.plugins.rescheduling.plugin import ReschedulingPlugin
 from unisono.engine.plugins.reservation.plugin import ReservationPlugin
 from unisono.engine.plugins.service_order import PriorityPlugin, ServiceOrderPlugin, SlaPlugin
 from unisono.engine.plugins.task_topology import TaskTopologyPlugin
 from unisono.engine.plugins.tdm import TdmPlugin
-from unisono.engine.plugins.unevictable import CdpPlugin, ConformancePlugin, PdbPlugin
 from unisono.engine.plugins.usage import UsagePlugin
 from unisono.errors import ConfigError
 

@@ -357,12 +357,9 @@ def _runs(job: JobState) -> bool:
 #
 # Least attained service (LAS) needs no run times: M. Nuijens and A. Wierman, "The foreground-background queue" (2008);
 # with levels as in Tiresias (NSDI 2019), and within a level jobs of few GPUs first, then the oldest, or one after the
-# other. New small jobs would
-# pass wide ones by for ever, so from some level on the oldest jobs that need several nodes may hold a share of the
-# cluster first.
-# Shortest remaining time and service (SRTF, SRSF) go by run times that users state, or that earlier runs show.
-# *Service*
-# is run time times GPUs.
+# other. New small jobs would pass wide ones by for ever, so from some level on the oldest jobs that need several nodes
+# may hold a share of the cluster first. Shortest remaining time and service (SRTF, SRSF) go by run times that users
+# state, or that earlier runs show. *Service* is run time times GPUs.
 
 _BY = Argument(
     "service-order.by", "text", "attained-service", "attained-service, remaining-service, remaining-time or time"

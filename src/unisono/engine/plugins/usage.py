@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 #
 # Load is averaged over minutes, so what has just been placed is not in it yet: such pods count with an estimate. A node
 # whose load has not been measured lately takes pods as if it had none, and gets no points. For pods that ask for GPUs
-# the
-# load of the node's GPUs and of their memory counts as well, where it is measured.
+# the load of the node's GPUs and of their memory counts as well, where it is measured.
 
 # What a pod will use before its load has been measured.
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from unisono.api.resources import readable
 from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Job
 from unisono.cluster.resources import PODS, Matrix, ResourceRegistry, Vector, fitted
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Refusal
@@ -67,6 +69,14 @@ def dominant_share(held: Sequence[int], total: Sequence[int]) -> float:
     return max([mine / whole for mine, whole in zip(held, total, strict=True) if whole > 0], default=0.0)
 
 
+def share_asked_for(job: Job, registry: ResourceRegistry, total: Sequence[int]) -> float:
+    """The dominant share of what a job asks for and does not hold; of minResources where it has no pods yet."""
+    asked = aligned(job.request, registry)
+    if job.min_resources is not None:
+        asked = np.maximum(asked, aligned(job.min_resources, registry))
+    return dominant_share(np.maximum(asked - aligned(job.allocated, registry), 0).tolist(), total)
+
+
 def named(registry: ResourceRegistry, amounts: Sequence[int], rows: Sequence[int]) -> dict[str, int]:
     """Amounts of ``rows`` by resource name, zeros included."""
     return {registry.names[row]: amounts[row] for row in rows}
@@ -75,6 +85,41 @@ def named(registry: ResourceRegistry, amounts: Sequence[int], rows: Sequence[int
 def text(registry: ResourceRegistry, amounts: Sequence[int], rows: Sequence[int]) -> str:
     """``cpu 4, memory 8Gi``."""
     return ", ".join(f"{name} {amount}" for name, amount in readable(named(registry, amounts, rows)).items())
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """Rows in which a request does not fit beside what is held under a limit; amounts are by row.
+
+    Attributes:
+        registry: names the rows.
+        rows: those in which it does not fit.
+        request: what is asked for.
+        held: what is taken already.
+        most: the limit.
+
+    """
+
+    registry: ResourceRegistry
+    rows: Sequence[int]
+    request: Amounts
+    held: Amounts
+    most: Amounts
+
+    def names(self, how: str) -> str:
+        """``insufficient cpu, insufficient memory``."""
+        return ", ".join(f"{how} {self.registry.names[row]}" for row in self.rows)
+
+    def refusal(self, message: str, cause: Cause, *, owner: str = "", event: bool = False) -> Refusal:
+        """A refusal with the amounts of these rows."""
+        need, have, limit = (named(self.registry, each, self.rows) for each in (self.request, self.held, self.most))
+        return Refusal(message, cause, need, have, limit, event, owner)
+
+    def full(self, name: str, cause: Cause = Cause.OVER_CAPABILITY, *, owner: str = "", going: str = "") -> Refusal:
+        """That queue ``name`` holds too much for the request."""
+        asked, held, most = (text(self.registry, each, self.rows) for each in (self.request, self.held, self.most))
+        message = f"queue {name} may hold {most} and holds {held}{going}; {asked} more is asked for"
+        return self.refusal(message, cause, owner=owner)
 
 
 # What may be held under one limit, such as the ``spec.capability`` of a queue, and how much of it is left.
@@ -127,12 +172,4 @@ class Limit:
         if request[PODS] and held[PODS] + request[PODS] > most[PODS]:  # of which only capabilities speak
             short.append(PODS)
         going = ", terminating pods included" if now else ""
-        return Refusal(
-            f"queue {self.name} may hold {text(registry, most, short)} and holds {text(registry, held, short)}{going}; "
-            f"{text(registry, request, short)} more is asked for",
-            Cause.OVER_CAPABILITY,
-            need=named(registry, request, short),
-            have=named(registry, held, short),
-            limit=named(registry, most, short),
-            owner=self.name,
-        )
+        return Excess(registry, short, request, held, most).full(self.name, owner=self.name, going=going)

@@ -431,9 +431,6 @@ def read_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> LiveObjects
     return found
 
 
-# Objects of a live cluster, listed once.
-
-
 async def list_objects(client: Client) -> LiveObjects:
     """What the scheduler reads of a cluster.
 

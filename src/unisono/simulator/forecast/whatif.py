@@ -280,9 +280,6 @@ def _decoded(kind: Kind[Any], value: dict[str, Any], where: str) -> Object:
     return obj
 
 
-# What a change would do: the same possible futures of a live cluster without and with it.
-
-
 @dataclass(frozen=True, slots=True)
 class Moved:
     """A waiting job without and with the change; None where it is not there."""

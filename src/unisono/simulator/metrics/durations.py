@@ -168,8 +168,8 @@ def _lateness(late: Sequence[float]) -> dict[str, float | int | None]:
     }
 
 
-def starvation(run: Run, factor: float = 10.0) -> dict[str, Any]:
-    """Longest wait, and how many jobs waited more than ``factor`` times their run time while a smaller later one began.
+def starvation(run: Run) -> dict[str, Any]:
+    """Longest wait, and how many jobs waited more than ten times their run time while a smaller later one began.
 
     Smaller means fewer GPUs (or fewer cores where neither has any); jobs that never started have waited until the end.
     """
@@ -181,7 +181,7 @@ def starvation(run: Run, factor: float = 10.0) -> dict[str, Any]:
         until = run.end if outcome.started is None else outcome.started
         wait = until - outcome.job.submit
         longest = max(longest, wait)
-        if wait <= factor * max(outcome.job.run_seconds or TAU, TAU):
+        if wait <= 10.0 * max(outcome.job.run_seconds or TAU, TAU):
             continue
         size = _size(outcome)
         starved += any(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,8 +56,6 @@ class _Area:
             self._areas.append(self._areas[-1] + width * self._values[number - 1])
 
     def until(self, at: float) -> float:
-        from bisect import bisect_right
-
         number = bisect_right(self._times, at) - 1
         if number < 0:
             return 0.0
@@ -110,14 +109,14 @@ class Shares:
     served: Mapping[str, tuple[float, float]]
 
 
-def entitled(demand: Mapping[str, float], weights: Mapping[str, float], whole: float = 1.0) -> dict[str, float]:
-    """Weighted max-min fair shares of ``whole``: no tenant gets more than its demand, and what that leaves is divided.
+def entitled(demand: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
+    """Weighted max-min fair shares of 1.0: no tenant gets more than its demand, and what that leaves is divided.
 
     Where one resource dominates, as GPUs do, this is the share of Dominant Resource Fairness (Ghodsi et al., NSDI
     2011).
     """
     shares = dict.fromkeys(demand, 0.0)
-    left, open_ = whole, {name for name, amount in demand.items() if amount > 0}
+    left, open_ = 1.0, {name for name, amount in demand.items() if amount > 0}
     while open_ and left > 1e-12:
         weight = sum(weights.get(name, 1.0) for name in open_)
         level = left / weight

@@ -141,9 +141,6 @@ def cost(run: Run) -> dict[str, float | None] | None:
     return {"total": total, "perJob": total / done if done else None}
 
 
-# What evictions and failures cost.
-
-
 def waste(run: Run) -> dict[str, Any]:
     """Evictions, and the GPU time lost by them and by failures.
 

@@ -8,8 +8,8 @@ from html import escape
 from math import ceil, floor, log10
 from typing import Any
 
-from unisono.simulator.metrics.durations import first_wait, size_class
-from unisono.simulator.metrics.usage import Steps, held, lca_cost, queue_length, steps
+from unisono.simulator.metrics.durations import first_wait, percentile, size_class
+from unisono.simulator.metrics.usage import Steps, held, lca_cost, least_cost, queue_length, steps
 from unisono.simulator.studies.compare import numbers
 from unisono.simulator.world.outcome import Run
 
@@ -102,8 +102,6 @@ def _queues(run: Run) -> str:
 
 
 def _waits(run: Run) -> str:
-    from unisono.simulator.metrics.durations import percentile
-
     groups: dict[str, list[float]] = {}
     for outcome in run.outcomes:
         wait = first_wait(outcome)
@@ -144,8 +142,6 @@ def _at(line: Sequence[tuple[float, float]], times: Sequence[float], before: flo
 
 
 def _topology(run: Run) -> str:
-    from unisono.simulator.metrics.usage import least_cost
-
     paths = run.cluster.paths
     if not paths:
         return ""

@@ -6,6 +6,8 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from unisono.simulator.files import InputError, Row, open_text, rows
 from unisono.simulator.workload.job import (
     MOST_JOBS,
@@ -212,8 +214,6 @@ def read_philly(path: Path, shape: NodeShape) -> list[Job]:
 
 def from_first(found: list[tuple[float, Job]]) -> list[Job]:
     """Jobs in order of their times, which count from the first one's."""
-    from msgspec.structs import replace
-
     found.sort(key=lambda item: item[0])
     first = found[0][0] if found else 0.0
     return [replace(job, submit=at - first) for at, job in found]

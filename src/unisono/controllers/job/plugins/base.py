@@ -77,9 +77,6 @@ def _put(values: dict[str, str], name: str, value: str) -> None:
         values[name] = value
 
 
-# What a job plug-in is: it completes pods and asks for objects besides them.
-
-
 class JobPlugin:
     """Base of job plug-ins; one instance serves one job in one decision.
 

@@ -9,7 +9,6 @@ import msgspec
 from unisono.api.conditions import is_true
 from unisono.api.gang_parts import Part
 from unisono.api.groups.job_set import FailurePolicyRule, JobSet, JobSetStatus, ReplicatedJob, ReplicatedJobStatus
-from unisono.api.keys import JOBSET_CONTROLLER
 from unisono.api.kind_families import JOB_SETS
 from unisono.api.patterns import PatternError, compile_pattern
 from unisono.api.times import parse_time, rfc3339
@@ -27,6 +26,7 @@ from unisono.controllers.training.jobset.pods import (
 )
 from unisono.controllers.training.plan import Gang, TrainingPlan, bring_gang, drop_group, set_condition, suspend_group
 from unisono.jobkinds.jobset import together
+from unisono.jobkinds.registry import handed_to
 
 COMPLETED, FAILED, SUSPENDED = "Completed", "Failed", "Suspended"
 IN_PROGRESS, STARTED = "StartupPolicyInProgress", "StartupPolicyCompleted"
@@ -47,7 +47,7 @@ class _JobSetDecision:
 
     def run(self) -> TrainingPlan:
         view = self.view
-        if view.spec.managed_by not in (None, "", JOBSET_CONTROLLER):
+        if handed_to(self.seen.job)[1]:
             return TrainingPlan()
         if view.finished:
             self._wind_down()

@@ -52,6 +52,7 @@ from unisono.controllers.owners import owned_by, whole_number
 from unisono.controllers.plan import Resource
 from unisono.controllers.pod_facts import COUNT, fulfilled_rule, has_failed, has_succeeded, is_deleting, judge
 from unisono.jobkinds.registry import queue_of
+from unisono.jobkinds.workloads import at_once
 
 # A JobSet as its controller reads it: its Jobs, and what became of their pods.
 
@@ -122,7 +123,7 @@ class ChildJob:
     @property
     def expected(self) -> int:
         """Pods that are there when all goes well."""
-        return min(self.parallelism, self.completions)
+        return at_once(self.replicated.template.spec)
 
     def succeeded(self) -> set[int]:
         """Completion indexes that are done."""

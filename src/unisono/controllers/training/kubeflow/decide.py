@@ -51,6 +51,7 @@ from unisono.controllers.training.kubeflow.framework import (
 )
 from unisono.controllers.training.plan import Gang, TrainingPlan, bring_gang, drop_group, part_of, suspend_group
 from unisono.jobkinds.kubeflow import gang_size, pod_sets
+from unisono.jobkinds.registry import handed_to
 
 # A pod that failed after so long resets the count of restarts in a row.
 _FORGIVEN_SECONDS = 600.0
@@ -83,8 +84,7 @@ class _KubeflowDecision:
             self.tallies[pod.role].count(pod)
 
     def run(self) -> TrainingPlan:
-        manager = self.view.run.managed_by
-        if manager is not None and manager not in self.framework.managers:
+        if handed_to(self.view.job)[1]:
             return TrainingPlan()
         if self.view.finished:
             self._wind_down()

@@ -35,7 +35,6 @@ from unisono.api.keys import (
     QUEUE_NAME,
     TASK_INDEX,
     TASK_SPEC,
-    TRAINING_OPERATOR,
 )
 from unisono.api.kind import Kind
 from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS, PYTORCH_JOBS
@@ -301,7 +300,6 @@ class Framework:
     Class attributes:
         kind: the kind.
         operator: value of the label ``operator-name``, and name of the controller.
-        managers: values of ``managedBy`` with which this control plane runs the job.
         pod_services: whether each pod has a headless Service of its name.
         selector: whether ``replicaStatuses`` has a selector, for the scale subresource.
 
@@ -309,7 +307,6 @@ class Framework:
 
     kind: ClassVar[Kind[Any]]
     operator: ClassVar[str]
-    managers: ClassVar[tuple[str, ...]] = (TRAINING_OPERATOR,)
     pod_services: ClassVar[bool] = True
     selector: ClassVar[bool] = False
     autoscales: ClassVar[bool] = False
@@ -435,8 +432,6 @@ def append_env(containers: Iterable[Container], variables: Iterable[tuple[str, s
     for container in containers:
         container.env = [*(container.env or ()), *(EnvVar(name=name, value=value) for name, value in added)]
 
-
-# Pods, Services and the HorizontalPodAutoscaler of a training job, built from the templates of its roles.
 
 # Pods and Services of a training job, built from the templates of its roles.
 

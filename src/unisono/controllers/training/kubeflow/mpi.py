@@ -25,7 +25,7 @@ from unisono.api.core import (
 )
 from unisono.api.core.pod import PodDNSConfig
 from unisono.api.groups.kubeflow import MPIJobSpec
-from unisono.api.keys import KUBEFLOW_JOB_NAME, LAST_APPLIED, MPI_OPERATOR, SSH_AUTH, TRAINING_OPERATOR
+from unisono.api.keys import KUBEFLOW_JOB_NAME, LAST_APPLIED, SSH_AUTH
 from unisono.api.kind_families import MPI_JOBS
 from unisono.api.kinds import CONFIG_MAPS, SECRETS, SERVICES
 from unisono.controllers import pod_facts
@@ -97,7 +97,6 @@ class Mpi(Framework):
 
     kind = MPI_JOBS
     operator = "mpijob-controller"
-    managers = (TRAINING_OPERATOR, MPI_OPERATOR)
     pod_services = False
 
     def pod_name(self, view: TrainingView, role: Role, index: int) -> str:

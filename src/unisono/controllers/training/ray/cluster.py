@@ -15,7 +15,6 @@ from unisono.api.keys import (
     NETWORK_TOPOLOGY_HIGHEST_TIER,
     NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED,
     NETWORK_TOPOLOGY_MODE,
-    RAY_OPERATOR,
     RAY_PRIORITY_CLASS,
 )
 from unisono.api.kind_families import RAY_CLUSTERS
@@ -41,6 +40,7 @@ from unisono.controllers.training.ray.pods import (
 )
 from unisono.controllers.workloads.templates import refused_for
 from unisono.jobkinds.ray import cluster_sets, desired, fewest
+from unisono.jobkinds.registry import handed_to
 
 PROVISIONED, HEAD_READY = "RayClusterProvisioned", "HeadPodReady"
 AUTOSCALER_SERVED = "AutoscalerServed"
@@ -62,7 +62,7 @@ class _ClusterDecision:
         self.pods = {pod.metadata.name: pod for pod in seen.pods}
 
     def run(self) -> TrainingPlan:
-        if self.view.spec.managed_by not in (None, "", RAY_OPERATOR):
+        if handed_to(self.seen.job)[1]:
             return TrainingPlan()
         if not self.status.state and not self.status.conditions:
             errors = [error.message() for error in validate_ray_cluster(self.seen.job, None)]

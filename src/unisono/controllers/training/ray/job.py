@@ -23,7 +23,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import Container, ContainerStateTerminated, EnvVar, Pod, PodTemplateSpec
 from unisono.api.gang_parts import encode_parts
 from unisono.api.groups.ray import RayCluster, RayClusterSpec, RayJob, RayJobStatus, RayJobStatusInfo
-from unisono.api.keys import GROUP_NAME, LAST_APPLIED, RAY_CLUSTER, RAY_OPERATOR, TASK_SPEC
+from unisono.api.keys import GROUP_NAME, LAST_APPLIED, RAY_CLUSTER, TASK_SPEC
 from unisono.api.kind_families import RAY_CLUSTERS, RAY_JOBS
 from unisono.api.times import parse_time, rfc3339
 from unisono.api.validation.training import validate_ray_job
@@ -36,6 +36,7 @@ from unisono.controllers.training.plan import TrainingPlan, part_of
 from unisono.controllers.training.ray import pods
 from unisono.errors import ConfigError
 from unisono.jobkinds.ray import HTTP_MODE, SIDECAR_MODE, SUBMITTER, SUBMITTER_RESOURCES, submitter_sets
+from unisono.jobkinds.registry import handed_to
 
 # Who submits the entrypoint of a RayJob: a pod of its own, or a container beside the head.
 
@@ -256,7 +257,7 @@ class _RayJobDecision:
         self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), RayJobStatus)
 
     def run(self) -> TrainingPlan:
-        if self.job.spec.managed_by not in (None, "", RAY_OPERATOR):
+        if handed_to(self.job)[1]:
             return TrainingPlan()
         phase = self.status.job_deployment_status or ""
         if phase in _ENDED:

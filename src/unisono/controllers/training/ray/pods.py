@@ -43,8 +43,6 @@ from unisono.controllers.pod_facts import is_active
 from unisono.jobkinds.ray import HEAD_GROUP, desired, hosts
 from unisono.jobkinds.registry import queue_of
 
-# A Ray cluster as its controller reads it.
-
 # Labels of Ray's pods, and names that are made from a cluster's name.
 
 NODE_TYPE: Final = "ray.io/node-type"

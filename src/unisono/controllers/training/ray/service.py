@@ -41,7 +41,7 @@ from unisono.api.groups.ray import (
     RayServiceStatus,
     RayWorkerGroupSpec,
 )
-from unisono.api.keys import GROUP_NAME, LAST_APPLIED, RAY_CLUSTER, RAY_OPERATOR, TASK_SPEC
+from unisono.api.keys import GROUP_NAME, LAST_APPLIED, RAY_CLUSTER, TASK_SPEC
 from unisono.api.kind_families import RAY_CLUSTERS, RAY_SERVICES
 from unisono.api.kinds import SERVICES
 from unisono.api.times import parse_time, rfc3339
@@ -57,6 +57,7 @@ from unisono.controllers.training.ray import pods as view
 from unisono.controllers.training.ray.pods import RayClusterView
 from unisono.controllers.training.ray.pods import head_service as cluster_head_service
 from unisono.errors import ConfigError
+from unisono.jobkinds.registry import handed_to
 
 # What a RayService adds to its cluster, and the Services that lead to it.
 
@@ -316,7 +317,7 @@ class _ServiceDecision:
         self.kept_pods: set[str] = set()
 
     def run(self) -> TrainingPlan:
-        if self.spec.managed_by not in (None, "", RAY_OPERATOR):
+        if handed_to(self.service)[1]:
             return TrainingPlan()
         if not self.status.conditions and (errors := [e.message() for e in validate_ray_service(self.service, None)]):
             self.plan.warn("InvalidRayServiceSpec", "; ".join(errors), once="; ".join(errors))

@@ -16,7 +16,7 @@ from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.decisions import ShareMetrics
 from unisono.engine.plugins.capacity.tree import ROOT, Branch, Branches, DeviceQuotas
-from unisono.engine.session.limit import UNLIMITED, Amounts, exceeded, listed, named, text
+from unisono.engine.session.limit import UNLIMITED, Amounts, Excess, exceeded, listed, text
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
@@ -193,16 +193,9 @@ class QueueCapacity(Plugin):
         return Vote.PERMIT
 
     def _not_admitted(self, request: Amounts, taken: Amounts, branch: Branch, short: list[int]) -> Refusal:
-        names = ", ".join(f"insufficient {self.registry.names[row]}" for row in short)
-        return Refusal(
-            f"queue resource quota insufficient: {names}",
-            Cause.OVER_CAPABILITY,
-            need=named(self.registry, request, short),
-            have=named(self.registry, taken, short),
-            limit=named(self.registry, branch.admission, short),
-            event=True,
-            owner=branch.name,
-        )
+        excess = Excess(self.registry, short, request, taken, branch.admission)
+        message = f"queue resource quota insufficient: {excess.names('insufficient')}"
+        return excess.refusal(message, Cause.OVER_CAPABILITY, event=True, owner=branch.name)
 
     # ---- quota
 
@@ -256,14 +249,11 @@ class QueueCapacity(Plugin):
             if self._over(above, request) is None and self._within_share(above, request):
                 return None
         rows = [row for row, amount in enumerate(request) if amount]
-        return Refusal(
+        message = (
             f"queue {queue.name} deserves {text(self.registry, branch.deserved, rows) or 'nothing'} and holds "
-            f"{text(self.registry, branch.held, rows)}; it cannot take back {text(self.registry, request, rows)}",
-            Cause.OVER_SHARE,
-            need=named(self.registry, request, rows),
-            have=named(self.registry, branch.held, rows),
-            limit=named(self.registry, branch.deserved, rows),
+            f"{text(self.registry, branch.held, rows)}; it cannot take back {text(self.registry, request, rows)}"
         )
+        return Excess(self.registry, rows, request, branch.held, branch.deserved).refusal(message, Cause.OVER_SHARE)
 
     @staticmethod
     def _within_share(branch: Branch, request: Amounts) -> bool:
@@ -274,15 +264,7 @@ class QueueCapacity(Plugin):
         short = exceeded(branch.held, request, branch.ceiling)
         if not short:
             return None
-        return Refusal(
-            f"queue {branch.name} may hold {text(self.registry, branch.ceiling, short)} and holds "
-            f"{text(self.registry, branch.held, short)}; {text(self.registry, request, short)} more is asked for",
-            Cause.OVER_CAPABILITY,
-            need=named(self.registry, request, short),
-            have=named(self.registry, branch.held, short),
-            limit=named(self.registry, branch.ceiling, short),
-            owner=branch.name,
-        )
+        return Excess(self.registry, short, request, branch.held, branch.ceiling).full(branch.name, owner=branch.name)
 
     def _unusable(self, queue: QueueState) -> Refusal | None:
         """Closed queues, and those whose place in the tree lets nothing run in them."""

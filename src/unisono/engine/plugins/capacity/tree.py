@@ -252,10 +252,9 @@ def _sum(width: int, parts: list[Amounts]) -> Amounts:
 
 # Quotas on devices that pods get through resource claims (dynamic resource allocation).
 #
-# A queue's capability may name ``deviceclass/CLASS``, the number of devices of a class, and
-# ``DIM.deviceclass/CLASS``, an
-# amount of one dimension that such devices share out. A claim that several pods of a queue use counts once. Claims for
-# all devices of a node, or for the first available of several, are not counted: what they take is known only
+# A queue's capability may name ``deviceclass/CLASS``, the number of devices of a class, and ``DIM.deviceclass/CLASS``,
+# an amount of one dimension that such devices share out. A claim that several pods of a queue use counts once. Claims
+# for all devices of a node, or for the first available of several, are not counted: what they take is known only
 # afterwards.
 
 MARK = "deviceclass/"

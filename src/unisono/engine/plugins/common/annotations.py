@@ -41,9 +41,6 @@ def measured(session: Session, column: int) -> NodeUsage | None:
     return latest if latest is not None and session.now - latest.time <= FRESH_SECONDS else None
 
 
-# Accounts: on whose behalf a job runs, and what annotations of a Queue say of accounts.
-
-
 USERS: Final = "user"
 NAMESPACES: Final = "namespace"
 KINDS: Final = (USERS, NAMESPACES)

@@ -24,8 +24,6 @@ from unisono.cluster.taints import repels, tolerated
 from unisono.engine.answers import BoolArray
 from unisono.engine.session.node_view import NodeView
 
-# Taints over whole columns of nodes, and what they say of a node.
-
 UNSCHEDULABLE = Taint(key=NODE_UNSCHEDULABLE, effect="NoSchedule")
 NOT_READY = Taint(key=NODE_NOT_READY, effect="NoSchedule")
 _STATES = (

@@ -23,10 +23,8 @@ from unisono.engine.session.session import Session
 # The measure of fragmentation and the score, as array formulas.
 #
 # Units: CPU in milli-cores, GPUs in thousandths of a card. Shapes: ``n`` nodes, ``C`` cards of a node, ``K`` items of
-# the
-# target workload, ``G`` groups of items that ask for the same cards. All sums are of whole numbers, so no answer
-# depends
-# on which nodes are asked about together.
+# the target workload, ``G`` groups of items that ask for the same cards. All sums are of whole numbers, so no answer
+# depends on which nodes are asked about together.
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -165,9 +165,6 @@ def _text(amount: Fraction) -> str:
     return format_milli(-(-amount.numerator * 1000 // amount.denominator))
 
 
-# Devices of a cluster by node, and which of them are taken.
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
     """One device.

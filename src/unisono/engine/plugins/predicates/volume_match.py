@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from unisono.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim, StorageClass
 from unisono.api.keys import BIND_COMPLETED, NO_PROVISIONER, REGION_BETA, TOPOLOGY_REGION, TOPOLOGY_ZONE, ZONE_BETA
-from unisono.api.quantity import parse_quantity, to_int
+from unisono.api.quantity import to_int
 from unisono.api.selecting import selects
+from unisono.api.volumes import WAIT, class_of_claim, class_of_volume, is_given_to, same_mode, stored_bytes
 from unisono.cluster.catalogue import Catalogue
 from unisono.engine.answers import BoolArray
 from unisono.engine.plugins.common.node_selectors import match_selector
 from unisono.engine.session.node_view import NodeView
 
-WAIT = "WaitForFirstConsumer"
 _ZONES = {
     TOPOLOGY_ZONE: TOPOLOGY_ZONE,
     TOPOLOGY_REGION: TOPOLOGY_REGION,
@@ -40,14 +40,8 @@ def is_bound(claim: PersistentVolumeClaim) -> bool:
 
 def waits(claim: PersistentVolumeClaim, catalogue: Catalogue) -> bool:
     """Whether the claim's volume is chosen together with the pod's node."""
-    found = catalogue.storage_classes.get(claim.spec.storage_class_name or "")
+    found = catalogue.storage_classes.get(class_of_claim(claim))
     return found is not None and found.volume_binding_mode == WAIT and not claim.spec.volume_name
-
-
-def size_of(amounts: Mapping[str, object] | None) -> int:
-    """Bytes of ``storage``."""
-    given = (amounts or {}).get("storage")
-    return int(parse_quantity(given)) if isinstance(given, (str, int, float)) else 0
 
 
 class Misfit(Enum):
@@ -71,15 +65,14 @@ def misfit(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Misfit:
     reference = spec.claim_ref
     if volume.metadata.deletion_timestamp is not None:
         return Misfit.DELETED
-    if reference is None and (spec.storage_class_name or "") != (wanted.storage_class_name or ""):
+    if reference is None and class_of_volume(volume) != class_of_claim(claim):
         return Misfit.CLASS
-    if size_of(spec.capacity) < size_of(wanted.resources.requests):
+    if stored_bytes(spec.capacity) < stored_bytes(wanted.resources.requests):
         return Misfit.SIZE
-    if (spec.volume_mode or "Filesystem") != (wanted.volume_mode or "Filesystem"):
+    if not same_mode(volume, claim):
         return Misfit.MODE
     if reference is not None:
-        mine = (reference.namespace, reference.name) == (claim.metadata.namespace, claim.metadata.name)
-        return Misfit.NONE if mine and reference.uid in (None, "", claim.metadata.uid) else Misfit.TAKEN
+        return Misfit.NONE if is_given_to(volume, claim) else Misfit.TAKEN
     if volume.status.phase != "Available":
         return Misfit.UNAVAILABLE
     if wanted.selector is not None and not selects(wanted.selector, volume.metadata.labels or {}):
@@ -141,11 +134,11 @@ class VolumeMap:
         """Volumes that fit, those kept for the claim first, then by size and name."""
         spec = claim.spec
         named = (claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
-        key = msgspec.msgpack.encode((named if self._kept_for(claim) else None, spec))
+        key = msgspec.msgpack.encode((named if self._kept_for(claim) else None, class_of_claim(claim), spec))
         found = self._offers.get(key)
         if found is None:
             fitting = [volume for volume in self.catalogue.volumes.values() if fits(volume, claim)]
-            fitting.sort(key=lambda v: (v.spec.claim_ref is None, size_of(v.spec.capacity), v.metadata.name))
+            fitting.sort(key=lambda v: (v.spec.claim_ref is None, stored_bytes(v.spec.capacity), v.metadata.name))
             found = self._offers[key] = [Offer(v.metadata.name, self._columns_of(self._required(v))) for v in fitting]
         return found
 
@@ -174,7 +167,7 @@ class VolumeMap:
     def has_space(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> BoolArray:
         """``[N]`` nodes for which the class's driver reports enough space for a claim, if it reports space at all."""
         driver = self.catalogue.csi_drivers.get(storage_class.provisioner)
-        size = size_of(claim.spec.resources.requests)
+        size = stored_bytes(claim.spec.resources.requests)
         if driver is None or not driver.spec.storage_capacity or not size:
             return np.ones(self.nodes.size, dtype=np.bool_)
         mask = np.zeros(self.nodes.size, dtype=np.bool_)

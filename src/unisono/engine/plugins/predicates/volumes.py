@@ -15,10 +15,11 @@ import numpy as np
 from unisono.api.core import PersistentVolume, PersistentVolumeClaim, VolumeAttachment
 from unisono.api.keys import SELECTED_NODE
 from unisono.api.messages import volume_claim_not_found
+from unisono.api.volumes import class_of_claim, stored_bytes
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray, Reason, Veto
 from unisono.engine.decisions import VolumeBind
-from unisono.engine.plugins.predicates.volume_match import VolumeMap, first_fits, is_bound, size_of, waits
+from unisono.engine.plugins.predicates.volume_match import VolumeMap, first_fits, is_bound, waits
 from unisono.engine.session.domains import Counts
 from unisono.engine.session.session import Session
 
@@ -108,13 +109,13 @@ class VolumeLedger:
         if volume is not None:
             csi = volume.spec.csi
             return (csi.driver, csi.volume_handle) if csi is not None else None
-        found = self.catalogue.storage_classes.get((claim.spec.storage_class_name or "") if claim is not None else "")
+        found = self.catalogue.storage_classes.get(class_of_claim(claim) if claim is not None else "")
         return (found.provisioner, f"claim {key}") if found is not None else None
 
     def open_claims(self, pod_class: PodClass) -> list[str]:
         """Claims of a class that get their volume with the node, smallest first."""
         claims = [
-            (size_of(claim.spec.resources.requests), key)
+            (stored_bytes(claim.spec.resources.requests), key)
             for key in pod_class.volumes
             if (claim := self.claim(key)) is not None
             and key not in self.choices
@@ -357,7 +358,7 @@ class VolumeFilter:
         for key in ledger.open_claims(self.pod_class):
             claim = ledger.claim(key)
             assert claim is not None
-            storage_class = ledger.catalogue.storage_classes[claim.spec.storage_class_name or ""]
+            storage_class = ledger.catalogue.storage_classes[class_of_claim(claim)]
             provisions = ledger.map.provisions(storage_class)
             selected = (claim.metadata.annotations or {}).get(SELECTED_NODE)
             if selected is not None:

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 # How a cluster is shared among queues by weight: exact water filling.
 #
 # Volcano fills in rounds of floating point numbers and stops when little is left; a queue that wants something alone
-# then ends a hair below what it could have (a 1-GPU pod is refused at 7999.94 milli-GPU). Here each resource is
-# filled to
-# the very end with whole numbers.
+# then ends a hair below what it could have (a 1-GPU pod is refused at 7999.94 milli-GPU). Here each resource is filled
+# to the very end with whole numbers.
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,17 @@ from unisono.engine.config.model import DESERVED
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.decisions import ShareMetrics
 from unisono.engine.plugins.proportion.division import divide
-from unisono.engine.session.limit import UNLIMITED, Amounts, aligned, dominant_share, exceeded, listed, named, text
+from unisono.engine.session.limit import (
+    UNLIMITED,
+    Amounts,
+    Excess,
+    aligned,
+    dominant_share,
+    exceeded,
+    listed,
+    named,
+    text,
+)
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
@@ -97,15 +107,9 @@ class ProportionPlugin(Plugin):
         short = exceeded(taken, request, limit)
         if not short:
             return Vote.PERMIT
-        names = ", ".join(f"insufficient {self.registry.names[row]}" for row in short)
-        return Refusal(
-            f"queue resource quota insufficient: {names}",
-            Cause.OVER_CAPABILITY,
-            need=named(self.registry, request, short),
-            have=named(self.registry, taken, short),
-            limit=named(self.registry, limit, short),
-            event=True,
-        )
+        excess = Excess(self.registry, short, request, taken, limit)
+        message = f"queue resource quota insufficient: {excess.names('insufficient')}"
+        return excess.refusal(message, Cause.OVER_CAPABILITY, event=True)
 
     def admissible(self, job: JobState) -> int:
         """As often as minResources fit into what is left of the real capability."""
@@ -214,14 +218,8 @@ class ProportionPlugin(Plugin):
             return None
         capped = self.real_capability[queue.name]
         limited = all(most[row] >= capped[row] for row in short)
-        return Refusal(
-            f"queue {queue.name} may hold {text(self.registry, most, short)} and holds "
-            f"{text(self.registry, held, short)}; {text(self.registry, request, short)} more is asked for",
-            Cause.OVER_CAPABILITY if limited else Cause.OVER_SHARE,
-            need=named(self.registry, request, short),
-            have=named(self.registry, held, short),
-            limit=named(self.registry, most, short),
-        )
+        cause = Cause.OVER_CAPABILITY if limited else Cause.OVER_SHARE
+        return Excess(self.registry, short, request, held, most).full(queue.name, cause)
 
     # ---- victims
 

@@ -96,14 +96,10 @@ def _seconds(text: str) -> float:
     return seconds if 0.0 < seconds < inf else 0.0
 
 
-# When which room comes free, and which nodes a gang that waits is to get.
-
-
 # When pods end, and what is free then.
 #
 # The pods of the nodes are kept in the order in which they end from cycle to cycle: only those of nodes that have
-# changed
-# are put in again. Pods that end at one moment come in the order of `Snapshot.tasks_on`, and of the pods there.
+# changed are put in again. Pods that end at one moment come in the order of `Snapshot.tasks_on`, and of the pods there.
 
 Columns = npt.NDArray[np.intp]
 Ending = tuple[float, int, PodClass]

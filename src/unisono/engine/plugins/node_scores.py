@@ -16,16 +16,13 @@ from unisono.engine.answers import BoolArray, FloatArray, Normalise, RawScore, R
 from unisono.engine.config.arguments import Argument, Shape, argument_value, one_of, read_bool
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.common import formulas, formulas_at
+from unisono.engine.plugins.common import formulas
 from unisono.engine.plugins.common.annotations import decoded
 from unisono.engine.plugins.common.formulas import balanced_allocation, least_allocated, most_allocated
 from unisono.engine.plugins.common.node_selectors import discouraging, match_term, per_node
 from unisono.engine.plugins.common.topology_spread import InterPodScore, SpreadScore
 from unisono.engine.session.node_view import NodeAt, NodeView, as_slice
 from unisono.engine.session.session import Session
-
-# binpack and resource-strategy-fit: prefer nodes that the pod fills up, or spread pods, by resource.
-
 
 # binpack: prefers nodes that the pod fills up, by a weighted mean over its resources.
 
@@ -93,10 +90,8 @@ class BinpackPlugin(Plugin):
         if not self.weight or not rows:
             return None
         used = [node.used[row] for row in rows]
-        return self.weight * formulas_at.binpack(request, used, [node.allocatable[row] for row in rows], weights)
+        return self.weight * formulas.binpack_at(request, used, [node.allocatable[row] for row in rows], weights)
 
-
-# resource-strategy-fit: packs or spreads pods by resource.
 
 # resource-strategy-fit: each resource is packed or spread by its own rule, and scarce ones are kept free.
 #
@@ -472,14 +467,14 @@ class NodeOrderPlugin(Plugin):
         if least or most:
             requested = (node.nonzero[0] + nonzero[0], node.nonzero[1] + nonzero[1])
             if least:
-                points += least * formulas_at.least_allocated(requested, whole[_BOTH], (1, 1))
+                points += least * formulas.least_allocated_at(requested, whole[_BOTH], (1, 1))
             if most:
-                points += most * formulas_at.most_allocated(requested, whole[_BOTH], (1, 1))
+                points += most * formulas.most_allocated_at(requested, whole[_BOTH], (1, 1))
         if balanced and rows:
             used, evicted, promised = node.used, node.evicted, node.pipelined
             before = [used[row] - evicted[row] + promised[row] for row in rows]
             after = [held + vector[row] for held, row in zip(before, rows, strict=True)]
-            points += balanced * formulas_at.balanced_allocation(before, after, [whole[row] for row in rows])
+            points += balanced * formulas.balanced_allocation_at(before, after, [whole[row] for row in rows])
         return points if least or most or balanced else None
 
     # ---- what depends on other pods

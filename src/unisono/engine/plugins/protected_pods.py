@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState
     from unisono.engine.session.session import Session
 
-# cdp and conformance: pods that are not evicted, since they have just started or the cluster needs them.
-
-
 # cdp: a pod that has just started is not evicted again for a while. No arguments.
 #
 # The while is the pod's label or annotation ``volcano.sh/cooldown-time``, such as ``10m``.
