@@ -132,6 +132,14 @@ def test_a_narrower_bound_is_kept_and_a_preference_is_not_enough():
     )
 
 
+@pytest.mark.parametrize(
+    "given", [{"mode": "hard"}, {"highestTierName": "region"}, {"mode": "hard", "highestTierAllowed": 100000}]
+)
+def test_a_wider_bound_than_a_cluster_is_narrowed_to_one(given):
+    bound = work_of(JOBS, volcano(networkTopology=given), 0.0).group.spec.network_topology
+    assert (bound.mode, bound.highest_tier_name, bound.highest_tier_allowed) == ("hard", "cluster", None)
+
+
 def test_nothing_stands_for_a_job_without_pods():
     assert work_of(JOBS, volcano(tasks=[]), 0.0) is None
 

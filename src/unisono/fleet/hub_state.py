@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.annotations import CLUSTER, NETWORK
+from unisono.api.annotations import CLUSTER, CLUSTER_ID, NETWORK
 from unisono.api.base import Object
 from unisono.api.core import Node, Pod
 from unisono.api.groups.topology import HyperNode
@@ -39,6 +39,26 @@ class _Record:
     own_labels: frozenset[str] | None = None
 
 
+class Names:
+    """In which members names of pods of all others of their network may be looked up, by Multi-Cluster Services."""
+
+    def __init__(self, state: HubState) -> None:
+        self._state = state
+        self._refused: set[str] = set()
+
+    def of(self, cluster: str) -> str:
+        """What a member is called in its ClusterSet; empty where it is in none, or takes no ServiceExports."""
+        return "" if cluster in self._refused else self._state.label(cluster, CLUSTER_ID)
+
+    def lacking(self, clusters: Iterable[str]) -> list[str]:
+        """Those that have none."""
+        return [cluster for cluster in clusters if not self.of(cluster)]
+
+    def refused(self, cluster: str, *, now: bool) -> None:
+        """Whether a member takes no ServiceExports."""
+        (self._refused.add if now else self._refused.discard)(cluster)
+
+
 class HubState:
     """The members' part of the hub's state.
 
@@ -48,6 +68,7 @@ class HubState:
         views: what is known of each member's connection.
         absent: resources (``jobs.batch``) that a member's API does not have, by member.
         outside: members that may not have a job that waits, and why, by uid of the job.
+        names: how pods of different members find each other.
 
     """
 
@@ -59,6 +80,7 @@ class HubState:
         self.views: dict[str, MemberView] = {}
         self.absent: dict[str, frozenset[str]] = {}
         self.outside: dict[str, dict[str, str]] = {}
+        self.names = Names(self)
         self._members: dict[str, _Record] = {}
         self._regions: set[str] = set()
         self._copies: dict[tuple[str, str], dict[str, tuple[Copy, Object]]] = defaultdict(dict)
@@ -123,8 +145,12 @@ class HubState:
 
     def network(self, cluster: str) -> str:
         """Name of the network that a member shares with others; empty where none is known."""
+        return self.label(cluster, NETWORK)
+
+    def label(self, cluster: str, key: str) -> str:
+        """A label of a member's AttachedCluster; empty where it has none."""
         record = self._members.get(cluster)
-        return record.origin.labels.get(NETWORK, "") if record is not None else ""
+        return record.origin.labels.get(key, "") if record is not None else ""
 
     # ---- what members tell
 

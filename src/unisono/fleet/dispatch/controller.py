@@ -21,6 +21,7 @@ from unisono.fleet.dispatch.guide import Guide
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import OWNER_INDEX, GangController, Part
 from unisono.fleet.hyper_jobs.divided_jobs import is_divided
+from unisono.fleet.hyper_jobs.exports import Exports
 from unisono.fleet.hyper_jobs.work import part_work
 from unisono.fleet.jobs.copies import (
     Copy,
@@ -109,6 +110,8 @@ _LEFT_SECONDS = 1.0
 
 # A member whose writes are slow is asked again after so long (seconds).
 _BUSY_SECONDS = 1.0
+# One that takes no ServiceExport, after so long.
+_EXPORT_SECONDS = 15.0
 
 Members = Callable[[str], Member | None]
 
@@ -137,6 +140,7 @@ class DispatchController(Controller):
         self._work = KnownWork(self._priority)
         self._telling = Telling(recorder)
         self._left = LeftPods(state)
+        self._exports = Exports(state)
 
     def setup(self, context: Context) -> None:
         """Watch the jobs, their PodGroups, and their copies in members."""
@@ -319,9 +323,8 @@ class DispatchController(Controller):
     def _guided(self, job: Any, work: Work, placement: Placement, part: Part | None) -> tuple[Work, float | None]:
         uid, hyper_job = job.metadata.uid or "", self._gangs.of_part(job) if self._gangs is not None and part else None
         kind, subject = (self.kind, job) if hyper_job is None else (HYPER_JOBS, hyper_job)
-        whole = self._jobs.get(hyper_job.key) if hyper_job is not None else None
-        if hyper_job is not None and whole is not None and keys_of(JOBS, hyper_job):
-            kind, subject = JOBS, whole  # a policy names the job that is divided
+        if hyper_job is not None and self._gangs is not None and (whole := self._gangs.divided(hyper_job)) is not None:
+            kind, subject = whole  # a policy names the job that is divided
         return self._guide.guide(kind, subject, uid, work, placement)
 
     async def _drop_group(self, job: Any) -> None:
@@ -332,6 +335,7 @@ class DispatchController(Controller):
     def _leave(self, key: str) -> None:
         self._work.forget(key)
         self._left.forget(key)
+        self._exports.forget(key)
         uid = self._standing.pop(key, None)
         if uid is not None:
             self._state.unstand(uid)
@@ -406,6 +410,16 @@ class DispatchController(Controller):
         member = self._members(copy.cluster)
         if member is None or copy.deleting or has_ended(job):
             return
+        if self._part(job) is not None:
+            try:
+                why = await self._exports.look(member, copy, job)
+            except Busy:
+                self._context.enqueue(job.key, _BUSY_SECONDS)
+                return
+            if why:
+                self._telling.tell(job, "NotExported", why)
+                self._context.enqueue(job.key, _EXPORT_SECONDS)
+                return  # without it the gang would start, and its pods would not find each other
         patch = changes(job, copied, held=held)
         if not patch:
             return

@@ -110,6 +110,7 @@ class GangController(Controller):
         self._look_at_part: Callable[[str], None] = lambda _key: None
         self._hold: Callable[[str], None] = lambda _group: None
         self._room_changed: Callable[[str], None] = lambda _cluster: None
+        self.divided: Callable[[HyperJob], tuple[Kind[Any], Object] | None] = lambda _hyper_job: None
         self._spreading = Spreading(state)
 
     def connect(
@@ -118,8 +119,13 @@ class GangController(Controller):
         look_at_part: Callable[[str], None],
         hold: Callable[[str], None],
         room_changed: Callable[[str], None],
+        divided: Callable[[HyperJob], tuple[Kind[Any], Object] | None],
     ) -> None:
-        """Functions that answer the newest state of a part, look at it, let a gang wait, and hold room in members."""
+        """Functions that answer the newest state of a part, look at it, let a gang wait, and hold room in members.
+
+        ``divided`` answers the job for which a HyperJob stands, and its kind; None where it stands for itself.
+        """
+        self.divided = divided
         self._job, self._look_at_part, self._hold, self._room_changed = job, look_at_part, hold, room_changed
 
     def setup(self, context: Context) -> None:
@@ -186,7 +192,8 @@ class GangController(Controller):
         except SplitError:
             return own
         name = job.metadata.name
-        return {**own, **part_environment(name, live, self.record(hyper_job))} if name in live else own
+        ids = {cluster: self._state.names.of(cluster) for cluster in self._state.members()}
+        return {**own, **part_environment(name, live, self.record(hyper_job), ids)} if name in live else own
 
     def record(self, hyper_job: HyperJob) -> GangRecord:
         """Where its parts are."""

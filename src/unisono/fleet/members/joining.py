@@ -277,7 +277,7 @@ TOKEN_SECONDS = 365 * 24 * 3600
 
 
 def rules() -> list[dict[str, Any]]:
-    """What a hub may do in a member: read nodes, networks and pods; write queues, its jobs, and orders to jobs."""
+    """What a hub may do in a member: read nodes, networks and pods; write queues, jobs and orders; export Services."""
     return [
         _rule("get list watch", NODES, HYPER_NODES, PODS, EVENTS),
         _rule("get", PODS, sub="log"),
@@ -287,6 +287,7 @@ def rules() -> list[dict[str, Any]]:
         _rule("get list watch create patch delete", QUEUES, *KINDS),
         *(_rule("get list watch create patch delete", kind) for kind in DIVIDED),
         _rule("create", COMMANDS),
+        {"apiGroups": ["multicluster.x-k8s.io"], "resources": ["serviceexports"], "verbs": ["create"]},
     ]
 
 
