@@ -217,6 +217,7 @@ class Hub(Scheduler):
         )
         self._hyper_gangs = GangController(self.members_state, self.events)
         self._divided_jobs = [DividedJobsController(kind, self.members_state, self.events) for kind in KINDS]
+        self.members_state.names.on_refusal = self._names_refused
         self._policies = PolicyBook(self.members_state.views, self._rules_changed)
         self._dispatch = [
             DispatchController(
@@ -301,6 +302,10 @@ class Hub(Scheduler):
         for controller in self._dispatch:
             found.update(controller.placements())
         return found
+
+    def _names_refused(self) -> None:
+        for each in self._divided_jobs:
+            each.look_at_divided()
 
     def _together(self, uid: str) -> Mapping[str, str]:
         """Why a job is not divided, by members that together have room for it."""

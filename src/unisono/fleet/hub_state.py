@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -14,7 +14,7 @@ from unisono.api.base import Object
 from unisono.api.core import Node, Pod
 from unisono.api.groups.topology import HyperNode
 from unisono.api.kind import Kind
-from unisono.api.kinds import HYPER_NODES, NODES, PODS
+from unisono.api.kinds import HYPER_NODES, JOBS, NODES, PODS
 from unisono.cluster.interning import PodClasses
 from unisono.fleet.jobs import translation
 from unisono.fleet.jobs.copies import Copy, Placement, copy_of
@@ -39,24 +39,45 @@ class _Record:
     own_labels: frozenset[str] | None = None
 
 
+REFUSED_SECONDS: Final = 600.0
+"""For which a member that has refused a ServiceExport is asked for no other."""
+
+
 class Names:
     """In which members names of pods of all others of their network may be looked up, by Multi-Cluster Services."""
 
     def __init__(self, state: HubState) -> None:
         self._state = state
-        self._refused: set[str] = set()
+        self._refused: dict[str, float] = {}
+        self._exported: dict[str, str] = {}
+        self.on_refusal: Callable[[], None] = lambda: None
+        self.on_export: CopyListener = lambda _kind, _key: None
 
     def of(self, cluster: str) -> str:
-        """What a member is called in its ClusterSet; empty where it is in none, or takes no ServiceExports."""
-        return "" if cluster in self._refused else self._state.label(cluster, CLUSTER_ID)
+        """What a member is called in its ClusterSet; empty where it is in none."""
+        return self._state.label(cluster, CLUSTER_ID)
 
-    def lacking(self, clusters: Iterable[str]) -> list[str]:
-        """Those that have none."""
-        return [cluster for cluster in clusters if not self.of(cluster)]
+    def lacking(self, clusters: Iterable[str], now: float) -> list[str]:
+        """Those that have none, or take no ServiceExports; ``now`` is the clock's ``monotonic``."""
+        return [cluster for cluster in clusters if not self.of(cluster) or self._refused.get(cluster, now) > now]
 
-    def refused(self, cluster: str, *, now: bool) -> None:
-        """Whether a member takes no ServiceExports."""
-        (self._refused.add if now else self._refused.discard)(cluster)
+    def is_exported(self, key: str, uid: str) -> bool:
+        """Whether the Service of this copy of a part is exported; ``key`` is the part's."""
+        return self._exported.get(key) == uid
+
+    def exported(self, key: str, uid: str) -> None:
+        """It is exported."""
+        self._exported[key] = uid
+        self.on_export(JOBS, key)
+
+    def forget(self, key: str) -> None:
+        """A part is gone."""
+        self._exported.pop(key, None)
+
+    def refused(self, cluster: str, now: float) -> None:
+        """A member takes no ServiceExports."""
+        self._refused[cluster] = now + REFUSED_SECONDS
+        self.on_refusal()
 
 
 class HubState:
@@ -146,6 +167,10 @@ class HubState:
     def network(self, cluster: str) -> str:
         """Name of the network that a member shares with others; empty where none is known."""
         return self.label(cluster, NETWORK)
+
+    def lacks(self, cluster: str, kind: Kind[Any]) -> str:
+        """Why a member has no objects of a kind; empty where it may have some."""
+        return f"its API has no {kind.resource}" if kind.resource in self.absent.get(cluster, ()) else ""
 
     def label(self, cluster: str, key: str) -> str:
         """A label of a member's AttachedCluster; empty where it has none."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -64,19 +65,22 @@ async def job_of(client: Client, what: str, namespace: str) -> tuple[Kind[Any], 
 
 
 async def hyper_job_of(client: Client, what: str, namespace: str) -> HyperJob | None:
-    """The HyperJob that a user names as ``KIND/NAME``, or by its name where no other Volcano Job has it.
+    """The HyperJob that a user names as ``KIND/NAME``, or by its name where no other job has it, or that divides a job.
 
     Raises:
+        ConfigError: the kind is none that a hub dispatches.
         NotFound: it is named with its kind, and there is none.
 
     """
     word, slash, name = what.partition("/")
     if slash and word.lower() in _words(HYPER_JOBS):
         return await client.get(HYPER_JOBS, name, namespace)
-    if slash and word.lower() not in _words(JOBS):
-        return None
-    with suppress(NotFound):
-        job = await client.get(JOBS, name or what, namespace)
+    try:
+        _, job = await job_of(client, what, namespace)
+    except NotFound:
+        if slash:
+            return None
+    else:
         if not is_divided(job):
             return None
     with suppress(NotFound):
@@ -107,35 +111,45 @@ class NoLogs(UnisonoError):
 
 
 async def logs(where: Where, what: str, namespace: str, *, follow: bool) -> None:
-    """Print the lines of all pods of the job, each with its pod in front."""
+    """Print the lines of all pods of the job, in whichever members they are, each with its pod in front."""
     from unisono.kube.http import HttpClient
     from unisono.sdk.follow.following import follow_logs, read_pods
     from unisono.sdk.follow.log_lines import LogSelection, short_name
 
-    async with connect(where) as hub:
-        kind, job = await job_of(hub, what, namespace)
-        if is_divided(job):
-            hyper_job = await hub.get(HYPER_JOBS, job.metadata.name, namespace)
-            parts = sorted(record_of(hyper_job).parts)
-            told = ", ".join(parts) or "none has a cluster yet"
-            raise NoLogs(f"{what} is divided over clusters, and each of its parts has logs: {told}")
-        cluster = placement_of(job).cluster
-        if not cluster:
-            raise NoLogs(f"{what} waits for a cluster and has no logs: see 'unisono fleet explain {what}'")
-        config = await _reach(hub, cluster)
-    member = HttpClient(config)
     wanted = LogSelection()
-    name = job.metadata.name
-    try:
-        if follow:
-            source = follow_logs(member, kind, namespace, name, wanted, _refused)
+    async with AsyncExitStack() as stack:
+        hub = await stack.enter_async_context(connect(where))
+        hyper_job = await hyper_job_of(hub, what, namespace)
+        if hyper_job is None:
+            kind, job = await job_of(hub, what, namespace)
+            name, runs = job.metadata.name, [(kind, job.metadata.name, job.metadata.uid, placement_of(job).cluster)]
         else:
-            pods = (await member.list(PODS, namespace, label_selector=f"{ORIGIN_UID}={job.metadata.uid}")).items
-            source = read_pods(member, pods, wanted, _refused)
-        async for line in source:
-            click.echo(f"{short_name(line.pod, name)} | {line.text}")
-    finally:
-        await member.close()
+            name, parts = hyper_job.metadata.name, sorted(record_of(hyper_job).parts.items())
+            runs = [(JOBS, part, place.uid, place.cluster) for part, place in parts]
+        runs = [run for run in runs if run[3]]
+        if not runs:
+            raise NoLogs(f"{what} waits for a cluster and has no logs: see 'unisono fleet explain {what}'")
+        members: dict[str, HttpClient] = {}
+        for *_, cluster in runs:
+            if cluster not in members:
+                members[cluster] = HttpClient(await _reach(hub, cluster))
+                stack.push_async_callback(members[cluster].close)
+
+        async def show(kind: Kind[Any], job: str, uid: str | None, cluster: str) -> None:
+            member = members[cluster]
+            if follow:
+                source = follow_logs(member, kind, namespace, job, wanted, _refused)
+            else:
+                pods = (await member.list(PODS, namespace, label_selector=f"{ORIGIN_UID}={uid}")).items
+                source = read_pods(member, pods, wanted, _refused)
+            async for line in source:
+                click.echo(f"{short_name(line.pod, name)} | {line.text}")
+
+        if follow:
+            await asyncio.gather(*(show(*run) for run in runs))
+        else:
+            for run in runs:
+                await show(*run)
 
 
 async def _reach(hub: object, cluster: str) -> ClusterConfig:

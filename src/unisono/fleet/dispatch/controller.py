@@ -21,7 +21,7 @@ from unisono.fleet.dispatch.guide import Guide
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import OWNER_INDEX, GangController, Part
 from unisono.fleet.hyper_jobs.divided_jobs import is_divided
-from unisono.fleet.hyper_jobs.exports import Exports
+from unisono.fleet.hyper_jobs.exports import export
 from unisono.fleet.hyper_jobs.work import part_work
 from unisono.fleet.jobs.copies import (
     Copy,
@@ -140,7 +140,6 @@ class DispatchController(Controller):
         self._work = KnownWork(self._priority)
         self._telling = Telling(recorder)
         self._left = LeftPods(state)
-        self._exports = Exports(state)
 
     def setup(self, context: Context) -> None:
         """Watch the jobs, their PodGroups, and their copies in members."""
@@ -335,7 +334,7 @@ class DispatchController(Controller):
     def _leave(self, key: str) -> None:
         self._work.forget(key)
         self._left.forget(key)
-        self._exports.forget(key)
+        self._state.names.forget(key)
         uid = self._standing.pop(key, None)
         if uid is not None:
             self._state.unstand(uid)
@@ -410,16 +409,19 @@ class DispatchController(Controller):
         member = self._members(copy.cluster)
         if member is None or copy.deleting or has_ended(job):
             return
-        if self._part(job) is not None:
+        part = self._part(job)
+        if part is not None and not part.group:
+            return  # its HyperJob is gone, and what was held back must not start before it goes as well
+        if part is not None:
             try:
-                why = await self._exports.look(member, copy, job)
+                why = await export(self._state, member, copy, job, self._clock.monotonic())
             except Busy:
                 self._context.enqueue(job.key, _BUSY_SECONDS)
                 return
             if why:
                 self._telling.tell(job, "NotExported", why)
                 self._context.enqueue(job.key, _EXPORT_SECONDS)
-                return  # without it the gang would start, and its pods would not find each other
+                return
         patch = changes(job, copied, held=held)
         if not patch:
             return

@@ -41,6 +41,7 @@ from unisono.fleet.hyper_jobs.decide import (
     Spreading,
     decide_gang,
 )
+from unisono.fleet.hyper_jobs.exports import is_to_be_exported
 from unisono.fleet.hyper_jobs.work import (
     GangError,
     GangRecord,
@@ -143,6 +144,7 @@ class GangController(Controller):
         index(self._groups, OWNER_INDEX, controller_keys)
         self._priorities = context.informer(PRIORITY_CLASSES)
         self._state.on_copy(self._copy_changed)
+        self._state.names.on_export = self._copy_changed
 
     def look_again(self, cluster: str) -> None:
         """A member has changed."""
@@ -343,6 +345,8 @@ class GangController(Controller):
             late=not can_be_held(job),
             crowded=self._state.is_crowded(uid),
             bound=runs or self._state.stand_ins.bound(uid) >= least,
+            named=not is_to_be_exported(self._state, placement.cluster, job)
+            or any(self._state.names.is_exported(job.key, copy.uid) for copy, _ in own if _is_at(copy, placement)),
         )
 
     async def _carry_out(self, hyper_job: HyperJob, live: Mapping[str, Job], steps: GangSteps) -> None:

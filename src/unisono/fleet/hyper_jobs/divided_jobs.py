@@ -8,7 +8,7 @@ than Volcano's are divided as Volcano Jobs that have the pods which the kind's o
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -53,6 +53,7 @@ from unisono.errors import NotFound
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.divided_training import NAMED, Whole, idle_status, needs_names, whole_of
 from unisono.fleet.hyper_jobs.dividing import Floor, roles_of
+from unisono.fleet.hyper_jobs.work import record_of
 from unisono.fleet.jobs.copies import expires_in, placement_of
 from unisono.jobkinds.registry import has_ended, job_kind
 from unisono.kube.client import Client
@@ -190,15 +191,32 @@ class Finding:
     why: dict[str, str] = field(default_factory=dict)
 
 
-def find(state: HubState, kind: Kind[Any], job: Object, whole: Whole | Job, outside: Collection[str]) -> Finding:
-    """Look whether a job that waits needs several members; ``outside`` may not have it."""
-    members, table = state.members(), state.feed.state.nodes
+def find(
+    state: HubState, kind: Kind[Any], job: Object, whole: Whole | Job, outside: Mapping[str, str], now: float
+) -> Finding:
+    """Look whether a job that waits needs several members.
+
+    Args:
+        state: of the hub.
+        kind: of the job.
+        job: the job.
+        whole: the job as it would run in one piece.
+        outside: members that may not have it, and why.
+        now: the clock's ``monotonic``.
+
+    """
+    table = state.feed.state.nodes
+    # A member without the kind takes no whole job of it, and parts all the same.
+    unable = {name for name in state.members() if state.lacks(name, kind)} if kind is not JOBS else set()
+    members = [name for name in state.members() if name not in unable]
     spec = whole.spec
     roles = roles_of(table, spec, [task.name for task in JobView(Job(spec=spec)).tasks])
     floors = (Floor(table, roles, [name]) for name in members)
     if not roles or any(floor.share(floor.whole, 1) for floor in floors):
         return Finding(alone=True)
-    takers = [name for name in members if name not in outside]
+    takers = [
+        name for name in state.members() if outside.get(name, "") == (state.lacks(name, kind) if name in unable else "")
+    ]
     why = f"its annotation {DIVIDED} is false" if (job.metadata.annotations or {}).get(DIVIDED) == "false" else ""
     why = why or (obstacle(whole) if isinstance(whole, Job) else whole.obstacle())
     unnamed = ""
@@ -207,13 +225,14 @@ def find(state: HubState, kind: Kind[Any], job: Object, whole: Whole | Job, outs
         if not floor.share(floor.whole, len(clusters)):
             continue
         if kind is JOBS:
-            named = {} if state.names.lacking(clusters) else dict(NAMED)
+            named = {} if state.names.lacking(clusters, now) else dict(NAMED)
             return Finding(spec=msgspec.structs.replace(spec, plugins=named or None), clusters=tuple(clusters))
-        able = [name for name in clusters if state.names.of(name)]
+        nameless = state.names.lacking(clusters, now)
+        able = [name for name in clusters if name not in nameless]
         floor = Floor(table, roles, able)
         if floor.share(floor.whole, len(able)):
             return Finding(spec=spec, clusters=tuple(able))
-        unnamed = needs_names(kind, state.names.lacking(clusters))
+        unnamed = needs_names(kind, nameless)
     floor = Floor(table, roles, takers)
     shares = floor.share(floor.whole, len(takers))
     together = ", ".join(sorted({share.cluster for share in shares}))
@@ -260,6 +279,12 @@ class DividedJobsController(Controller):
         """Members have changed: look at every job that has none."""
         for job in self._jobs.items():
             if not placement_of(job).cluster and not is_divided(job):
+                self._context.enqueue(job.key)
+
+    def look_at_divided(self) -> None:
+        """A member has turned out to have no names for pods of others: look at every job that is divided."""
+        for job in self._jobs.items():
+            if is_divided(job):
                 self._context.enqueue(job.key)
 
     def together(self, uid: str) -> Mapping[str, str]:
@@ -316,7 +341,8 @@ class DividedJobsController(Controller):
         whole = self._whole(job)
         if whole is None:
             return Finding(alone=True)
-        return find(self._state, self.kind, job, whole, self._state.outside.get(job.metadata.uid or "", ()))
+        outside = self._state.outside.get(job.metadata.uid or "", {})
+        return find(self._state, self.kind, job, whole, outside, self._clock.monotonic())
 
     def _whole(self, job: Any) -> Whole | Job | None:
         return job if isinstance(job, Job) else whole_of(self.kind, job, self._clock.time(), self._priority)
@@ -336,6 +362,10 @@ class DividedJobsController(Controller):
         stopped = self._is_stopped(job)
         if hyper_job is None and not stopped:
             return await self._bring(job)
+        if hyper_job is not None and self._is_nameless(hyper_job):
+            if not hyper_job.metadata.deletion_timestamp:
+                await delete_seen(self._client, HYPER_JOBS, hyper_job)
+            return None
         if stopped and hyper_job is not None and not hyper_job.status.conditions:
             if not hyper_job.metadata.deletion_timestamp:
                 await delete_seen(self._client, HYPER_JOBS, hyper_job)
@@ -350,6 +380,13 @@ class DividedJobsController(Controller):
             await delete_seen(self._client, self.kind, job)
             return None
         return left
+
+    def _is_nameless(self, hyper_job: HyperJob) -> bool:
+        """Whether a gang that has not been opened yet would have pods that do not find each other."""
+        record = record_of(hyper_job)
+        clusters = {place.cluster for place in record.parts.values()}
+        lacking = self._state.names.lacking(clusters, self._clock.monotonic())
+        return self.kind is not JOBS and bool(lacking) and record.started < record.number
 
     def _status(self, job: Any, hyper_job: HyperJob | None, *, stopped: bool) -> dict[str, Any]:
         if isinstance(job, Job):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from unisono.api.annotations import CLUSTER_ID
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.groups.batch import Job
 from unisono.api.kind import Kind
@@ -27,41 +26,33 @@ SERVICE_EXPORTS: Final[Kind[Any]] = Kind(
 )
 
 
-class Exports:
-    """The Service of a part has the part's name, and so has its export, which belongs to the copy and goes with it."""
+def is_to_be_exported(state: HubState, cluster: str, job: Job) -> bool:
+    """Whether pods of a part in a member are to have names that all members know."""
+    return has_names(job) and bool(state.names.of(cluster))
 
-    def __init__(self, state: HubState) -> None:
-        self._state = state
-        self._done: dict[str, str] = {}
 
-    def forget(self, key: str) -> None:
-        """A part is gone."""
-        self._done.pop(key, None)
+async def export(state: HubState, member: Member, copy: Copy, job: Job, now: float) -> str:
+    """Export the Service of a part where its pods are to be found by names; answers why that cannot be.
 
-    async def look(self, member: Member, copy: Copy, job: Job) -> str:
-        """Export the Service of a part where its pods are to be found by names; answers why that cannot be.
+    The export has the part's name, as its Service does, and belongs to the copy: it goes with it.
 
-        Raises:
-            Busy: the member takes no writes now.
+    Raises:
+        Busy: the member takes no writes now.
 
-        """
-        names = self._state.names
-        if not has_names(job) or not self._state.label(copy.cluster, CLUSTER_ID) or self._done.get(job.key) == copy.uid:
-            return ""
-        owner = Job(metadata=ObjectMeta(name=copy.name, namespace=copy.namespace, uid=copy.uid))
-        meta = ObjectMeta(name=copy.name, namespace=copy.namespace, owner_references=[owned_by(JOBS, owner)])
-        try:
-            async with member.writing() as client:
-                await client.create(SERVICE_EXPORTS, ServiceExport(metadata=meta))
-        except AlreadyExists:
-            pass
-        except ApiError as error:
-            if not isinstance(error, NotFound) and not is_refusal(error):
-                raise
-            names.refused(copy.cluster, now=True)
-            return (
-                f"member {copy.cluster} takes no ServiceExport, and pods of other members cannot find its own: {error}"
-            )
-        names.refused(copy.cluster, now=False)
-        self._done[job.key] = copy.uid
+    """
+    if not is_to_be_exported(state, copy.cluster, job) or state.names.is_exported(job.key, copy.uid):
         return ""
+    owner = Job(metadata=ObjectMeta(name=copy.name, namespace=copy.namespace, uid=copy.uid))
+    meta = ObjectMeta(name=copy.name, namespace=copy.namespace, owner_references=[owned_by(JOBS, owner)])
+    try:
+        async with member.writing() as client:
+            await client.create(SERVICE_EXPORTS, ServiceExport(metadata=meta))
+    except AlreadyExists:
+        pass
+    except ApiError as error:
+        if not isinstance(error, NotFound) and not is_refusal(error):
+            raise
+        state.names.refused(copy.cluster, now)
+        return f"member {copy.cluster} takes no ServiceExport, and without it pods do not find each other: {error}"
+    state.names.exported(job.key, copy.uid)
+    return ""
