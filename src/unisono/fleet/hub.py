@@ -34,6 +34,7 @@ from unisono.fleet.applications.bundle import HttpTarget, Targets
 from unisono.fleet.applications.controller import ApplicationsController
 from unisono.fleet.applications.programs import BuiltIn, Manifests
 from unisono.fleet.dispatch.controller import DispatchController
+from unisono.fleet.dispatch.described_kinds import DescribedKinds
 from unisono.fleet.dispatch.orders import OrdersController
 from unisono.fleet.dispatch.placing import Dispatching, TakingBack, TargetFinder
 from unisono.fleet.division.controller import DivisionController, Flights
@@ -48,6 +49,7 @@ from unisono.fleet.members.member import beginnings, told
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.queues import QueueCopies
 from unisono.fleet.reasons_writer import ReasonsWriter
+from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.registry import DIVIDED
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
@@ -275,6 +277,7 @@ class Hub(Scheduler):
             *self._dispatch,
             *self._division,
             self._orders,
+            DescribedKinds(self._described_kind),
         ]
         try:
             async with asyncio.TaskGroup() as group:
@@ -302,6 +305,22 @@ class Hub(Scheduler):
         for controller in self._dispatch:
             found.update(controller.placements())
         return found
+
+    def _described_kind(self, known: JobKind) -> None:
+        """Send objects of a kind to members, or by what its table says now."""
+        running = next((each for each in self._dispatch if each.kind.resource == known.kind.resource), None)
+        if running is not None:
+            running.known = known
+            running.look_at_waiting()
+            return
+        if known.pods_label:
+            self.members_state.labels.setdefault(known.pods_label, set()).add(known.kind.resource)
+        self._members.watch(known.kind)
+        made = DispatchController(
+            known.kind, self.members_state, self._members.member, self.events, self._policies, known=known
+        )
+        self._manager.add(made)
+        self._dispatch.append(made)
 
     def _names_refused(self) -> None:
         for each in self._divided_jobs:

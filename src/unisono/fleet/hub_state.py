@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from unisono.api.annotations import CLUSTER, CLUSTER_ID, NETWORK
+from unisono.api.annotations import CLUSTER, CLUSTER_ID, DISPATCH, HUB, NETWORK, ORIGIN_GROUP, ORIGIN_UID
 from unisono.api.base import Object
 from unisono.api.core import Node, Pod
 from unisono.api.groups.topology import HyperNode
@@ -90,6 +90,8 @@ class HubState:
         absent: resources (``jobs.batch``) that a member's API does not have, by member.
         outside: members that may not have a job that waits, and why, by uid of the job.
         names: how pods of different members find each other.
+        labels: by label of pods that has the name of their job: resources of the kinds that a table describes so.
+        unread: members that have not told of their copies of a kind yet, by resource.
 
     """
 
@@ -102,6 +104,8 @@ class HubState:
         self.absent: dict[str, frozenset[str]] = {}
         self.outside: dict[str, dict[str, str]] = {}
         self.names = Names(self)
+        self.labels: dict[str, set[str]] = {}
+        self.unread: dict[str, set[str]] = {}
         self._members: dict[str, _Record] = {}
         self._regions: set[str] = set()
         self._copies: dict[tuple[str, str], dict[str, tuple[Copy, Object]]] = defaultdict(dict)
@@ -136,6 +140,8 @@ class HubState:
         record = self._members.pop(cluster, None)
         self.views.pop(cluster, None)
         self.absent.pop(cluster, None)
+        for members in self.unread.values():
+            members.discard(cluster)
         if record is not None and record.tier:
             self._apply(HYPER_NODES, "DELETED", translation.cluster_tier(record.origin, []))
         self._retier_regions()
@@ -208,7 +214,19 @@ class HubState:
         """A member's pod has changed."""
         record = self._members.get(cluster)
         if record is not None:
-            self.show(self.stand_ins.pod(event_type, record.origin, obj))
+            self.show(self.stand_ins.pod(event_type, record.origin, self._marked(cluster, obj)))
+
+    def _marked(self, cluster: str, pod: Pod) -> Pod:
+        """A pod of a copy with the copy's marks, where its kind has no templates that could carry them."""
+        labels = pod.metadata.labels or {}
+        if not self.labels or ORIGIN_UID in labels:
+            return pod
+        for label in labels.keys() & self.labels.keys():
+            for resource in self.labels[label]:
+                copies = self._copies.get((resource, f"{pod.metadata.namespace}/{labels[label]}"), {})
+                if (found := copies.get(cluster)) is not None:
+                    return marked_pod(pod, self.hub, found[0])
+        return pod
 
     def copy(self, cluster: str, kind: Kind[Any], event_type: EventType, obj: Object) -> None:
         """A copy of a job has changed in a member."""
@@ -303,6 +321,17 @@ class HubState:
         for domain in domains.values():
             self._apply(HYPER_NODES, "MODIFIED", domain)
         self._regions = set(domains)
+
+
+def marked_pod(pod: Pod, hub: str, copy: Copy) -> Pod:
+    """The pod as one of this copy."""
+    marks = {HUB: hub, ORIGIN_UID: copy.origin, DISPATCH: str(copy.generation)}
+    meta = msgspec.structs.replace(
+        pod.metadata,
+        labels={**(pod.metadata.labels or {}), **marks},
+        annotations={**(pod.metadata.annotations or {}), ORIGIN_GROUP: f"{copy.name}-{copy.origin}"},
+    )
+    return msgspec.structs.replace(pod, metadata=meta)
 
 
 def lean_node(node: Node) -> Node:

@@ -12,12 +12,14 @@ import msgspec
 
 from unisono.api.annotations import CLUSTER, HUB, ORIGIN_UID
 from unisono.api.base import Object
+from unisono.api.kind import Kind
 from unisono.api.kind_families import ATTACHED_CLUSTERS
-from unisono.api.kinds import NAMESPACES, SECRETS
+from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, SECRETS
 from unisono.apiserver.http.wires import CLOSE, ERROR, RESIZE, ChannelProtocol
 from unisono.apiserver.nodes import STDERR, STDIN, STDOUT, ContainerTarget, Session, Wanted
 from unisono.errors import ApiError, ConfigError, NotFound, Unavailable
 from unisono.fleet.jobs.copies import placement_of
+from unisono.fleet.jobs.described import kinds_of
 from unisono.fleet.jobs.replicas import recorded
 from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.joining import member_config
@@ -244,11 +246,15 @@ class MemberPods:
     async def _uids(self, namespace: str | None) -> dict[str, list[str]]:
         """Jobs with their members."""
         found: dict[str, list[str]] = {}
-        for kind in (*KINDS, *DIVIDED):
+        for kind in (*KINDS, *DIVIDED, *await self._described()):
             for job in (await self._hub.list(kind, namespace)).items:
                 if clusters := clusters_of(job):
                     found[job.metadata.uid or ""] = clusters
         return found
+
+    async def _described(self) -> list[Kind[Any]]:
+        """Kinds that the hub sends to members by a table."""
+        return [each.kind for each in kinds_of((await self._hub.list(CUSTOM_RESOURCE_DEFINITIONS)).items).values()]
 
     async def _of_member(
         self, cluster: str, path: str, asked: Mapping[str, str]
@@ -300,8 +306,9 @@ class MemberPods:
         words = pod.split("-")
         names = ["-".join(words[:count]) for count in range(len(words) - 1, 0, -1)][:_MOST_NAMES]
         found: list[Object] = []
+        kinds = (*KINDS, *DIVIDED, *await self._described())
         for name in names:
-            for kind in (*KINDS, *DIVIDED):
+            for kind in kinds:
                 try:
                     found.append(await self._hub.get(kind, name, namespace))
                 except NotFound:

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,24 +15,26 @@ import msgspec
 from unisono.api import messages
 from unisono.api.annotations import CLUSTER, DRAINED, MEMBER_REASONS, ORIGIN_UID
 from unisono.api.base import Object
-from unisono.api.conditions import find_condition
+from unisono.api.conditions import ENDED, find_condition
 from unisono.api.groups.fleet import READY, AttachedCluster
 from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.kind import Kind
 from unisono.api.kind_families import ATTACHED_CLUSTERS, HYPER_JOBS
-from unisono.api.kinds import JOBS, POD_GROUPS, PODS, SECRETS
+from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, JOBS, POD_GROUPS, PODS, SECRETS
 from unisono.api.quantity import to_milli
 from unisono.api.resources import readable, resource_list
 from unisono.api.selecting import controller_of
 from unisono.cli.connection import connect
 from unisono.cli.options import Where
 from unisono.cli.printing import columns, print_json
-from unisono.errors import ConfigError, Conflict, NotFound, UnisonoError
+from unisono.errors import ApiError, ConfigError, Conflict, NotFound, UnisonoError
 from unisono.fleet.hyper_jobs.divided_jobs import is_divided
 from unisono.fleet.hyper_jobs.work import record_of
 from unisono.fleet.jobs.copies import placement_of
+from unisono.fleet.jobs.described import kinds_of
 from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.joining import member_config
+from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.registry import has_ended
 from unisono.kube.client import Client
 from unisono.kube.discovery import warnings_of
@@ -58,10 +61,21 @@ async def job_of(client: Client, what: str, namespace: str) -> tuple[Kind[Any], 
     if slash:
         found = next((each for each in KINDS if word.lower() in _words(each)), None)
         if found is None:
-            known = ", ".join(sorted(each.kind.lower() for each in KINDS))
+            described = [each.kind for each in await described_kinds(client)]
+            found = next((each for each in described if word.lower() in _words(each)), None)
+        if found is None:
+            known = ", ".join(sorted(each.kind.lower() for each in (*KINDS, *described)))
             raise ConfigError(f"{word} is no kind that a fleet runs; those are {known}")
         kind = found
     return kind, await client.get(kind, name or what, namespace)
+
+
+async def described_kinds(client: Client) -> list[JobKind]:
+    """Kinds that the hub sends to members by a table; none for users who may not list definitions."""
+    try:
+        return list(kinds_of((await client.list(CUSTOM_RESOURCE_DEFINITIONS)).items).values())
+    except ApiError:
+        return []
 
 
 async def hyper_job_of(client: Client, what: str, namespace: str) -> HyperJob | None:
@@ -88,15 +102,21 @@ async def hyper_job_of(client: Client, what: str, namespace: str) -> HyperJob | 
     return None
 
 
-async def all_jobs(client: Client) -> list[tuple[Kind[Any], Object]]:
-    """All jobs of the hub that can be dispatched."""
-    found: list[tuple[Kind[Any], Object]] = []
-    for kind in KINDS:
+async def all_jobs(client: Client) -> list[tuple[Kind[Any], Object, bool]]:
+    """All jobs of the hub that can be dispatched, each with whether it has ended."""
+    found: list[tuple[Kind[Any], Object, bool]] = []
+    described = await described_kinds(client)
+    ended = dict.fromkeys(KINDS, has_ended) | {each.kind: partial(_is_over, each) for each in described}
+    for kind, is_over in ended.items():
         try:
-            found += [(kind, job) for job in (await client.list(kind)).items]
+            found += [(kind, job, is_over(job)) for job in (await client.list(kind)).items]
         except NotFound:
             continue
     return found
+
+
+def _is_over(known: JobKind, job: Object) -> bool:
+    return known.state(job)[0] in ENDED
 
 
 def _words(kind: Kind[Any]) -> set[str]:
@@ -186,8 +206,8 @@ async def failover(where: Where, name: str, namespace: str) -> None:
     async with connect(where) as hub:
         await _mark(hub, name, namespace, drained=True)
         moved = 0
-        for kind, job in await all_jobs(hub):
-            if placement_of(job).cluster != name or has_ended(job):
+        for kind, job, ended in await all_jobs(hub):
+            if placement_of(job).cluster != name or ended:
                 continue
             for _ in range(_TRIES):
                 try:
@@ -222,7 +242,7 @@ async def show_pods(where: Where, what: str, namespace: str, output: str) -> Non
             _, job = await job_of(hub, what, namespace)
             uids = {job.metadata.uid: job.metadata.name}
         else:
-            uids = {job.metadata.uid: job.metadata.name for _, job in await all_jobs(hub)}
+            uids = {job.metadata.uid: job.metadata.name for _, job, _ in await all_jobs(hub)}
         params = {"includeObject": "Object", "labelSelector": ORIGIN_UID}
         path = f"/api/v1/namespaces/{namespace}/pods"
         status, headers, body = await hub.request("GET", path, params=params, accept=_TABLE)
@@ -263,7 +283,7 @@ async def show_members(where: Where, output: str) -> None:
     """``unisono fleet list``."""
     async with connect(where) as hub:
         clusters = (await hub.list(ATTACHED_CLUSTERS)).items
-        jobs = Counter(placement_of(job).cluster for kind, job in await all_jobs(hub) if not has_ended(job))
+        jobs = Counter(placement_of(job).cluster for _, job, ended in await all_jobs(hub) if not ended)
     found = [_member(each, jobs[each.metadata.name]) for each in sorted(clusters, key=lambda one: one.metadata.name)]
     if output == "json":
         print_json(found)

@@ -9,6 +9,7 @@ from typing import Any
 
 from unisono.api.annotations import CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_UID, WORKER_LOST_TIMEOUT
 from unisono.api.base import Object
+from unisono.api.conditions import ENDED
 from unisono.api.groups.batch import Job
 from unisono.api.kind import Kind
 from unisono.api.kind_families import HYPER_JOBS
@@ -23,6 +24,7 @@ from unisono.fleet.hyper_jobs.controller import OWNER_INDEX, GangController, Par
 from unisono.fleet.hyper_jobs.divided_jobs import is_divided
 from unisono.fleet.hyper_jobs.exports import export
 from unisono.fleet.hyper_jobs.work import part_work
+from unisono.fleet.jobs import described
 from unisono.fleet.jobs.copies import (
     Copy,
     Placement,
@@ -40,6 +42,7 @@ from unisono.fleet.members.joining import bring, is_refusal, name_taken, namesak
 from unisono.fleet.members.member import Busy, Member
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.telling import Telling
+from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.registry import has_ended
 from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller, sooner
@@ -110,6 +113,8 @@ _LEFT_SECONDS = 1.0
 
 # A member whose writes are slow is asked again after so long (seconds).
 _BUSY_SECONDS = 1.0
+# Until copies of a kind that has been described just now are known.
+_UNREAD_SECONDS = 1.0
 # One that takes no ServiceExport, after so long.
 _EXPORT_SECONDS = 15.0
 
@@ -129,9 +134,13 @@ class DispatchController(Controller):
         recorder: Recorder,
         book: PolicyBook,
         gangs: GangController | None = None,
+        known: JobKind | None = None,
     ) -> None:
-        """``members`` finds the connection to a member, ``gangs`` says which jobs are parts of a HyperJob."""
-        self._book = book
+        """``members`` finds the connection to a member, ``gangs`` says which jobs are parts of a HyperJob.
+
+        ``known`` is what a table says of the kind, where no program here runs its objects.
+        """
+        self._book, self.known = book, known
         self.kind, self.name = kind, f"dispatch-{kind.plural}"
         self._gangs = gangs
         self._state, self._members, self._recorder = state, members, recorder
@@ -179,6 +188,9 @@ class DispatchController(Controller):
 
     async def reconcile(self, key: str) -> float | None:
         """Bring one job and its copies to where they belong."""
+        views, unread = self._state.views, self._state.unread.get(self.kind.resource, ())
+        if any(name in views and views[name].reachable for name in unread):
+            return _UNREAD_SECONDS  # an older copy may be there
         with self._telling.look(key):
             return await self._reconcile(key)
 
@@ -202,7 +214,7 @@ class DispatchController(Controller):
             self._leave(key)
         own = [copy for copy, _ in copies if copy.origin == uid]
         part = self._part(job)
-        view = JobView(True, has_ended(job), part.placement, math.inf) if part else self._alone(job)
+        view = JobView(True, self._has_ended(job), part.placement, math.inf) if part else self._alone(job)
         view = replace(view, pods_in=self._left.look(key, job, own, self._clock.monotonic()))
         steps = decide(view, own, self._state.views, trusted=is_trusted(self._state.views))
         work, again = await self._stand(job, view, part)
@@ -260,7 +272,7 @@ class DispatchController(Controller):
     def _alone(self, job: Any) -> JobView:
         return JobView(
             True,
-            has_ended(job),
+            self._has_ended(job),
             placement_of(job),
             annotated_seconds(job, WORKER_LOST_TIMEOUT, DEFAULT_TIMEOUT),
         )
@@ -305,7 +317,7 @@ class DispatchController(Controller):
         Answers what stands for it, and after how many seconds that changes by itself.
         """
         uid = job.metadata.uid or ""
-        work = None if view.ended else self._work.of(self.kind, job, self._clock.time())
+        work = None if view.ended else self._work_of(job)
         if work is None or (part is not None and not part.group):
             self._leave(job.key)
             await self._drop_group(job)
@@ -318,6 +330,14 @@ class DispatchController(Controller):
         work, again = self._guided(job, work, view.placement, part)
         self._state.stand(uid, view.placement, work.pods)
         return work, again
+
+    def _work_of(self, job: Any) -> Work | None:
+        if self.known is not None:
+            return described.work_of(self.known, job)
+        return self._work.of(self.kind, job, self._clock.time())
+
+    def _has_ended(self, job: Object) -> bool:
+        return has_ended(job) if self.known is None else self.known.state(job)[0] in ENDED
 
     def _guided(self, job: Any, work: Work, placement: Placement, part: Part | None) -> tuple[Work, float | None]:
         uid, hyper_job = job.metadata.uid or "", self._gangs.of_part(job) if self._gangs is not None and part else None
@@ -364,7 +384,7 @@ class DispatchController(Controller):
             self._telling.tell(job, "CopyKept", text)
         if steps.create and work is not None:
             await self._create(job, placement, work, held=held)
-        if not placement.cluster and placement.generation and not has_ended(job):
+        if not placement.cluster and placement.generation and not self._has_ended(job):
             await self.write_status(job, waiting_patch(self.kind, job))
         if steps.mirror is not None:
             copied = copies[steps.mirror.cluster]
@@ -407,7 +427,7 @@ class DispatchController(Controller):
     async def _follow(self, job: Any, copy: Copy, copied: Any, *, held: bool) -> None:
         """Bring what may change of the job to its copy."""
         member = self._members(copy.cluster)
-        if member is None or copy.deleting or has_ended(job):
+        if member is None or copy.deleting or self._has_ended(job):
             return
         part = self._part(job)
         if part is not None and not part.group:
@@ -422,7 +442,7 @@ class DispatchController(Controller):
                 self._telling.tell(job, "NotExported", why)
                 self._context.enqueue(job.key, _EXPORT_SECONDS)
                 return
-        patch = changes(job, copied, held=held)
+        patch = changes(job, copied, held=held) if self.known is None else described.changes(self.known, job, copied)
         if not patch:
             return
         try:
@@ -458,7 +478,7 @@ class DispatchController(Controller):
 
     async def _mirror(self, job: Any, copied: Any, *, held: bool) -> None:
         """The copy's status becomes the job's; what is held back has none."""
-        if why := disbelief(copied):
+        if why := disbelief(copied, counts=self.known is None):
             self._telling.tell(job, "StatusRefused", f"what its member says of it is not believed: {why}")
         elif not held and not (self.kind is JOBS and is_held(copied) and not is_held(job)):
             await self.write_status(job, status_patch(job, copied))
@@ -474,7 +494,8 @@ class DispatchController(Controller):
             return
         meta = job.metadata
         body = {"metadata": {"resourceVersion": meta.resource_version}, "status": patch}
-        written = await self._client.patch(self.kind, meta.name, body, namespace=meta.namespace, subresource="status")
+        sub = "status" if self.kind.status_subresource else None
+        written = await self._client.patch(self.kind, meta.name, body, namespace=meta.namespace, subresource=sub)
         self._written.keep(written)
 
     def _copy_changed(self, kind: Kind[Any], key: str) -> None:

@@ -265,26 +265,26 @@ _DEEPEST_STATUS: Final = 12
 _PHASES: Final = frozenset({"", *view.TRANSITIONS, *view.KILLING, *view.STOPPED})
 
 
-def disbelief(copied: Object) -> str:
-    """Why the status of a copy is not taken over; empty where it is."""
+def disbelief(copied: Object, *, counts: bool = True) -> str:
+    """Why the status of a copy is not taken over; empty where it is. ``counts``: all numbers in it are counts."""
     status = to_json(getattr(copied, "status", None))
     size = len(msgspec.json.encode(status))
     if size > MOST_BYTES:
         return f"the status has {size} bytes, and no more than {MOST_BYTES} are taken over"
     if isinstance(copied, Job) and (phase := copied.status.state.phase or "") not in _PHASES:
         return f"{phase[:40]!r} is no phase of a job"
-    return _bad_number(status, 0)
+    return _bad_number(status, 0, counts=counts)
 
 
-def _bad_number(value: Any, depth: int) -> str:
+def _bad_number(value: Any, depth: int, *, counts: bool) -> str:
     if depth > _DEEPEST_STATUS:
         return "the status is nested too deeply"
     if isinstance(value, bool):
         return ""
-    if isinstance(value, int) and not 0 <= value <= _MOST_COUNT:
+    if counts and isinstance(value, int) and not 0 <= value <= _MOST_COUNT:
         return f"{str(value)[:20]} is no count"
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return next(filter(None, (_bad_number(each, depth + 1) for each in inner)), "")
+    return next(filter(None, (_bad_number(each, depth + 1, counts=counts) for each in inner)), "")
 
 
 Operation = dict[str, Any]
