@@ -28,7 +28,7 @@ from unisono.api.kinds import JOBS, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES,
 from unisono.controllers.hyperjob.controller import HyperJobController
 from unisono.controllers.registry import all_controllers
 from unisono.engine.config_file.reader import load_config
-from unisono.errors import Invalid, Unavailable
+from unisono.errors import ApiError, Invalid, Unavailable
 from unisono.fleet.hub import Hub
 from unisono.fleet.hyper_jobs.work import GangRecord, record_of
 from unisono.fleet.jobs.copies import placement_of
@@ -207,6 +207,18 @@ class World:
             before(verb, plural, *rest)
             if (verb, plural) == (operation, resource):
                 raise Invalid(f"{name} refuses to {verb} {plural}")
+
+        client.interceptor = check
+
+    def refuse_reading(self, name: str, kind: Kind[Any]) -> None:
+        """A member lets the hub read none of a kind."""
+        client = self.members[name]
+        before = client.interceptor
+
+        def check(verb: str, plural: str, *rest: str) -> None:
+            before(verb, plural, *rest)
+            if plural == kind.plural and verb in ("list", "watch"):
+                raise ApiError(f"{name} lets nobody {verb} {plural}", code=403, reason="Forbidden")
 
         client.interceptor = check
 

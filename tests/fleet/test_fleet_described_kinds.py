@@ -128,6 +128,16 @@ async def test_what_fits_nowhere_waits_and_says_why_and_a_table_that_changes_cou
         assert world.group("bees").spec.min_member == 1
 
 
+async def test_a_member_that_does_not_let_the_hub_read_the_kind_is_told_apart_from_one_without_it():
+    async with fleet("small", "large") as world:
+        world.refuse_reading("large", SWARMS)
+        await start(world)
+        await world.hub_client.create(SWARMS, swarm())
+        await world.run(30)
+        told = msgspec.json.decode(world.group("bees").metadata.annotations[MEMBER_REASONS])
+        assert "join it again" in told["large"]
+
+
 async def test_pods_without_marks_are_known_by_their_label_and_count_once():
     """Spark's operator makes pods from fields, and not from templates."""
     async with fleet("small", "large") as world:

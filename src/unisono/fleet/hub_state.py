@@ -87,7 +87,8 @@ class HubState:
         hub: the hub's identity; set before a member is added.
         key: with which it seals dispatches; empty where it does not.
         views: what is known of each member's connection.
-        absent: resources (``jobs.batch``) that a member's API does not have, by member.
+        absent: resources (``jobs.batch``) that a member's API does not have, or (True) does not let the hub read, by
+            member.
         outside: members that may not have a job that waits, and why, by uid of the job.
         names: how pods of different members find each other.
         labels: by label of pods that has the name of their job: resources of the kinds that a table describes so.
@@ -101,7 +102,7 @@ class HubState:
         self.feed = feed
         self.stand_ins = StandIns()
         self.views: dict[str, MemberView] = {}
-        self.absent: dict[str, frozenset[str]] = {}
+        self.absent: dict[str, dict[str, bool]] = {}
         self.outside: dict[str, dict[str, str]] = {}
         self.names = Names(self)
         self.labels: dict[str, set[str]] = {}
@@ -176,7 +177,12 @@ class HubState:
 
     def lacks(self, cluster: str, kind: Kind[Any]) -> str:
         """Why a member has no objects of a kind; empty where it may have some."""
-        return f"its API has no {kind.resource}" if kind.resource in self.absent.get(cluster, ()) else ""
+        forbidden = self.absent.get(cluster, {}).get(kind.resource)
+        if forbidden is None:
+            return ""
+        if forbidden:
+            return f"it does not let this hub read {kind.resource}: join it again to renew the hub's rights"
+        return f"its API has no {kind.resource}"
 
     def label(self, cluster: str, key: str) -> str:
         """A label of a member's AttachedCluster; empty where it has none."""

@@ -19,7 +19,7 @@ from unisono.api.base import LabelSelector, Object, ObjectMeta
 from unisono.api.core import Pod, PodCondition, PodSpec, PodStatus, PodTemplateSpec, Service
 from unisono.api.documents import merge_diff
 from unisono.api.groups.batch import Job, JobSpec, LifecyclePolicy, TaskSpec
-from unisono.api.keys import GROUP_NAME, QUEUE_NAME, TASK_INDEX, TASK_SPEC
+from unisono.api.keys import GROUP_NAME, TASK_INDEX, TASK_SPEC
 from unisono.api.kind import Kind
 from unisono.api.kinds import CONFIG_MAPS, SECRETS, SERVICES
 from unisono.api.selecting import selects
@@ -40,7 +40,7 @@ NAMED: Final[Mapping[str, list[str]]] = {SVC: ["--disable-network-policy=true", 
 """Job plug-ins of parts whose pods have names that all members know: pods of other parts may reach them."""
 _RETRIES: Final = 1000
 """Restarts of a pod; whether the job has failed is for its own kind to say."""
-_OWN_NOTES: Final = frozenset({GROUP_NAME, QUEUE_NAME, TASK_SPEC, TASK_INDEX})
+_OWN_NOTES: Final = frozenset({GROUP_NAME, TASK_SPEC, TASK_INDEX})
 _NO_NAME: Final = re.compile(r"[^a-z0-9]+")
 
 

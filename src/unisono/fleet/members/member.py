@@ -395,9 +395,9 @@ class Member:
     def _tell(self) -> None:
         view = self.view()
         self._state.views[self.name] = view
-        self._state.absent[self.name] = frozenset(
-            each.kind.resource for each in (*self._reflectors, *self._late) if each.is_absent
-        )
+        self._state.absent[self.name] = {
+            each.kind.resource: each.is_forbidden for each in (*self._reflectors, *self._late) if each.is_absent
+        }
         before, self._told = self._told, view
         if before is None or before.reachable != view.reachable or bool(before.lost_seconds) != bool(view.lost_seconds):
             _log.info("member.changed", member=self.name, reachable=view.reachable, error=self.error)
