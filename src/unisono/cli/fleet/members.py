@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from unisono.api import messages
-from unisono.api.annotations import NETWORK
+from unisono.api.annotations import NETWORK, PRICES
 from unisono.api.groups.fleet import Fleet
 from unisono.api.kind_families import ATTACHED_CLUSTERS, FLEETS
 from unisono.api.kinds import SECRETS, find
@@ -178,18 +178,29 @@ async def join(where: Where, name: str, member: Path, context: str | None, about
             kubeconfig = joining.hub_kubeconfig(client.config, token)
         finally:
             await client.close()
+        labels, prices = await _as_joined(hub, name, namespace)
+        given = ",".join(f"{key}={value}" for key, value in _pairs(about["prices"], "--price").items())
         objects = joining.hub_objects(
             name,
             namespace,
             kubeconfig,
-            labels=_pairs(about["labels"], "--label"),
+            labels=labels | _pairs(about["labels"], "--label"),
             region=about["region"],
-            prices=",".join(f"{key}={value}" for key, value in _pairs(about["prices"], "--price").items()),
+            prices=given or prices,
         )
         await _bring(hub, objects)
         await _add(hub, about["fleet"], namespace, name)
         click.echo(f"{name} has joined fleet {about['fleet']}.")
         click.echo(await _ready(hub, name, namespace))
+
+
+async def _as_joined(hub: HttpClient, name: str, namespace: str) -> tuple[dict[str, str], str]:
+    """Labels and prices of a member that joins again, to renew the hub's token or rights: it keeps them."""
+    try:
+        meta = (await hub.get(ATTACHED_CLUSTERS, name, namespace)).metadata
+    except NotFound:
+        return {}, ""
+    return dict(meta.labels or {}), (meta.annotations or {}).get(PRICES, "")
 
 
 async def leave(where: Where, name: str, namespace: str) -> None:

@@ -283,6 +283,7 @@ def rules(resources: Collection[str] = ()) -> list[dict[str, Any]]:
         _rule("get", PODS, sub="log"),
         _rule("create get", PODS, sub="exec"),
         _rule("create get", PODS, sub="attach"),
+        _rule("create get", PODS, sub="portforward"),
         _rule("get create", NAMESPACES),
         _rule("get list watch create patch delete", QUEUES, *KINDS),
         *(_rule("get list watch create patch delete", kind) for kind in DIVIDED),
