@@ -111,8 +111,6 @@ class LeftPods:
 
 _LEFT_SECONDS = 1.0
 
-# A member whose writes are slow is asked again after so long (seconds).
-_BUSY_SECONDS = 1.0
 # Until copies of a kind that has been described just now are known.
 _UNREAD_SECONDS = 1.0
 # One that takes no ServiceExport, after so long.
@@ -415,7 +413,7 @@ class DispatchController(Controller):
         except AlreadyExists:
             await self._look_at_namesake(job, member, copied)
         except Busy:
-            self._context.enqueue(job.key, _BUSY_SECONDS)
+            self._look_when_free(job.key, member)
         except (NotFound, Conflict):
             raise
         except ApiError as error:
@@ -436,7 +434,7 @@ class DispatchController(Controller):
             try:
                 why = await export(self._state, member, copy, job, self._clock.monotonic())
             except Busy:
-                self._context.enqueue(job.key, _BUSY_SECONDS)
+                self._look_when_free(job.key, member)
                 return
             if why:
                 self._telling.tell(job, "NotExported", why)
@@ -449,13 +447,17 @@ class DispatchController(Controller):
             async with member.writing() as client:
                 await client.patch(self.kind, copy.name, patch, namespace=copy.namespace, patch_type="json")
         except Busy:
-            self._context.enqueue(job.key, _BUSY_SECONDS)
+            self._look_when_free(job.key, member)
         except (NotFound, Conflict):
             raise
         except ApiError as error:
             if not is_refusal(error):
                 raise
             self._telling.tell(job, "ChangeRefused", f"member {copy.cluster} refuses a change of the job: {error}")
+
+    def _look_when_free(self, key: str, member: Member) -> None:
+        """As many writes as a member gets at a time are under way: the next one begins when one of them ends."""
+        member.when_free(f"{self.name}/{key}", lambda: self._context.enqueue(key))
 
     async def _look_at_namesake(self, job: Any, member: Member, copied: Any) -> None:
         async with member.writing() as client:

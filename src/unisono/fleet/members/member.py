@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 import structlog
@@ -267,6 +268,7 @@ class Member:
         self.answered = 0.0
         self._since = clock.monotonic()
         self._writes = 0
+        self._waiting: dict[str, Callable[[], None]] = {}
         # One that did not answer in time gets one write at a time: those who wait for it could be used for others.
         self._is_slow = False
         self._told: MemberView | None = None
@@ -367,9 +369,20 @@ class Member:
             self._is_slow = False
         finally:
             self._writes -= 1
+            self._wake(1)
+
+    def when_free(self, key: str, again: Callable[[], None]) -> None:
+        """Call ``again`` when one more write may begin; of several calls for one key the last counts."""
+        self._waiting[key] = again
+
+    def _wake(self, most: int) -> None:
+        """Tell those who wait, the first first. One of them may write nothing any more, so each probe tells more."""
+        for key in list(islice(self._waiting, most)):
+            self._waiting.pop(key)()
 
     def clear(self) -> None:
         """Take all that it had out of the hub's state."""
+        self._wake(len(self._waiting))
         for sink in self._sinks:
             sink.clear()
 
@@ -402,6 +415,7 @@ class Member:
         if before is None or before.reachable != view.reachable or bool(before.lost_seconds) != bool(view.lost_seconds):
             _log.info("member.changed", member=self.name, reachable=view.reachable, error=self.error)
         self._changed(self.name)
+        self._wake(_WRITES)
 
     # ---- watches
 
