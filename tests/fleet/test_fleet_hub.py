@@ -313,3 +313,22 @@ def test_the_account_that_is_printed_is_the_one_that_joining_makes():
     assert list(yaml.safe_load_all(printed.output)) == joining.account()
     more = list(yaml.safe_load_all(CliRunner().invoke(command, ["account", "--applications"]).output))
     assert more == joining.account(applications=True)
+
+
+async def test_many_jobs_for_one_member_are_written_as_fast_as_it_takes_them():
+    """It takes 16 at a time, 50 milliseconds each; none waits longer than for the writes before it."""
+    async with fleet("a") as world:
+        world.join("a", [node(f"n{at}", 8) for at in range(40)])
+        world.start()
+        await world.run(10)
+        create = world.members["a"].create
+
+        async def slow(kind, obj):
+            await world.clock.sleep(0.05)
+            return await create(kind, obj)
+
+        world.members["a"].create = slow
+        for number in range(300):
+            await world.job(f"j{number}", 1)
+        await world.run(2)
+        assert len(world.copies()["a"]) == 300

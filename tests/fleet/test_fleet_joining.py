@@ -7,7 +7,12 @@ import base64
 import pytest
 import yaml
 
+from support.memory import MemoryClient
 from unisono.api.annotations import PRICES
+from unisono.api.base import ObjectMeta
+from unisono.api.groups.fleet import AttachedCluster
+from unisono.api.kind_families import ATTACHED_CLUSTERS
+from unisono.cli.fleet.members import _as_joined
 from unisono.errors import ConfigError
 from unisono.fleet.members.joining import account, fleet_with, hub_kubeconfig, hub_objects, member_config, rules
 from unisono.kube.kubeconfig import ClusterConfig
@@ -57,3 +62,11 @@ def test_objects_of_a_member_on_its_hub():
     assert cluster["spec"] == {"kubeconfig": {"name": "gpu1-kubeconfig", "key": "kubeconfig"}}
     assert yaml.safe_load(yaml.safe_dump(objects)) == objects
     assert [each["name"] for each in fleet_with("f", "fleets", ["a", "b"])["spec"]["clusters"]] == ["a", "b"]
+
+
+async def test_a_member_that_joins_again_keeps_its_labels_and_prices():
+    hub, labels = MemoryClient(), {"topology.kubernetes.io/region": "eu", "unisono.io/network": "mesh"}
+    assert await _as_joined(hub, "gpu1", "fleets") == ({}, "")
+    meta = ObjectMeta(name="gpu1", namespace="fleets", labels=labels, annotations={PRICES: "cpu=1"})
+    hub.put(ATTACHED_CLUSTERS, AttachedCluster(metadata=meta))
+    assert await _as_joined(hub, "gpu1", "fleets") == (labels, "cpu=1")

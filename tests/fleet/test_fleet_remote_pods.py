@@ -215,6 +215,33 @@ def test_the_end_of_a_command(text, end):
     assert (found.exit_code, found.problem) == end
 
 
+async def test_a_port_of_a_pod_in_a_member_is_reached(world):
+    pods, api, _ = world
+    api.pods[PATH] = (200, pod())
+    port = (8080).to_bytes(2, "little")
+    socket = FakeSocket("v4.channel.k8s.io", b"\x00" + port, b"\x01" + port, b"\x00one", b"\x00two")
+    opened: list[Any] = []
+
+    async def web_socket(path: str, query: Any, protocols: Any) -> FakeSocket:
+        opened.append((path, list(query)))
+        return socket
+
+    api.web_socket = web_socket
+    _, access = await pods.reach("team", "my-train-w-0")
+    target = ContainerTarget("team", "my-train-w-0", "u", "n", "")
+    stream = await access.connect(target, 8080)
+    assert [await stream.read(), await stream.read(), await stream.read()] == [b"one", b"two", b""]
+    await stream.write(b"GET /")
+    assert socket.got == [b"\x00GET /"]
+    await stream.close()
+    assert socket.closed
+    assert opened == [(f"{PATH}/portforward", [("ports", "8080")])]
+    socket = FakeSocket("v4.channel.k8s.io", b"\x00" + port, b"\x01" + port, b"\x01nothing listens")
+    broken = await access.connect(target, 8080)
+    with pytest.raises(Unavailable, match="member a: nothing listens"):
+        await broken.read()
+
+
 async def test_a_member_that_runs_no_commands_says_what_to_do(world):
     pods, api, _ = world
     api.pods[PATH] = (200, pod())

@@ -28,7 +28,7 @@ from unisono.fleet.jobs import translation
 from unisono.fleet.jobs.copies import Placement, copy_of, copy_to_write, placement_of, status_patch
 from unisono.fleet.jobs.translation import Origin
 from unisono.fleet.jobs.work import KINDS, work_of
-from unisono.jobkinds.registry import has_ended
+from unisono.jobkinds.registry import foreign, has_ended
 
 TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}
 TORCH = {"spec": {"containers": [{"name": "pytorch", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}
@@ -50,7 +50,8 @@ def test_members_make_the_pods_of_every_training_job_that_does_not_become_anothe
     made = {kind.kind for kind in RUN_KINDS} - {kind.kind for kind in (TRAIN_JOBS, RAY_JOBS, RAY_SERVICES)}
     assert made == MADE_BY_MEMBERS
     assert made == {kind.kind for kind in KINDS} - {JOBS.kind}
-    assert {kind.resource for kind in (*KINDS, HYPER_JOBS)} == DISPATCHED
+    described = {kind.kind.resource for kind in foreign() if kind.fleet}
+    assert {kind.resource for kind in (*KINDS, HYPER_JOBS)} | described == DISPATCHED
 
 
 @pytest.mark.parametrize(
@@ -130,6 +131,14 @@ def test_a_narrower_bound_is_kept_and_a_preference_is_not_enough():
         "hard",
         None,
     )
+
+
+@pytest.mark.parametrize(
+    "given", [{"mode": "hard"}, {"highestTierName": "region"}, {"mode": "hard", "highestTierAllowed": 100000}]
+)
+def test_a_wider_bound_than_a_cluster_is_narrowed_to_one(given):
+    bound = work_of(JOBS, volcano(networkTopology=given), 0.0).group.spec.network_topology
+    assert (bound.mode, bound.highest_tier_name, bound.highest_tier_allowed) == ("hard", "cluster", None)
 
 
 def test_nothing_stands_for_a_job_without_pods():

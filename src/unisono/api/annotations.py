@@ -237,11 +237,15 @@ SPLIT: Final = "unisono.io/split"
 """On a HyperJob of a hub: parts of each replicated job with ``splitPolicy.mode: auto``, as JSON; the hub writes it."""
 
 DIVIDED: Final = "unisono.io/divided"
-"""On a Volcano Job of a hub: ``true`` where no member takes it whole, and a HyperJob that the hub makes stands for it;
+"""On a job of a hub: ``true`` where no member takes it whole, and a HyperJob that the hub makes stands for it;
 ``false`` where its owner does not want that."""
 
 NETWORK: Final = "unisono.io/network"
 """On an AttachedCluster (label): name of the network in which its pods reach those of all members of the same name."""
+
+CLUSTER_ID: Final = "unisono.io/cluster-id"
+"""On an AttachedCluster (label): its name in the ClusterSet of Multi-Cluster Services, to which Services of gangs are
+exported."""
 
 LIMITS_FROM: Final = "unisono.io/limits-from"
 """On a Queue of a hub: with ``members`` its limits are the sum of those that queues of its name have in the members."""

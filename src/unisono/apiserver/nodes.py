@@ -170,7 +170,7 @@ class PodCommands(Protocol):
 
 
 class PodAccess(Ports, PodCommands, Protocol):
-    """Reaches into the pods of this machine."""
+    """Reaches into pods."""
 
 
 # Pods that run elsewhere and can be read here: the hub of a fleet knows them, the server relays what it answers.
@@ -198,8 +198,8 @@ class RemotePods(Protocol):
         """
         ...
 
-    async def reach(self, namespace: str, name: str) -> tuple[bytes, PodCommands] | None:
-        """The pod as JSON and what runs commands in it; None where no job of the namespace has such a pod anywhere.
+    async def reach(self, namespace: str, name: str) -> tuple[bytes, PodAccess] | None:
+        """The pod as JSON and what reaches into it; None where no job of the namespace has such a pod anywhere.
 
         Raises:
             ApiError: the cluster that has it does not answer.

@@ -23,8 +23,9 @@ from typing import Any, Final
 import structlog
 from prometheus_client import CollectorRegistry
 
-from unisono.api.base import ObjectMeta
+from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Event, ObjectReference, Secret
+from unisono.api.groups.batch import HyperJob
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES, QUEUES, SECRETS
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
@@ -33,6 +34,7 @@ from unisono.fleet.applications.bundle import HttpTarget, Targets
 from unisono.fleet.applications.controller import ApplicationsController
 from unisono.fleet.applications.programs import BuiltIn, Manifests
 from unisono.fleet.dispatch.controller import DispatchController
+from unisono.fleet.dispatch.described_kinds import DescribedKinds
 from unisono.fleet.dispatch.orders import OrdersController
 from unisono.fleet.dispatch.placing import Dispatching, TakingBack, TargetFinder
 from unisono.fleet.division.controller import DivisionController, Flights
@@ -47,6 +49,7 @@ from unisono.fleet.members.member import beginnings, told
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.queues import QueueCopies
 from unisono.fleet.reasons_writer import ReasonsWriter
+from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.registry import DIVIDED
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
@@ -215,7 +218,8 @@ class Hub(Scheduler):
             self.members_state, self.events, self._placements, self._connect, self._member_changed, self._told_by_member
         )
         self._hyper_gangs = GangController(self.members_state, self.events)
-        self._divided_jobs = DividedJobsController(self.members_state, self.events)
+        self._divided_jobs = [DividedJobsController(kind, self.members_state, self.events) for kind in KINDS]
+        self.members_state.names.on_refusal = self._names_refused
         self._policies = PolicyBook(self.members_state.views, self._rules_changed)
         self._dispatch = [
             DispatchController(
@@ -244,14 +248,16 @@ class Hub(Scheduler):
             self.metrics,
             self._clock,
             self._hyper_gangs.waiting,
-            self._divided_jobs.together,
+            self._together,
         )
         finder = TargetFinder(self.feed, self._dispatch, self._hyper_gangs)
         dispatching = Dispatching(self.members_state, finder, self._clock)
         jobs = self._dispatch[KINDS.index(JOBS)]
         self._orders = OrdersController(self.members_state, self._members.member, jobs, self.events)
         self._held_room = HeldRoomController(self.members_state, self._members.member, self._hyper_gangs.rooms)
-        self._hyper_gangs.connect(jobs.job, jobs.look_at, dispatching.hold, self._held_room.look_again)
+        self._hyper_gangs.connect(
+            jobs.job, jobs.look_at, dispatching.hold, self._held_room.look_again, self._divided_as
+        )
         return dispatching, TakingBack(self.members_state, finder)
 
     async def run(self) -> None:
@@ -266,11 +272,12 @@ class Hub(Scheduler):
             self._queue_copies,
             self._applications,
             self._hyper_gangs,
-            self._divided_jobs,
+            *self._divided_jobs,
             self._held_room,
             *self._dispatch,
             *self._division,
             self._orders,
+            DescribedKinds(self._described_kind),
         ]
         try:
             async with asyncio.TaskGroup() as group:
@@ -298,6 +305,34 @@ class Hub(Scheduler):
         for controller in self._dispatch:
             found.update(controller.placements())
         return found
+
+    def _described_kind(self, known: JobKind) -> None:
+        """Send objects of a kind to members, or by what its table says now."""
+        running = next((each for each in self._dispatch if each.kind.resource == known.kind.resource), None)
+        if running is not None:
+            running.known = known
+            running.look_at_waiting()
+            return
+        if known.pods_label:
+            self.members_state.labels.setdefault(known.pods_label, set()).add(known.kind.resource)
+        self._members.watch(known.kind)
+        made = DispatchController(
+            known.kind, self.members_state, self._members.member, self.events, self._policies, known=known
+        )
+        self._manager.add(made)
+        self._dispatch.append(made)
+
+    def _names_refused(self) -> None:
+        for each in self._divided_jobs:
+            each.look_at_divided()
+
+    def _together(self, uid: str) -> Mapping[str, str]:
+        """Why a job is not divided, by members that together have room for it."""
+        return next((told for each in self._divided_jobs if (told := each.together(uid))), {})
+
+    def _divided_as(self, hyper_job: HyperJob) -> tuple[Kind[Any], Object] | None:
+        """The job for which a HyperJob stands."""
+        return next(((each.kind, job) for each in self._divided_jobs if (job := each.of(hyper_job)) is not None), None)
 
     def _told_by_member(self, cluster: str, event: Event) -> None:
         """A member warns of something; what is about a copy, or made by one, is told on the hub's object."""
@@ -331,7 +366,8 @@ class Hub(Scheduler):
             controller.look_again(name)
         self._rules_changed()
         self._hyper_gangs.look_again(name)
-        self._divided_jobs.look_again()
+        for divided in self._divided_jobs:
+            divided.look_again()
         self._held_room.forget(name)
         self._queue_copies.look_again(name)
         self._applications.look_again(name)

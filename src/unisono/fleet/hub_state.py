@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from unisono.api.annotations import CLUSTER, NETWORK
+from unisono.api.annotations import CLUSTER, CLUSTER_ID, DISPATCH, HUB, NETWORK, ORIGIN_GROUP, ORIGIN_UID
 from unisono.api.base import Object
 from unisono.api.core import Node, Pod
 from unisono.api.groups.topology import HyperNode
 from unisono.api.kind import Kind
-from unisono.api.kinds import HYPER_NODES, NODES, PODS
+from unisono.api.kinds import HYPER_NODES, JOBS, NODES, PODS
 from unisono.cluster.interning import PodClasses
 from unisono.fleet.jobs import translation
 from unisono.fleet.jobs.copies import Copy, Placement, copy_of
@@ -39,6 +39,47 @@ class _Record:
     own_labels: frozenset[str] | None = None
 
 
+REFUSED_SECONDS: Final = 600.0
+"""For which a member that has refused a ServiceExport is asked for no other."""
+
+
+class Names:
+    """In which members names of pods of all others of their network may be looked up, by Multi-Cluster Services."""
+
+    def __init__(self, state: HubState) -> None:
+        self._state = state
+        self._refused: dict[str, float] = {}
+        self._exported: dict[str, str] = {}
+        self.on_refusal: Callable[[], None] = lambda: None
+        self.on_export: CopyListener = lambda _kind, _key: None
+
+    def of(self, cluster: str) -> str:
+        """What a member is called in its ClusterSet; empty where it is in none."""
+        return self._state.label(cluster, CLUSTER_ID)
+
+    def lacking(self, clusters: Iterable[str], now: float) -> list[str]:
+        """Those that have none, or take no ServiceExports; ``now`` is the clock's ``monotonic``."""
+        return [cluster for cluster in clusters if not self.of(cluster) or self._refused.get(cluster, now) > now]
+
+    def is_exported(self, key: str, uid: str) -> bool:
+        """Whether the Service of this copy of a part is exported; ``key`` is the part's."""
+        return self._exported.get(key) == uid
+
+    def exported(self, key: str, uid: str) -> None:
+        """It is exported."""
+        self._exported[key] = uid
+        self.on_export(JOBS, key)
+
+    def forget(self, key: str) -> None:
+        """A part is gone."""
+        self._exported.pop(key, None)
+
+    def refused(self, cluster: str, now: float) -> None:
+        """A member takes no ServiceExports."""
+        self._refused[cluster] = now + REFUSED_SECONDS
+        self.on_refusal()
+
+
 class HubState:
     """The members' part of the hub's state.
 
@@ -46,8 +87,12 @@ class HubState:
         hub: the hub's identity; set before a member is added.
         key: with which it seals dispatches; empty where it does not.
         views: what is known of each member's connection.
-        absent: resources (``jobs.batch``) that a member's API does not have, by member.
+        absent: resources (``jobs.batch``) that a member's API does not have, or (True) does not let the hub read, by
+            member.
         outside: members that may not have a job that waits, and why, by uid of the job.
+        names: how pods of different members find each other.
+        labels: by label of pods that has the name of their job: resources of the kinds that a table describes so.
+        unread: members that have not told of their copies of a kind yet, by resource.
 
     """
 
@@ -57,8 +102,11 @@ class HubState:
         self.feed = feed
         self.stand_ins = StandIns()
         self.views: dict[str, MemberView] = {}
-        self.absent: dict[str, frozenset[str]] = {}
+        self.absent: dict[str, dict[str, bool]] = {}
         self.outside: dict[str, dict[str, str]] = {}
+        self.names = Names(self)
+        self.labels: dict[str, set[str]] = {}
+        self.unread: dict[str, set[str]] = {}
         self._members: dict[str, _Record] = {}
         self._regions: set[str] = set()
         self._copies: dict[tuple[str, str], dict[str, tuple[Copy, Object]]] = defaultdict(dict)
@@ -93,6 +141,8 @@ class HubState:
         record = self._members.pop(cluster, None)
         self.views.pop(cluster, None)
         self.absent.pop(cluster, None)
+        for members in self.unread.values():
+            members.discard(cluster)
         if record is not None and record.tier:
             self._apply(HYPER_NODES, "DELETED", translation.cluster_tier(record.origin, []))
         self._retier_regions()
@@ -123,8 +173,21 @@ class HubState:
 
     def network(self, cluster: str) -> str:
         """Name of the network that a member shares with others; empty where none is known."""
+        return self.label(cluster, NETWORK)
+
+    def lacks(self, cluster: str, kind: Kind[Any]) -> str:
+        """Why a member has no objects of a kind; empty where it may have some."""
+        forbidden = self.absent.get(cluster, {}).get(kind.resource)
+        if forbidden is None:
+            return ""
+        if forbidden:
+            return f"it does not let this hub read {kind.resource}: join it again to renew the hub's rights"
+        return f"its API has no {kind.resource}"
+
+    def label(self, cluster: str, key: str) -> str:
+        """A label of a member's AttachedCluster; empty where it has none."""
         record = self._members.get(cluster)
-        return record.origin.labels.get(NETWORK, "") if record is not None else ""
+        return record.origin.labels.get(key, "") if record is not None else ""
 
     # ---- what members tell
 
@@ -157,7 +220,19 @@ class HubState:
         """A member's pod has changed."""
         record = self._members.get(cluster)
         if record is not None:
-            self.show(self.stand_ins.pod(event_type, record.origin, obj))
+            self.show(self.stand_ins.pod(event_type, record.origin, self._marked(cluster, obj)))
+
+    def _marked(self, cluster: str, pod: Pod) -> Pod:
+        """A pod of a copy with the copy's marks, where its kind has no templates that could carry them."""
+        labels = pod.metadata.labels or {}
+        if not self.labels or ORIGIN_UID in labels:
+            return pod
+        for label in labels.keys() & self.labels.keys():
+            for resource in self.labels[label]:
+                copies = self._copies.get((resource, f"{pod.metadata.namespace}/{labels[label]}"), {})
+                if (found := copies.get(cluster)) is not None:
+                    return marked_pod(pod, self.hub, found[0])
+        return pod
 
     def copy(self, cluster: str, kind: Kind[Any], event_type: EventType, obj: Object) -> None:
         """A copy of a job has changed in a member."""
@@ -252,6 +327,17 @@ class HubState:
         for domain in domains.values():
             self._apply(HYPER_NODES, "MODIFIED", domain)
         self._regions = set(domains)
+
+
+def marked_pod(pod: Pod, hub: str, copy: Copy) -> Pod:
+    """The pod as one of this copy."""
+    marks = {HUB: hub, ORIGIN_UID: copy.origin, DISPATCH: str(copy.generation)}
+    meta = msgspec.structs.replace(
+        pod.metadata,
+        labels={**(pod.metadata.labels or {}), **marks},
+        annotations={**(pod.metadata.annotations or {}), ORIGIN_GROUP: f"{copy.name}-{copy.origin}"},
+    )
+    return msgspec.structs.replace(pod, metadata=meta)
 
 
 def lean_node(node: Node) -> Node:

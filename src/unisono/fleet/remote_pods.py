@@ -12,12 +12,14 @@ import msgspec
 
 from unisono.api.annotations import CLUSTER, HUB, ORIGIN_UID
 from unisono.api.base import Object
+from unisono.api.kind import Kind
 from unisono.api.kind_families import ATTACHED_CLUSTERS
-from unisono.api.kinds import NAMESPACES, SECRETS
+from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, SECRETS
 from unisono.apiserver.http.wires import CLOSE, ERROR, RESIZE, ChannelProtocol
 from unisono.apiserver.nodes import STDERR, STDIN, STDOUT, ContainerTarget, Session, Wanted
 from unisono.errors import ApiError, ConfigError, NotFound, Unavailable
 from unisono.fleet.jobs.copies import placement_of
+from unisono.fleet.jobs.described import kinds_of
 from unisono.fleet.jobs.replicas import recorded
 from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.joining import member_config
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 # Commands in pods of members: a session on the hub, carried over a WebSocket to the member that runs the pod.
 
 PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+PORT_PROTOCOLS: Final = ("v4.channel.k8s.io",)
+_PORT_ERRORS: Final = 1
+_PORT_BYTES: Final = 2
 _OPEN_SECONDS: Final = 15.0
 _MOST_STATUS: Final = 64 * 1024
 
@@ -123,8 +128,55 @@ class MemberSession:
             await queue.put(b"")
 
 
+class MemberPort:
+    """A connection to a port of a pod in a member; see `unisono.apiserver.nodes.PortStream`.
+
+    Each has a WebSocket of its own, with a channel for data and one for errors. Both begin with the port's number.
+    """
+
+    def __init__(self, socket: ClientWebSocketResponse, cluster: str) -> None:
+        self._socket, self._cluster = socket, cluster
+        self._protocol = ChannelProtocol(socket.protocol or "")
+        self._messages = aiter(socket)
+        self._greeted: set[int] = set()
+
+    async def read(self) -> bytes:
+        """See `PortStream`.
+
+        Raises:
+            Unavailable: the member cannot reach the port.
+
+        """
+        from aiohttp import WSMsgType
+
+        async for message in self._messages:
+            told = self._protocol.decode(bytes(message.data)) if message.type is WSMsgType.BINARY else None
+            if told is None or told.channel > _PORT_ERRORS:
+                continue
+            data = told.data
+            if told.channel not in self._greeted:
+                self._greeted.add(told.channel)
+                data = data[_PORT_BYTES:]
+            if data and told.channel == _PORT_ERRORS:
+                raise Unavailable(f"member {self._cluster}: {data[:500].decode(errors='replace')}")
+            if data:
+                return data
+        return b""
+
+    async def write(self, data: bytes) -> None:
+        """See `PortStream`."""
+        await self._socket.send_bytes(self._protocol.encode(0, data))
+
+    def end_writing(self) -> None:
+        """See `PortStream`; the protocol has no words for it."""
+
+    async def close(self) -> None:
+        """See `PortStream`."""
+        await self._socket.close()
+
+
 class MemberAccess:
-    """Reaches into the pods of one member; of `unisono.apiserver.nodes.PodAccess` what a hub relays."""
+    """Reaches into the pods of one member."""
 
     def __init__(self, cluster: str, client: HttpClient) -> None:
         self._cluster, self._client = cluster, client
@@ -137,31 +189,49 @@ class MemberAccess:
         """See `PodAccess`."""
         return await self._open("attach", target, wanted, [])
 
+    async def connect(self, target: ContainerTarget, port: int) -> MemberPort:
+        """See `PodAccess`."""
+        socket = await self._socket(
+            "portforward", target, [("ports", str(port))], PORT_PROTOCOLS, "open no ports of pods"
+        )
+        return MemberPort(socket, self._cluster)
+
     async def _open(
         self, verb: str, target: ContainerTarget, wanted: Wanted, more: Sequence[tuple[str, str]]
     ) -> Session:
         asked = {"stdin": wanted.stdin, "stdout": wanted.stdout, "stderr": wanted.stderr, "tty": wanted.tty}
         query = [("container", target.container), *((name, "true") for name, given in asked.items() if given), *more]
+        socket = await self._socket(verb, target, query, PROTOCOLS, "run no commands in pods")
+        return MemberSession(socket, socket.protocol or "", wanted)
+
+    async def _socket(
+        self,
+        verb: str,
+        target: ContainerTarget,
+        query: Sequence[tuple[str, str]],
+        protocols: Sequence[str],
+        forbidden: str,
+    ) -> ClientWebSocketResponse:
         path = f"/api/v1/namespaces/{target.namespace}/pods/{target.pod}/{verb}"
         try:
             async with asyncio.timeout(_OPEN_SECONDS):
-                socket = await self._client.web_socket(path, query, PROTOCOLS)
+                socket: ClientWebSocketResponse = await self._client.web_socket(path, query, protocols)
         except TimeoutError:
             raise Unavailable(f"member {self._cluster} does not answer") from None
         except ApiError as error:
             if error.code == 403:
                 raise ApiError(
-                    f"member {self._cluster} lets this hub run no commands in pods: join it again to renew its rights",
+                    f"member {self._cluster} lets this hub {forbidden}: join it again to renew its rights",
                     code=403,
                     reason="Forbidden",
                 ) from None
             raise
-        if socket.protocol not in PROTOCOLS:
+        if socket.protocol not in protocols:
             await socket.close()
             raise ApiError(
-                f"member {self._cluster} speaks none of {', '.join(PROTOCOLS)}", code=502, reason="BadGateway"
+                f"member {self._cluster} speaks none of {', '.join(protocols)}", code=502, reason="BadGateway"
             )
-        return MemberSession(socket, socket.protocol, wanted)
+        return socket
 
 
 def end_of(text: bytes) -> RemoteEnd:
@@ -244,11 +314,15 @@ class MemberPods:
     async def _uids(self, namespace: str | None) -> dict[str, list[str]]:
         """Jobs with their members."""
         found: dict[str, list[str]] = {}
-        for kind in (*KINDS, *DIVIDED):
+        for kind in (*KINDS, *DIVIDED, *await self._described()):
             for job in (await self._hub.list(kind, namespace)).items:
                 if clusters := clusters_of(job):
                     found[job.metadata.uid or ""] = clusters
         return found
+
+    async def _described(self) -> list[Kind[Any]]:
+        """Kinds that the hub sends to members by a table."""
+        return [each.kind for each in kinds_of((await self._hub.list(CUSTOM_RESOURCE_DEFINITIONS)).items).values()]
 
     async def _of_member(
         self, cluster: str, path: str, asked: Mapping[str, str]
@@ -300,8 +374,9 @@ class MemberPods:
         words = pod.split("-")
         names = ["-".join(words[:count]) for count in range(len(words) - 1, 0, -1)][:_MOST_NAMES]
         found: list[Object] = []
+        kinds = (*KINDS, *DIVIDED, *await self._described())
         for name in names:
-            for kind in (*KINDS, *DIVIDED):
+            for kind in kinds:
                 try:
                     found.append(await self._hub.get(kind, name, namespace))
                 except NotFound:

@@ -182,11 +182,18 @@ _DISPATCHED = (
     *(JOB_SETS, RAY_CLUSTERS),
 )
 _DIVIDED = (DEPLOYMENTS, STATEFUL_SETS, BATCH_JOBS)
+# Those of other programs, and of installed packages; further ones take a role of their own.
+_DESCRIBED = tuple(each.kind for each in foreign() if each.fleet)
 
 HUB: tuple[Right, ...] = (
     *_on("list watch", k.NAMESPACES, k.PRIORITY_CLASSES, k.QUEUES, ATTACHED_CLUSTERS, FLEETS),
     *_on("list watch", PROPAGATION_POLICIES, CLUSTER_PROPAGATION_POLICIES, DATA_SOURCES, DATA_SOURCE_CLAIMS),
     *_on("list watch", k.CONFIG_MAPS, names=CONFIG_MAP_NAMES),
+    # Which kinds are described by tables.
+    *_on("list watch", k.CUSTOM_RESOURCE_DEFINITIONS),
+    *_on("list watch patch delete", *_DESCRIBED),
+    *_on("patch", *_DESCRIBED, sub="status"),
+    *_on("update", *_DESCRIBED, sub="finalizers"),
     # Its UID tells hubs apart.
     *_on("get", k.NAMESPACES, names=("kube-system",)),
     *_on("get list watch create patch delete", k.POD_GROUPS, HYPER_JOBS),

@@ -49,6 +49,8 @@ DASK: Final[tuple[JobKind, ...]] = family(
     Table(
         **_NAMES,
         kind="DaskWorkerGroup",
+        # It goes where its cluster is.
+        fleet=False,
         plural="daskworkergroups",
         pods=[_workers("spec.worker")],
         replicas="spec.worker.replicas",

@@ -118,6 +118,6 @@ _APPLICATION, _SCHEDULED = family(
     ),
 )
 SPARK: Final[tuple[JobKind, ...]] = (
-    replace(_APPLICATION, pods=partial(_pods, "spec")),
+    replace(_APPLICATION, pods=partial(_pods, "spec"), fleet="whole"),
     replace(_SCHEDULED, pods=partial(_pods, "spec.template")),
 )

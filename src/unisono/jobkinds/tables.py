@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 import msgspec
@@ -113,6 +114,7 @@ class Table(Base, forbid_unknown_fields=True):
             counts the later ones, too.
         refers: objects that it refers to may name its queue.
         units: how amounts are written in ``requests``: as Kubernetes does, or ``jvm`` (``512m`` are MiB).
+        fleet: a hub sends its objects to members, where ``pods`` tell what they need.
 
     """
 
@@ -135,6 +137,7 @@ class Table(Base, forbid_unknown_fields=True):
     one_group: bool = False
     refers: bool = False
     units: Literal["kubernetes", "jvm"] = "kubernetes"
+    fleet: bool = True
 
     def job_kind(self, made: Mapping[str, Kind[Any]] = _MADE) -> JobKind:
         """The kind that it describes.
@@ -167,6 +170,7 @@ class Table(Base, forbid_unknown_fields=True):
             part_label=self.part_label,
             one_group=self.one_group,
             refers=self.refers,
+            fleet="whole" if self.fleet and self.pods else "",
         )
 
     def pod_sets(self, obj: Any) -> Iterator[PodSet]:
@@ -323,6 +327,7 @@ def described(crds: Iterable[CustomResourceDefinition], *, alone: bool = False) 
     """
     wrong: dict[str, str] = {}
     tables: dict[str, Table] = {}
+    crds = list(crds)
     for crd in crds:
         text = (crd.metadata.annotations or {}).get(JOB_KIND)
         if text is None:
@@ -336,7 +341,19 @@ def described(crds: Iterable[CustomResourceDefinition], *, alone: bool = False) 
         except BadTable as error:
             wrong[crd.metadata.name] = str(error)
     found, more = kinds_of(tables, alone=alone)
-    return found, wrong | more
+    return [as_served(each, crds) for each in found], wrong | more
+
+
+def as_served(known: JobKind, crds: Iterable[CustomResourceDefinition]) -> JobKind:
+    """The kind with the subresource that its definition has: without it the status is a field like any other."""
+    kind = known.kind
+    served = any(
+        version.name == kind.version and version.subresources is not None and version.subresources.status is not None
+        for crd in crds
+        if crd.metadata.name == kind.resource
+        for version in crd.spec.versions or ()
+    )
+    return known if served else replace(known, kind=replace(kind, status_subresource=False))
 
 
 def _kind_of(table: Table) -> Kind[Any]:

@@ -164,6 +164,9 @@ def _fewer_in_workload_group(manifest: Json, to: int) -> None:
 
 
 def _job_state(job: Any, _: bool) -> tuple[str, str]:
+    if isinstance(job, Job):  # asked for several times whenever one of very many jobs changes
+        state = job.status.state
+        return state.phase or "Pending", state.message or state.reason or ""
     at = "status.state"
     phase, told = first(job, f"{at}.phase"), first(job, f"{at}.message") or first(job, f"{at}.reason")
     return phase or "Pending", told or ""

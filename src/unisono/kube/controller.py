@@ -235,27 +235,42 @@ class Manager:
         self.informers = Informers(client, clock)
         self._backoff = backoff
         self._runs: list[_Run] = []
+        self._group: asyncio.TaskGroup | None = None
         self.ready = asyncio.Event()
 
     async def run(self, controllers: Sequence[Controller]) -> None:
         """Set up the controllers, wait for complete caches, reconcile until cancelled."""
-        self._runs = [
-            _Run(controller, WorkQueue(self._clock, self._backoff()), self._keeper) for controller in controllers
-        ]
-        for run in self._runs:
-            context = Context(self.informers, run.queue, controller=run.controller.name, keeper=self._keeper)
-            run.controller.setup(context)
-            run.context, run.own = context, context.first
+        self._runs = [self._set_up(controller) for controller in controllers]
         try:
             async with asyncio.TaskGroup() as group:
+                self._group = group
                 group.create_task(self.informers.run())
                 await self.informers.wait_synced()
                 for run in self._runs:
                     group.create_task(run.loop(group, self._clock, self._backoff()))
                 self.ready.set()
         finally:
+            self._group = None
             for run in self._runs:
                 run.queue.close()
+
+    def add(self, controller: Controller) -> None:
+        """Run one more controller from now on; only while the others run."""
+        if self._group is not None:
+            run = self._set_up(controller)
+            self._runs.append(run)
+            self._group.create_task(self._begin(run, self._group))
+
+    async def _begin(self, run: _Run, group: asyncio.TaskGroup) -> None:
+        await self.informers.wait_synced()
+        await run.loop(group, self._clock, self._backoff())
+
+    def _set_up(self, controller: Controller) -> _Run:
+        run = _Run(controller, WorkQueue(self._clock, self._backoff()), self._keeper)
+        context = Context(self.informers, run.queue, controller=controller.name, keeper=self._keeper)
+        controller.setup(context)
+        run.context, run.own = context, context.first
+        return run
 
     def statistics(self) -> dict[str, ControllerStatistics]:
         """Counts by controller name."""

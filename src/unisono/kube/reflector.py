@@ -140,6 +140,11 @@ class Reflector(Generic[T]):
         """Whether the server does not know the kind, or does not let us read it."""
         return bool(self._absence)
 
+    @property
+    def is_forbidden(self) -> bool:
+        """Whether the server does not let us read the kind, which it may know."""
+        return self._absence == 403
+
     async def run(self) -> None:
         """Feed the sink until cancelled; every failure is retried with a back-off."""
         while True:

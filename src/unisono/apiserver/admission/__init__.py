@@ -120,7 +120,7 @@ class Admission:
                 cluster.note_user(request, view)
             elif as_job(request.kind) is not None:
                 cluster.keep_user(request, view)
-        if request.kind.resource in jobs.DISPATCHED and not request.subresource:
+        if not request.subresource and jobs.is_dispatched(request.kind):
             jobs.keep(request, view)
         for rule in self._completing:
             rule(request, view)

@@ -13,6 +13,7 @@ from unisono.api.field_error import FieldError
 from unisono.api.groups.batch import Job
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.keys import MASTERS, POD_QUEUE
+from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, LEASES, NAMESPACES, QUEUES
 from unisono.api.queues import Family, exceeded, oversubscribed, summed, warnings_of
 from unisono.api.resources import resource_list, to_wire
@@ -131,8 +132,16 @@ def check_size(settings: Settings, request: Request, _: View) -> None:
 # Where jobs of a hub are: only the hub says so; a user may take a job of his own back, and no more.
 
 DISPATCHED: Final = frozenset(kind.resource for kind in registry.DISPATCHED)
-"""Resources whose objects carry their place."""
+"""Resources whose objects carry their place, of those that this program knows."""
 _KEYS: Final = (CLUSTER, DISPATCH, GANG, SPLIT)
+
+
+def is_dispatched(kind: Kind[Any]) -> bool:
+    """Whether objects of a kind carry their place."""
+    if kind.resource in DISPATCHED:
+        return True
+    known = as_job(kind)
+    return known is not None and known.fleet == "whole"
 
 
 def keep(request: Request, _: View) -> None:

@@ -54,20 +54,19 @@ class Forwarded:
     """Counts the connections of all sessions.
 
     Args:
-        ports: reaches the pods.
         refused: hears of each connection that is refused.
 
     """
 
-    def __init__(self, ports: Ports, refused: Callable[[str], None]) -> None:
-        self._ports, self._refused = ports, refused
+    def __init__(self, refused: Callable[[str], None]) -> None:
+        self._refused = refused
         self._open = 0
 
-    def session(self, limits: Limits) -> SessionPorts:
-        """The ports as one session may use them."""
-        return SessionPorts(self, limits)
+    def session(self, ports: Ports, limits: Limits) -> SessionPorts:
+        """The ports as one session may use them; ``ports`` reaches the pods."""
+        return SessionPorts(self, ports, limits)
 
-    async def connect(self, target: ContainerTarget, port: int, most: int) -> PortStream:
+    async def connect(self, ports: Ports, target: ContainerTarget, port: int, most: int) -> PortStream:
         """Connect where fewer than ``most`` connections are open.
 
         Raises:
@@ -78,7 +77,7 @@ class Forwarded:
             raise self.refusal("forwarded")
         self._open += 1
         try:
-            return await self._ports.connect(target, port)
+            return await ports.connect(target, port)
         except BaseException:
             self._open -= 1
             raise
@@ -96,8 +95,8 @@ class Forwarded:
 class SessionPorts:
     """Counts the connections of one session."""
 
-    def __init__(self, forwarded: Forwarded, limits: Limits) -> None:
-        self._forwarded, self._limits = forwarded, limits
+    def __init__(self, forwarded: Forwarded, ports: Ports, limits: Limits) -> None:
+        self._forwarded, self._ports, self._limits = forwarded, ports, limits
         self._open = 0
 
     async def connect(self, target: ContainerTarget, port: int) -> PortStream:
@@ -106,7 +105,7 @@ class SessionPorts:
             raise self._forwarded.refusal("session_forwarded")
         self._open += 1
         try:
-            stream = await self._forwarded.connect(target, port, self._limits.forwarded)
+            stream = await self._forwarded.connect(self._ports, target, port, self._limits.forwarded)
         except BaseException:
             self._open -= 1
             raise
@@ -166,7 +165,7 @@ class PodAccessHandler:
     ) -> None:
         self._remote = remote
         self._service, self._access, self._authorizer = service, access, authorizer
-        self._forwarded = None if access is None else Forwarded(access, refused)
+        self._forwarded = Forwarded(refused)
 
     async def handle(self, exchange: Exchange, path: ResourcePath) -> web.StreamResponse:
         """Answer one request; returns when its streams have ended."""
@@ -174,14 +173,14 @@ class PodAccessHandler:
         action = Action("create", "", "", "pods", path.subresource, path.namespace, str(path.name))
         self._authorizer.require(exchange.user, action)
         options = await self._admitted(exchange, path)
-        commands: PodCommands | None = self._access
+        access: PodAccess | None = self._access
         try:
             pod = msgspec.json.decode(await self._service.get(PODS, path.namespace, str(path.name)))
         except NotFound:
             elsewhere = await self._elsewhere(path)
             if elsewhere is None:
                 raise
-            pod, commands = elsewhere
+            pod, access = elsewhere
         container = ""
         if path.subresource != "portforward":
             container = choose_container(pod, str(options.get("container") or ""))
@@ -194,15 +193,15 @@ class PodAccessHandler:
         )
         if not target.node:
             raise bad_request(f"pod {target.pod} does not have a host assigned")
-        if container and commands is not None:
-            return await self._command(exchange, commands, path.subresource, target, options)
-        if self._forwarded is None:
+        if access is None:
             raise ApiError("no node agent runs commands here", code=503, reason="ServiceUnavailable")
-        return await self._forward(exchange, self._forwarded.session(exchange.limits), target, options)
+        if container:
+            return await self._command(exchange, access, path.subresource, target, options)
+        return await self._forward(exchange, self._forwarded.session(access, exchange.limits), target, options)
 
-    async def _elsewhere(self, path: ResourcePath) -> tuple[Document, PodCommands] | None:
-        """The pod of another cluster, and what runs commands there; ports of it are not reached."""
-        if self._remote is None or path.subresource == "portforward":
+    async def _elsewhere(self, path: ResourcePath) -> tuple[Document, PodAccess] | None:
+        """The pod of another cluster, and what reaches into it."""
+        if self._remote is None:
             return None
         found = await self._remote.reach(str(path.namespace), str(path.name))
         return (msgspec.json.decode(found[0]), found[1]) if found is not None else None

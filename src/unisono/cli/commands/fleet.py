@@ -72,12 +72,15 @@ def join(
 
 @command.command("account")
 @click.option("--applications", is_flag=True, help="Let Applications of the hub bring objects of any kind.")
-def account(*, applications: bool) -> None:
+@click.option(
+    "--kind", "resources", multiple=True, metavar="RESOURCE", help="Kind that a table describes: swarms.example.com."
+)
+def account(*, applications: bool, resources: tuple[str, ...]) -> None:
     """Print the account that a hub needs in a member, with its rights, for an administrator to read and apply."""
     from unisono.api.yaml import dump_all
     from unisono.fleet.members import joining
 
-    click.echo(dump_all(joining.account(applications=applications)), nl=False)
+    click.echo(dump_all(joining.account(applications=applications, resources=resources)), nl=False)
 
 
 @command.command("embed")

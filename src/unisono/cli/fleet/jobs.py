@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,24 +15,26 @@ import msgspec
 from unisono.api import messages
 from unisono.api.annotations import CLUSTER, DRAINED, MEMBER_REASONS, ORIGIN_UID
 from unisono.api.base import Object
-from unisono.api.conditions import find_condition
+from unisono.api.conditions import ENDED, find_condition
 from unisono.api.groups.fleet import READY, AttachedCluster
 from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.kind import Kind
 from unisono.api.kind_families import ATTACHED_CLUSTERS, HYPER_JOBS
-from unisono.api.kinds import JOBS, POD_GROUPS, PODS, SECRETS
+from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, JOBS, POD_GROUPS, PODS, SECRETS
 from unisono.api.quantity import to_milli
 from unisono.api.resources import readable, resource_list
 from unisono.api.selecting import controller_of
 from unisono.cli.connection import connect
 from unisono.cli.options import Where
 from unisono.cli.printing import columns, print_json
-from unisono.errors import ConfigError, Conflict, NotFound, UnisonoError
+from unisono.errors import ApiError, ConfigError, Conflict, NotFound, UnisonoError
 from unisono.fleet.hyper_jobs.divided_jobs import is_divided
 from unisono.fleet.hyper_jobs.work import record_of
 from unisono.fleet.jobs.copies import placement_of
+from unisono.fleet.jobs.described import kinds_of
 from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.joining import member_config
+from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.registry import has_ended
 from unisono.kube.client import Client
 from unisono.kube.discovery import warnings_of
@@ -57,26 +61,40 @@ async def job_of(client: Client, what: str, namespace: str) -> tuple[Kind[Any], 
     if slash:
         found = next((each for each in KINDS if word.lower() in _words(each)), None)
         if found is None:
-            known = ", ".join(sorted(each.kind.lower() for each in KINDS))
+            described = [each.kind for each in await described_kinds(client)]
+            found = next((each for each in described if word.lower() in _words(each)), None)
+        if found is None:
+            known = ", ".join(sorted(each.kind.lower() for each in (*KINDS, *described)))
             raise ConfigError(f"{word} is no kind that a fleet runs; those are {known}")
         kind = found
     return kind, await client.get(kind, name or what, namespace)
 
 
+async def described_kinds(client: Client) -> list[JobKind]:
+    """Kinds that the hub sends to members by a table; none for users who may not list definitions."""
+    try:
+        return list(kinds_of((await client.list(CUSTOM_RESOURCE_DEFINITIONS)).items).values())
+    except ApiError:
+        return []
+
+
 async def hyper_job_of(client: Client, what: str, namespace: str) -> HyperJob | None:
-    """The HyperJob that a user names as ``KIND/NAME``, or by its name where no other Volcano Job has it.
+    """The HyperJob that a user names as ``KIND/NAME``, or by its name where no other job has it, or that divides a job.
 
     Raises:
+        ConfigError: the kind is none that a hub dispatches.
         NotFound: it is named with its kind, and there is none.
 
     """
     word, slash, name = what.partition("/")
     if slash and word.lower() in _words(HYPER_JOBS):
         return await client.get(HYPER_JOBS, name, namespace)
-    if slash and word.lower() not in _words(JOBS):
-        return None
-    with suppress(NotFound):
-        job = await client.get(JOBS, name or what, namespace)
+    try:
+        _, job = await job_of(client, what, namespace)
+    except NotFound:
+        if slash:
+            return None
+    else:
         if not is_divided(job):
             return None
     with suppress(NotFound):
@@ -84,15 +102,21 @@ async def hyper_job_of(client: Client, what: str, namespace: str) -> HyperJob | 
     return None
 
 
-async def all_jobs(client: Client) -> list[tuple[Kind[Any], Object]]:
-    """All jobs of the hub that can be dispatched."""
-    found: list[tuple[Kind[Any], Object]] = []
-    for kind in KINDS:
+async def all_jobs(client: Client) -> list[tuple[Kind[Any], Object, bool]]:
+    """All jobs of the hub that can be dispatched, each with whether it has ended."""
+    found: list[tuple[Kind[Any], Object, bool]] = []
+    described = await described_kinds(client)
+    ended = dict.fromkeys(KINDS, has_ended) | {each.kind: partial(_is_over, each) for each in described}
+    for kind, is_over in ended.items():
         try:
-            found += [(kind, job) for job in (await client.list(kind)).items]
+            found += [(kind, job, is_over(job)) for job in (await client.list(kind)).items]
         except NotFound:
             continue
     return found
+
+
+def _is_over(known: JobKind, job: Object) -> bool:
+    return known.state(job)[0] in ENDED
 
 
 def _words(kind: Kind[Any]) -> set[str]:
@@ -107,35 +131,45 @@ class NoLogs(UnisonoError):
 
 
 async def logs(where: Where, what: str, namespace: str, *, follow: bool) -> None:
-    """Print the lines of all pods of the job, each with its pod in front."""
+    """Print the lines of all pods of the job, in whichever members they are, each with its pod in front."""
     from unisono.kube.http import HttpClient
     from unisono.sdk.follow.following import follow_logs, read_pods
     from unisono.sdk.follow.log_lines import LogSelection, short_name
 
-    async with connect(where) as hub:
-        kind, job = await job_of(hub, what, namespace)
-        if is_divided(job):
-            hyper_job = await hub.get(HYPER_JOBS, job.metadata.name, namespace)
-            parts = sorted(record_of(hyper_job).parts)
-            told = ", ".join(parts) or "none has a cluster yet"
-            raise NoLogs(f"{what} is divided over clusters, and each of its parts has logs: {told}")
-        cluster = placement_of(job).cluster
-        if not cluster:
-            raise NoLogs(f"{what} waits for a cluster and has no logs: see 'unisono fleet explain {what}'")
-        config = await _reach(hub, cluster)
-    member = HttpClient(config)
     wanted = LogSelection()
-    name = job.metadata.name
-    try:
-        if follow:
-            source = follow_logs(member, kind, namespace, name, wanted, _refused)
+    async with AsyncExitStack() as stack:
+        hub = await stack.enter_async_context(connect(where))
+        hyper_job = await hyper_job_of(hub, what, namespace)
+        if hyper_job is None:
+            kind, job = await job_of(hub, what, namespace)
+            name, runs = job.metadata.name, [(kind, job.metadata.name, job.metadata.uid, placement_of(job).cluster)]
         else:
-            pods = (await member.list(PODS, namespace, label_selector=f"{ORIGIN_UID}={job.metadata.uid}")).items
-            source = read_pods(member, pods, wanted, _refused)
-        async for line in source:
-            click.echo(f"{short_name(line.pod, name)} | {line.text}")
-    finally:
-        await member.close()
+            name, parts = hyper_job.metadata.name, sorted(record_of(hyper_job).parts.items())
+            runs = [(JOBS, part, place.uid, place.cluster) for part, place in parts]
+        runs = [run for run in runs if run[3]]
+        if not runs:
+            raise NoLogs(f"{what} waits for a cluster and has no logs: see 'unisono fleet explain {what}'")
+        members: dict[str, HttpClient] = {}
+        for *_, cluster in runs:
+            if cluster not in members:
+                members[cluster] = HttpClient(await _reach(hub, cluster))
+                stack.push_async_callback(members[cluster].close)
+
+        async def show(kind: Kind[Any], job: str, uid: str | None, cluster: str) -> None:
+            member = members[cluster]
+            if follow:
+                source = follow_logs(member, kind, namespace, job, wanted, _refused)
+            else:
+                pods = (await member.list(PODS, namespace, label_selector=f"{ORIGIN_UID}={uid}")).items
+                source = read_pods(member, pods, wanted, _refused)
+            async for line in source:
+                click.echo(f"{short_name(line.pod, name)} | {line.text}")
+
+        if follow:
+            await asyncio.gather(*(show(*run) for run in runs))
+        else:
+            for run in runs:
+                await show(*run)
 
 
 async def _reach(hub: object, cluster: str) -> ClusterConfig:
@@ -172,8 +206,8 @@ async def failover(where: Where, name: str, namespace: str) -> None:
     async with connect(where) as hub:
         await _mark(hub, name, namespace, drained=True)
         moved = 0
-        for kind, job in await all_jobs(hub):
-            if placement_of(job).cluster != name or has_ended(job):
+        for kind, job, ended in await all_jobs(hub):
+            if placement_of(job).cluster != name or ended:
                 continue
             for _ in range(_TRIES):
                 try:
@@ -208,7 +242,7 @@ async def show_pods(where: Where, what: str, namespace: str, output: str) -> Non
             _, job = await job_of(hub, what, namespace)
             uids = {job.metadata.uid: job.metadata.name}
         else:
-            uids = {job.metadata.uid: job.metadata.name for _, job in await all_jobs(hub)}
+            uids = {job.metadata.uid: job.metadata.name for _, job, _ in await all_jobs(hub)}
         params = {"includeObject": "Object", "labelSelector": ORIGIN_UID}
         path = f"/api/v1/namespaces/{namespace}/pods"
         status, headers, body = await hub.request("GET", path, params=params, accept=_TABLE)
@@ -249,7 +283,7 @@ async def show_members(where: Where, output: str) -> None:
     """``unisono fleet list``."""
     async with connect(where) as hub:
         clusters = (await hub.list(ATTACHED_CLUSTERS)).items
-        jobs = Counter(placement_of(job).cluster for kind, job in await all_jobs(hub) if not has_ended(job))
+        jobs = Counter(placement_of(job).cluster for _, job, ended in await all_jobs(hub) if not ended)
     found = [_member(each, jobs[each.metadata.name]) for each in sorted(clusters, key=lambda one: one.metadata.name)]
     if output == "json":
         print_json(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +13,12 @@ import click
 import msgspec
 
 from unisono.api import messages
-from unisono.api.annotations import NETWORK
+from unisono.api.annotations import NETWORK, PRICES
 from unisono.api.groups.fleet import Fleet
 from unisono.api.kind_families import ATTACHED_CLUSTERS, FLEETS
 from unisono.api.kinds import SECRETS, find
 from unisono.cli.connection import connect
+from unisono.cli.fleet.jobs import described_kinds
 from unisono.cli.options import Where
 from unisono.errors import ApiError, ConfigError, NotFound, UnisonoError
 from unisono.fleet.members import joining
@@ -170,23 +171,36 @@ async def join(where: Where, name: str, member: Path, context: str | None, about
 
     namespace = where.namespace or joining.FLEET_NAMESPACE
     client = HttpClient(load(member, context=context))
-    try:
-        kubeconfig = joining.hub_kubeconfig(client.config, await _account(client, applications=about["applications"]))
-    finally:
-        await client.close()
     async with connect(where) as hub:
+        try:
+            resources = [each.kind.resource for each in await described_kinds(hub)]
+            token = await _account(client, applications=about["applications"], resources=resources)
+            kubeconfig = joining.hub_kubeconfig(client.config, token)
+        finally:
+            await client.close()
+        labels, prices = await _as_joined(hub, name, namespace)
+        given = ",".join(f"{key}={value}" for key, value in _pairs(about["prices"], "--price").items())
         objects = joining.hub_objects(
             name,
             namespace,
             kubeconfig,
-            labels=_pairs(about["labels"], "--label"),
+            labels=labels | _pairs(about["labels"], "--label"),
             region=about["region"],
-            prices=",".join(f"{key}={value}" for key, value in _pairs(about["prices"], "--price").items()),
+            prices=given or prices,
         )
         await _bring(hub, objects)
         await _add(hub, about["fleet"], namespace, name)
         click.echo(f"{name} has joined fleet {about['fleet']}.")
         click.echo(await _ready(hub, name, namespace))
+
+
+async def _as_joined(hub: HttpClient, name: str, namespace: str) -> tuple[dict[str, str], str]:
+    """Labels and prices of a member that joins again, to renew the hub's token or rights: it keeps them."""
+    try:
+        meta = (await hub.get(ATTACHED_CLUSTERS, name, namespace)).metadata
+    except NotFound:
+        return {}, ""
+    return dict(meta.labels or {}), (meta.annotations or {}).get(PRICES, "")
 
 
 async def leave(where: Where, name: str, namespace: str) -> None:
@@ -208,9 +222,9 @@ async def leave(where: Where, name: str, namespace: str) -> None:
         click.echo(f"The control plane of {name} is stopped; its data is kept.")
 
 
-async def _account(member: HttpClient, *, applications: bool) -> str:
+async def _account(member: HttpClient, *, applications: bool, resources: Collection[str]) -> str:
     """Make the hub's account in the member and answer a token of it."""
-    await _bring(member, joining.account(applications=applications))
+    await _bring(member, joining.account(applications=applications, resources=resources))
     request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",

@@ -9,6 +9,7 @@ from typing import Any
 
 from unisono.api.annotations import CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_UID, WORKER_LOST_TIMEOUT
 from unisono.api.base import Object
+from unisono.api.conditions import ENDED
 from unisono.api.groups.batch import Job
 from unisono.api.kind import Kind
 from unisono.api.kind_families import HYPER_JOBS
@@ -21,7 +22,9 @@ from unisono.fleet.dispatch.guide import Guide
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import OWNER_INDEX, GangController, Part
 from unisono.fleet.hyper_jobs.divided_jobs import is_divided
+from unisono.fleet.hyper_jobs.exports import export
 from unisono.fleet.hyper_jobs.work import part_work
+from unisono.fleet.jobs import described
 from unisono.fleet.jobs.copies import (
     Copy,
     Placement,
@@ -39,6 +42,7 @@ from unisono.fleet.members.joining import bring, is_refusal, name_taken, namesak
 from unisono.fleet.members.member import Busy, Member
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.telling import Telling
+from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.registry import has_ended
 from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller, sooner
@@ -107,8 +111,10 @@ class LeftPods:
 
 _LEFT_SECONDS = 1.0
 
-# A member whose writes are slow is asked again after so long (seconds).
-_BUSY_SECONDS = 1.0
+# Until copies of a kind that has been described just now are known.
+_UNREAD_SECONDS = 1.0
+# One that takes no ServiceExport, after so long.
+_EXPORT_SECONDS = 15.0
 
 Members = Callable[[str], Member | None]
 
@@ -126,9 +132,13 @@ class DispatchController(Controller):
         recorder: Recorder,
         book: PolicyBook,
         gangs: GangController | None = None,
+        known: JobKind | None = None,
     ) -> None:
-        """``members`` finds the connection to a member, ``gangs`` says which jobs are parts of a HyperJob."""
-        self._book = book
+        """``members`` finds the connection to a member, ``gangs`` says which jobs are parts of a HyperJob.
+
+        ``known`` is what a table says of the kind, where no program here runs its objects.
+        """
+        self._book, self.known = book, known
         self.kind, self.name = kind, f"dispatch-{kind.plural}"
         self._gangs = gangs
         self._state, self._members, self._recorder = state, members, recorder
@@ -176,6 +186,9 @@ class DispatchController(Controller):
 
     async def reconcile(self, key: str) -> float | None:
         """Bring one job and its copies to where they belong."""
+        views, unread = self._state.views, self._state.unread.get(self.kind.resource, ())
+        if any(name in views and views[name].reachable for name in unread):
+            return _UNREAD_SECONDS  # an older copy may be there
         with self._telling.look(key):
             return await self._reconcile(key)
 
@@ -199,7 +212,7 @@ class DispatchController(Controller):
             self._leave(key)
         own = [copy for copy, _ in copies if copy.origin == uid]
         part = self._part(job)
-        view = JobView(True, has_ended(job), part.placement, math.inf) if part else self._alone(job)
+        view = JobView(True, self._has_ended(job), part.placement, math.inf) if part else self._alone(job)
         view = replace(view, pods_in=self._left.look(key, job, own, self._clock.monotonic()))
         steps = decide(view, own, self._state.views, trusted=is_trusted(self._state.views))
         work, again = await self._stand(job, view, part)
@@ -257,7 +270,7 @@ class DispatchController(Controller):
     def _alone(self, job: Any) -> JobView:
         return JobView(
             True,
-            has_ended(job),
+            self._has_ended(job),
             placement_of(job),
             annotated_seconds(job, WORKER_LOST_TIMEOUT, DEFAULT_TIMEOUT),
         )
@@ -302,7 +315,7 @@ class DispatchController(Controller):
         Answers what stands for it, and after how many seconds that changes by itself.
         """
         uid = job.metadata.uid or ""
-        work = None if view.ended else self._work.of(self.kind, job, self._clock.time())
+        work = None if view.ended else self._work_of(job)
         if work is None or (part is not None and not part.group):
             self._leave(job.key)
             await self._drop_group(job)
@@ -316,12 +329,19 @@ class DispatchController(Controller):
         self._state.stand(uid, view.placement, work.pods)
         return work, again
 
+    def _work_of(self, job: Any) -> Work | None:
+        if self.known is not None:
+            return described.work_of(self.known, job)
+        return self._work.of(self.kind, job, self._clock.time())
+
+    def _has_ended(self, job: Object) -> bool:
+        return has_ended(job) if self.known is None else self.known.state(job)[0] in ENDED
+
     def _guided(self, job: Any, work: Work, placement: Placement, part: Part | None) -> tuple[Work, float | None]:
         uid, hyper_job = job.metadata.uid or "", self._gangs.of_part(job) if self._gangs is not None and part else None
         kind, subject = (self.kind, job) if hyper_job is None else (HYPER_JOBS, hyper_job)
-        whole = self._jobs.get(hyper_job.key) if hyper_job is not None else None
-        if hyper_job is not None and whole is not None and keys_of(JOBS, hyper_job):
-            kind, subject = JOBS, whole  # a policy names the job that is divided
+        if hyper_job is not None and self._gangs is not None and (whole := self._gangs.divided(hyper_job)) is not None:
+            kind, subject = whole  # a policy names the job that is divided
         return self._guide.guide(kind, subject, uid, work, placement)
 
     async def _drop_group(self, job: Any) -> None:
@@ -332,6 +352,7 @@ class DispatchController(Controller):
     def _leave(self, key: str) -> None:
         self._work.forget(key)
         self._left.forget(key)
+        self._state.names.forget(key)
         uid = self._standing.pop(key, None)
         if uid is not None:
             self._state.unstand(uid)
@@ -361,7 +382,7 @@ class DispatchController(Controller):
             self._telling.tell(job, "CopyKept", text)
         if steps.create and work is not None:
             await self._create(job, placement, work, held=held)
-        if not placement.cluster and placement.generation and not has_ended(job):
+        if not placement.cluster and placement.generation and not self._has_ended(job):
             await self.write_status(job, waiting_patch(self.kind, job))
         if steps.mirror is not None:
             copied = copies[steps.mirror.cluster]
@@ -392,7 +413,7 @@ class DispatchController(Controller):
         except AlreadyExists:
             await self._look_at_namesake(job, member, copied)
         except Busy:
-            self._context.enqueue(job.key, _BUSY_SECONDS)
+            self._look_when_free(job.key, member)
         except (NotFound, Conflict):
             raise
         except ApiError as error:
@@ -404,22 +425,39 @@ class DispatchController(Controller):
     async def _follow(self, job: Any, copy: Copy, copied: Any, *, held: bool) -> None:
         """Bring what may change of the job to its copy."""
         member = self._members(copy.cluster)
-        if member is None or copy.deleting or has_ended(job):
+        if member is None or copy.deleting or self._has_ended(job):
             return
-        patch = changes(job, copied, held=held)
+        part = self._part(job)
+        if part is not None and not part.group:
+            return  # its HyperJob is gone, and what was held back must not start before it goes as well
+        if part is not None:
+            try:
+                why = await export(self._state, member, copy, job, self._clock.monotonic())
+            except Busy:
+                self._look_when_free(job.key, member)
+                return
+            if why:
+                self._telling.tell(job, "NotExported", why)
+                self._context.enqueue(job.key, _EXPORT_SECONDS)
+                return
+        patch = changes(job, copied, held=held) if self.known is None else described.changes(self.known, job, copied)
         if not patch:
             return
         try:
             async with member.writing() as client:
                 await client.patch(self.kind, copy.name, patch, namespace=copy.namespace, patch_type="json")
         except Busy:
-            self._context.enqueue(job.key, _BUSY_SECONDS)
+            self._look_when_free(job.key, member)
         except (NotFound, Conflict):
             raise
         except ApiError as error:
             if not is_refusal(error):
                 raise
             self._telling.tell(job, "ChangeRefused", f"member {copy.cluster} refuses a change of the job: {error}")
+
+    def _look_when_free(self, key: str, member: Member) -> None:
+        """As many writes as a member gets at a time are under way: the next one begins when one of them ends."""
+        member.when_free(f"{self.name}/{key}", lambda: self._context.enqueue(key))
 
     async def _look_at_namesake(self, job: Any, member: Member, copied: Any) -> None:
         async with member.writing() as client:
@@ -442,7 +480,7 @@ class DispatchController(Controller):
 
     async def _mirror(self, job: Any, copied: Any, *, held: bool) -> None:
         """The copy's status becomes the job's; what is held back has none."""
-        if why := disbelief(copied):
+        if why := disbelief(copied, counts=self.known is None):
             self._telling.tell(job, "StatusRefused", f"what its member says of it is not believed: {why}")
         elif not held and not (self.kind is JOBS and is_held(copied) and not is_held(job)):
             await self.write_status(job, status_patch(job, copied))
@@ -458,7 +496,8 @@ class DispatchController(Controller):
             return
         meta = job.metadata
         body = {"metadata": {"resourceVersion": meta.resource_version}, "status": patch}
-        written = await self._client.patch(self.kind, meta.name, body, namespace=meta.namespace, subresource="status")
+        sub = "status" if self.kind.status_subresource else None
+        written = await self._client.patch(self.kind, meta.name, body, namespace=meta.namespace, subresource=sub)
         self._written.keep(written)
 
     def _copy_changed(self, kind: Kind[Any], key: str) -> None:

@@ -161,8 +161,8 @@ class Guide:
         avoided = {name: until - now for name, (_, until) in trip.failures.items() if until > now}
         waited = max(0.0, self._clock.time() - trip.since)
         rules = self._book.rules(kind, subject, work.pods, waited, avoided)
-        lacking = sorted(name for name, kinds in self._state.absent.items() if self._kind.resource in kinds)
-        outside = {**dict.fromkeys(lacking, f"its API has no {self._kind.resource}"), **rules.outside}
+        lacking = {name: why for name in self._state.members() if (why := self._state.lacks(name, self._kind))}
+        outside = {**lacking, **rules.outside}
         self._state.outside[uid] = outside
         inside = None
         if rules.bound:

@@ -205,7 +205,7 @@ class TargetFinder:
 
     def __init__(self, feed: Feed, controllers: Iterable[DispatchController], gangs: GangController) -> None:
         self._feed, self._gangs = feed, gangs
-        self._by_kind = {controller.kind.kind: controller for controller in controllers}
+        self._controllers = controllers
 
     def of_group(self, group: str) -> Target | None:
         """What stands behind a PodGroup (``namespace/name``); None where there is nothing."""
@@ -222,7 +222,8 @@ class TargetFinder:
                 return GangTarget(self._gangs, self._feed, hyper_job)
             except SplitError:
                 return None  # its parts run on as they are until the policy can be followed
-        controller = self._by_kind.get(owner.kind)
+        kind = owner.api_version.rpartition("/")[0], owner.kind
+        controller = next((each for each in self._controllers if (each.kind.group, each.kind.kind) == kind), None)
         job = controller.job(key) if controller is not None else None
         if controller is None or job is None or job.metadata.uid != owner.uid:
             return None

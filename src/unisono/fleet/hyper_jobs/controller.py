@@ -41,6 +41,7 @@ from unisono.fleet.hyper_jobs.decide import (
     Spreading,
     decide_gang,
 )
+from unisono.fleet.hyper_jobs.exports import is_to_be_exported
 from unisono.fleet.hyper_jobs.work import (
     GangError,
     GangRecord,
@@ -110,6 +111,7 @@ class GangController(Controller):
         self._look_at_part: Callable[[str], None] = lambda _key: None
         self._hold: Callable[[str], None] = lambda _group: None
         self._room_changed: Callable[[str], None] = lambda _cluster: None
+        self.divided: Callable[[HyperJob], tuple[Kind[Any], Object] | None] = lambda _hyper_job: None
         self._spreading = Spreading(state)
 
     def connect(
@@ -118,8 +120,13 @@ class GangController(Controller):
         look_at_part: Callable[[str], None],
         hold: Callable[[str], None],
         room_changed: Callable[[str], None],
+        divided: Callable[[HyperJob], tuple[Kind[Any], Object] | None],
     ) -> None:
-        """Functions that answer the newest state of a part, look at it, let a gang wait, and hold room in members."""
+        """Functions that answer the newest state of a part, look at it, let a gang wait, and hold room in members.
+
+        ``divided`` answers the job for which a HyperJob stands, and its kind; None where it stands for itself.
+        """
+        self.divided = divided
         self._job, self._look_at_part, self._hold, self._room_changed = job, look_at_part, hold, room_changed
 
     def setup(self, context: Context) -> None:
@@ -137,6 +144,7 @@ class GangController(Controller):
         index(self._groups, OWNER_INDEX, controller_keys)
         self._priorities = context.informer(PRIORITY_CLASSES)
         self._state.on_copy(self._copy_changed)
+        self._state.names.on_export = self._copy_changed
 
     def look_again(self, cluster: str) -> None:
         """A member has changed."""
@@ -186,7 +194,8 @@ class GangController(Controller):
         except SplitError:
             return own
         name = job.metadata.name
-        return {**own, **part_environment(name, live, self.record(hyper_job))} if name in live else own
+        ids = {cluster: self._state.names.of(cluster) for cluster in self._state.members()}
+        return {**own, **part_environment(name, live, self.record(hyper_job), ids)} if name in live else own
 
     def record(self, hyper_job: HyperJob) -> GangRecord:
         """Where its parts are."""
@@ -336,6 +345,8 @@ class GangController(Controller):
             late=not can_be_held(job),
             crowded=self._state.is_crowded(uid),
             bound=runs or self._state.stand_ins.bound(uid) >= least,
+            named=not is_to_be_exported(self._state, placement.cluster, job)
+            or any(self._state.names.is_exported(job.key, copy.uid) for copy, _ in own if _is_at(copy, placement)),
         )
 
     async def _carry_out(self, hyper_job: HyperJob, live: Mapping[str, Job], steps: GangSteps) -> None:

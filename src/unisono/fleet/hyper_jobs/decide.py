@@ -264,6 +264,7 @@ class PartView:
         late: it cannot be held back; its copy is made when the gang opens.
         crowded: others have taken the room in its member that was reserved for it.
         bound: enough of its pods have a node.
+        named: its pods will have names that all members know, or need none.
 
     """
 
@@ -274,6 +275,7 @@ class PartView:
     late: bool = False
     crowded: bool = False
     bound: bool = True
+    named: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,7 +444,7 @@ class _Decision:
             (copy.cluster, copy.generation, copy.deleting) == (place.cluster, place.generation, False)
             for copy in part.copies
         )
-        return self._view(place).reachable and (has_copy or part.late)
+        return self._view(place).reachable and (has_copy or part.late) and part.named
 
     def _generation(self, name: str) -> int:
         return self.record.placement(name, self.gang.parts[name].uid).generation

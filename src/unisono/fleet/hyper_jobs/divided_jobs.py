@@ -1,16 +1,19 @@
-"""Volcano Jobs of a hub that are too large for one member: each is divided over several, as a HyperJob of its own.
+"""Jobs of a hub that are too large for one member: each is divided over several, as a HyperJob of its own.
 
 The job is marked first, so that no member is chosen for it any more. The HyperJob has the job's spec as the template
-that is divided, and belongs to the job: it goes with it, and its parts in sum are the job's status.
+that is divided, and belongs to the job: it goes with it, and its parts in sum are the job's status. Jobs of other kinds
+than Volcano's are divided as Volcano Jobs that have the pods which the kind's own controller would make.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from unisono.api.annotations import (
     BIND_TIMEOUT,
@@ -26,9 +29,10 @@ from unisono.api.annotations import (
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.conditions import find_condition
 from unisono.api.documents import merge_diff
-from unisono.api.groups.batch import AUTO, HyperJob, HyperJobSpec, Job, ReplicatedJob, SplitPolicy
+from unisono.api.groups.batch import AUTO, HyperJob, HyperJobSpec, Job, JobSpec, ReplicatedJob, SplitPolicy
+from unisono.api.kind import Kind
 from unisono.api.kind_families import HYPER_JOBS
-from unisono.api.kinds import JOBS
+from unisono.api.kinds import JOBS, PRIORITY_CLASSES
 from unisono.api.times import parse_time
 from unisono.controllers.hyperjob.decide import COMPLETED, FAILED, MOST_PARTS, divisible
 from unisono.controllers.job import view as phases
@@ -47,8 +51,11 @@ from unisono.controllers.owners import (
 from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.errors import NotFound
 from unisono.fleet.hub_state import HubState
+from unisono.fleet.hyper_jobs.divided_training import NAMED, Whole, idle_status, needs_names, whole_of
 from unisono.fleet.hyper_jobs.dividing import Floor, roles_of
-from unisono.fleet.jobs.copies import placement_of
+from unisono.fleet.hyper_jobs.work import record_of
+from unisono.fleet.jobs.copies import expires_in, placement_of
+from unisono.jobkinds.registry import has_ended, job_kind
 from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller
 
@@ -81,10 +88,8 @@ def is_divided(job: Object) -> bool:
 
 
 def obstacle(job: Job) -> str:
-    """Why a job is not divided though several members together have the room; empty where it may be."""
+    """Why a Volcano Job is not divided though several members together have the room; empty where it may be."""
     spec = job.spec
-    if (job.metadata.annotations or {}).get(DIVIDED) == "false":
-        return f"its annotation {DIVIDED} is false"
     if spec.plugins:
         names = ", ".join(sorted(spec.plugins))
         return (
@@ -94,30 +99,32 @@ def obstacle(job: Job) -> str:
         return "its tasks wait for each other (dependsOn), which they do within one cluster"
     if spec.network_topology is not None and spec.network_topology.mode != "soft":
         return "its networkTopology keeps it within one domain"
-    if divisible(_replicated(job)) is None:
+    if divisible(_replicated(job.spec)) is None:
         return "a task with a partitionPolicy is not divided"
     return ""
 
 
-def hyper_job_for(job: Job, clusters: Sequence[str]) -> HyperJob:
-    """The HyperJob that stands for a job, over these members at most."""
+def hyper_job_for(kind: Kind[Any], job: Object, spec: JobSpec, clusters: Sequence[str]) -> HyperJob:
+    """The HyperJob that stands for a job, over these members at most; ``spec`` is that of the whole."""
     given = job.metadata.annotations or {}
     marks = {key: given[key] for key in _HANDED_ON if key in given} | inherited_annotations(given)
+    if kind is not JOBS:
+        marks.pop(RESTART_POLICY, None)  # the pods of a part that starts elsewhere alone have other names
     return HyperJob(
         metadata=ObjectMeta(
             name=job.metadata.name,
             namespace=job.metadata.namespace,
             annotations=handed_down(given, marks) or None,
-            owner_references=[owned_by(JOBS, job)],
+            owner_references=[owned_by(kind, job)],
         ),
         # When one part has failed for good, the others end as well.
-        spec=HyperJobSpec(replicated_jobs=[_replicated(job, list(clusters))], min_available=MOST_PARTS),
+        spec=HyperJobSpec(replicated_jobs=[_replicated(spec, list(clusters))], min_available=MOST_PARTS),
     )
 
 
-def _replicated(job: Job, clusters: list[str] | None = None) -> ReplicatedJob:
+def _replicated(spec: JobSpec, clusters: list[str] | None = None) -> ReplicatedJob:
     policy = SplitPolicy(mode=AUTO)
-    return ReplicatedJob(name=PART, template_spec=job.spec, split_policy=policy, cluster_names=clusters)
+    return ReplicatedJob(name=PART, template_spec=spec, split_policy=policy, cluster_names=clusters)
 
 
 def status_of_parts(job: Job, hyper_job: HyperJob, parts: Sequence[Job]) -> dict[str, Any]:
@@ -172,35 +179,65 @@ class Finding:
 
     Attributes:
         alone: one member would have room for it if it were empty.
+        spec: of the Volcano Job that is divided.
         clusters: members over which it is divided; empty where it is not.
         why: by members that together would have room for it: why it is not divided over them.
 
     """
 
     alone: bool = False
+    spec: JobSpec | None = None
     clusters: tuple[str, ...] = ()
     why: dict[str, str] = field(default_factory=dict)
 
 
-def find(state: HubState, job: Job, outside: Collection[str]) -> Finding:
-    """Look whether a job that waits needs several members; ``outside`` may not have it."""
-    members, table = state.members(), state.feed.state.nodes
-    names = [task.name for task in JobView(job).tasks]
-    roles = roles_of(table, job.spec, names)
+def find(
+    state: HubState, kind: Kind[Any], job: Object, whole: Whole | Job, outside: Mapping[str, str], now: float
+) -> Finding:
+    """Look whether a job that waits needs several members.
+
+    Args:
+        state: of the hub.
+        kind: of the job.
+        job: the job.
+        whole: the job as it would run in one piece.
+        outside: members that may not have it, and why.
+        now: the clock's ``monotonic``.
+
+    """
+    table = state.feed.state.nodes
+    # A member without the kind takes no whole job of it, and parts all the same.
+    unable = {name for name in state.members() if state.lacks(name, kind)} if kind is not JOBS else set()
+    members = [name for name in state.members() if name not in unable]
+    spec = whole.spec
+    roles = roles_of(table, spec, [task.name for task in JobView(Job(spec=spec)).tasks])
     floors = (Floor(table, roles, [name]) for name in members)
     if not roles or any(floor.share(floor.whole, 1) for floor in floors):
         return Finding(alone=True)
-    takers = [name for name in members if name not in outside]
-    why = obstacle(job)
-    if not why:
-        for clusters in _networks({name: state.network(name) for name in takers}):
-            floor = Floor(table, roles, clusters)
-            if floor.share(floor.whole, len(clusters)):
-                return Finding(clusters=tuple(clusters))
+    takers = [
+        name for name in state.members() if outside.get(name, "") == (state.lacks(name, kind) if name in unable else "")
+    ]
+    why = f"its annotation {DIVIDED} is false" if (job.metadata.annotations or {}).get(DIVIDED) == "false" else ""
+    why = why or (obstacle(whole) if isinstance(whole, Job) else whole.obstacle())
+    unnamed = ""
+    for clusters in _networks({name: state.network(name) for name in takers}) if not why else ():
+        floor = Floor(table, roles, clusters)
+        if not floor.share(floor.whole, len(clusters)):
+            continue
+        if kind is JOBS:
+            named = {} if state.names.lacking(clusters, now) else dict(NAMED)
+            return Finding(spec=msgspec.structs.replace(spec, plugins=named or None), clusters=tuple(clusters))
+        nameless = state.names.lacking(clusters, now)
+        able = [name for name in clusters if name not in nameless]
+        floor = Floor(table, roles, able)
+        if floor.share(floor.whole, len(able)):
+            return Finding(spec=spec, clusters=tuple(able))
+        unnamed = needs_names(kind, nameless)
     floor = Floor(table, roles, takers)
     shares = floor.share(floor.whole, len(takers))
     together = ", ".join(sorted({share.cluster for share in shares}))
-    text = why or f"they are in no common network, which the label {NETWORK} of their AttachedClusters names"
+    network = f"they are in no common network, which the label {NETWORK} of their AttachedClusters names"
+    text = why or unnamed or network
     return Finding(
         why={together: f"have room for it together if they are empty, and it is not divided: {text}"} if shares else {}
     )
@@ -216,11 +253,10 @@ def _networks(labels: Mapping[str, str]) -> Iterator[list[str]]:
 
 
 class DividedJobsController(Controller):
-    """Divides jobs, and follows those that are divided."""
+    """Divides jobs of one kind, and follows those that are divided."""
 
-    name = "fleet-divided-jobs"
-
-    def __init__(self, state: HubState, recorder: Recorder) -> None:
+    def __init__(self, kind: Kind[Any], state: HubState, recorder: Recorder) -> None:
+        self.kind, self.name = kind, f"fleet-divided-{kind.plural}"
         self._state, self._announcer = state, Announcer(recorder)
         self._why: dict[str, dict[str, str]] = {}
 
@@ -228,9 +264,15 @@ class DividedJobsController(Controller):
         """Watch jobs, the HyperJobs that stand for some of them, and their parts."""
         self._client: Client = context.client
         self._clock, self._context = context.clock, context
-        self._jobs = context.watch(JOBS, lambda job: [job.key, *keys_of(HYPER_JOBS, job)])
-        index(self._jobs, _OWNER_INDEX, controller_keys)
-        self._hyper_jobs = context.watch(HYPER_JOBS, lambda each: keys_of(JOBS, each), optional=True)
+        if self.kind is JOBS:
+            self._jobs = context.watch(JOBS, lambda job: [job.key, *keys_of(HYPER_JOBS, job)])
+            self._parts = self._jobs
+        else:
+            self._jobs = context.watch(self.kind, optional=True)
+            self._parts = context.watch(JOBS, lambda job: keys_of(HYPER_JOBS, job))
+        index(self._parts, _OWNER_INDEX, controller_keys)
+        self._hyper_jobs = context.watch(HYPER_JOBS, lambda each: keys_of(self.kind, each), optional=True)
+        self._priorities = context.informer(PRIORITY_CLASSES)
         self._announcer.forget_deleted(self._jobs)
 
     def look_again(self) -> None:
@@ -239,14 +281,26 @@ class DividedJobsController(Controller):
             if not placement_of(job).cluster and not is_divided(job):
                 self._context.enqueue(job.key)
 
+    def look_at_divided(self) -> None:
+        """A member has turned out to have no names for pods of others: look at every job that is divided."""
+        for job in self._jobs.items():
+            if is_divided(job):
+                self._context.enqueue(job.key)
+
     def together(self, uid: str) -> Mapping[str, str]:
         """Why a job that waits is not divided, by members that together have room for it."""
         return self._why.get(uid, {})
 
+    def of(self, hyper_job: HyperJob) -> Object | None:
+        """The job for which a HyperJob stands; None where it stands for none of this kind."""
+        owner = controller_of_kind(self.kind, hyper_job)
+        job: Object | None = self._jobs.get(hyper_job.key) if owner is not None else None
+        return job if job is not None and owner is not None and job.metadata.uid == owner.uid else None
+
     async def reconcile(self, key: str) -> float | None:
         """Look at one job."""
         job, hyper_job = self._jobs.get(key), self._hyper_jobs.get(key)
-        owner = controller_of_kind(JOBS, hyper_job) if hyper_job is not None else None
+        owner = controller_of_kind(self.kind, hyper_job) if hyper_job is not None else None
         if job is not None and job.metadata.deletion_timestamp:
             job = None
         if hyper_job is not None and owner is not None and (job is None or owner.uid != job.metadata.uid):
@@ -259,9 +313,9 @@ class DividedJobsController(Controller):
             return await self._follow(job, hyper_job if owner is not None else None)
         return await self._look(job)
 
-    async def _look(self, job: Job) -> float | None:
+    async def _look(self, job: Any) -> float | None:
         uid = job.metadata.uid or ""
-        waits = not placement_of(job).cluster and phase_of(job) not in _STOPPED
+        waits = not placement_of(job).cluster and not self._is_stopped(job)
         if not waits or controller_of_kind(HYPER_JOBS, job) is not None:
             self._why.pop(uid, None)
             return None
@@ -270,41 +324,88 @@ class DividedJobsController(Controller):
             return left  # most jobs have a member by then
         if any(not view.reachable and view.lost_seconds < _SILENT_SECONDS for view in self._state.views.values()):
             return _LOOK_SECONDS  # a member that comes soon may take it whole
-        found = find(self._state, job, self._state.outside.get(uid, ()))
+        found = self._find(job)
         self._why[uid] = found.why
         if found.alone:
             return _FITS_SECONDS
         if not found.clusters:
             return _LOOK_SECONDS
-        meta = job.metadata
-        patch = {"metadata": {"resourceVersion": meta.resource_version, "annotations": {DIVIDED: "true"}}}
-        await self._client.patch(JOBS, meta.name, patch, namespace=meta.namespace)
-        told = f"no member takes it whole; it is divided over {', '.join(found.clusters)} as HyperJob {meta.name}"
+        await self._mark(job, "true")
+        told = (
+            f"no member takes it whole; it is divided over {', '.join(found.clusters)} as HyperJob {job.metadata.name}"
+        )
         self._announcer.tell(job, [Notice("Normal", "Divided", told, once=told)])
         return None
 
-    async def _follow(self, job: Job, hyper_job: HyperJob | None) -> float | None:
-        stopped = phase_of(job) in _STOPPED
-        if hyper_job is None:
-            return None if stopped else await self._bring(job)
-        if stopped:
-            if not hyper_job.status.conditions and not hyper_job.metadata.deletion_timestamp:
+    def _find(self, job: Any) -> Finding:
+        whole = self._whole(job)
+        if whole is None:
+            return Finding(alone=True)
+        outside = self._state.outside.get(job.metadata.uid or "", {})
+        return find(self._state, self.kind, job, whole, outside, self._clock.monotonic())
+
+    def _whole(self, job: Any) -> Whole | Job | None:
+        return job if isinstance(job, Job) else whole_of(self.kind, job, self._clock.time(), self._priority)
+
+    def _priority(self, name: str | None) -> int:
+        found = self._priorities.get(name) if name else None
+        return (found.value or 0) if found is not None else 0
+
+    def _is_stopped(self, job: Any) -> bool:
+        """Whether it has no pods any more, or none for now."""
+        if isinstance(job, Job):
+            return phase_of(job) in _STOPPED
+        known = job_kind(self.kind)
+        return has_ended(job) or (known is not None and known.is_suspended(job))
+
+    async def _follow(self, job: Any, hyper_job: HyperJob | None) -> float | None:
+        stopped = self._is_stopped(job)
+        if hyper_job is None and not stopped:
+            return await self._bring(job)
+        if hyper_job is not None and self._is_nameless(hyper_job):
+            if not hyper_job.metadata.deletion_timestamp:
                 await delete_seen(self._client, HYPER_JOBS, hyper_job)
             return None
-        parts = list(self._jobs.by_index(_OWNER_INDEX, family(hyper_job)))
-        if patch := status_of_parts(job, hyper_job, parts):
+        if stopped and hyper_job is not None and not hyper_job.status.conditions:
+            if not hyper_job.metadata.deletion_timestamp:
+                await delete_seen(self._client, HYPER_JOBS, hyper_job)
+            hyper_job = None
+        if patch := self._status(job, hyper_job, stopped=stopped):
             meta = job.metadata
             body = {"metadata": {"resourceVersion": meta.resource_version}, "status": patch}
-            await self._client.patch(JOBS, meta.name, body, namespace=meta.namespace, subresource="status")
-        return None
+            await self._client.patch(self.kind, meta.name, body, namespace=meta.namespace, subresource="status")
+            return None
+        left = expires_in(job, self._clock.time()) if self.kind is not JOBS and has_ended(job) else None
+        if left is not None and left <= 0:
+            await delete_seen(self._client, self.kind, job)
+            return None
+        return left
 
-    async def _bring(self, job: Job) -> float | None:
+    def _is_nameless(self, hyper_job: HyperJob) -> bool:
+        """Whether a gang that has not been opened yet would have pods that do not find each other."""
+        record = record_of(hyper_job)
+        clusters = {place.cluster for place in record.parts.values()}
+        lacking = self._state.names.lacking(clusters, self._clock.monotonic())
+        return self.kind is not JOBS and bool(lacking) and record.started < record.number
+
+    def _status(self, job: Any, hyper_job: HyperJob | None, *, stopped: bool) -> dict[str, Any]:
+        if isinstance(job, Job):
+            return status_of_parts(job, hyper_job, self._of(hyper_job)) if hyper_job is not None and not stopped else {}
+        if stopped or hyper_job is None:
+            return idle_status(self.kind, job, self._clock.time()) if not has_ended(job) else {}
+        whole = self._whole(job)
+        return whole.status(self._of(hyper_job)) if isinstance(whole, Whole) else {}
+
+    def _of(self, hyper_job: HyperJob) -> list[Job]:
+        return list(self._parts.by_index(_OWNER_INDEX, family(hyper_job)))
+
+    async def _bring(self, job: Any) -> float | None:
         """Make the HyperJob of a job that is marked; where it is not to be divided any more, take the mark away."""
-        found = find(self._state, job, self._state.outside.get(job.metadata.uid or "", ()))
-        if not found.clusters:
+        found = self._find(job)
+        if not found.clusters or found.spec is None:
             return await self._unmark(job)
         try:
-            await create_once(self._client, HYPER_JOBS, hyper_job_for(job, found.clusters))
+            await create_once(self._client, HYPER_JOBS, hyper_job_for(self.kind, job, found.spec, found.clusters))
         except BeingDeleted:
             return _DELETION_SECONDS
         except ForeignObject as error:
@@ -312,12 +413,16 @@ class DividedJobsController(Controller):
             return _LOOK_SECONDS
         return None
 
-    async def _unmark(self, job: Job) -> float | None:
+    async def _unmark(self, job: Any) -> float | None:
         """The job waits as it is again; not as long as its HyperJob is there, of which it may not be known yet."""
         meta = job.metadata
         with suppress(NotFound):
             await self._client.get(HYPER_JOBS, meta.name, meta.namespace)
             return _DELETION_SECONDS
-        patch = {"metadata": {"resourceVersion": meta.resource_version, "annotations": {DIVIDED: None}}}
-        await self._client.patch(JOBS, meta.name, patch, namespace=meta.namespace)
+        await self._mark(job, None)
         return None
+
+    async def _mark(self, job: Any, value: str | None) -> None:
+        meta = job.metadata
+        patch = {"metadata": {"resourceVersion": meta.resource_version, "annotations": {DIVIDED: value}}}
+        await self._client.patch(self.kind, meta.name, patch, namespace=meta.namespace)

@@ -89,10 +89,12 @@ class Floor:
             end = bisect_left(table.names, within(cluster, _AFTER_ALL))
             if columns := [column for column in range(start, end) if usable[column]]:
                 self._columns[cluster] = columns
-        self._fits = [
-            {column for own in self._columns.values() for column in own if is_allowed(table, column, role.pod_class)}
-            for role in roles
-        ]
+        classes = {id(role.pod_class): role.pod_class for role in roles}
+        fits = {
+            key: {column for own in self._columns.values() for column in own if is_allowed(table, column, each)}
+            for key, each in classes.items()
+        }
+        self._fits = [fits[id(role.pod_class)] for role in roles]
         self.whole: NDArray[np.int64] = table.allocatable
 
     @property
@@ -144,8 +146,35 @@ class Floor:
     ) -> NDArray[np.int64]:
         """``[C, N]`` pods by role and node of the clusters, whose nodes follow each other."""
         columns = list(chain.from_iterable(self._columns[name] for name in clusters if name in self._columns))
-        fitting = [[at for at, column in enumerate(columns) if column in fits] for fits in self._fits]
-        return together(amounts[:, columns], wanted, fitting)
+        return self._together(amounts[:, columns], columns, wanted)
+
+    def _together(
+        self, amounts: NDArray[np.int64], columns: Sequence[int], wanted: Sequence[Wanted]
+    ) -> NDArray[np.int64]:
+        """See `together`; roles whose pods are alike are placed as one, and share what that finds."""
+        alike: dict[int, list[int]] = {}
+        for at, each in enumerate(wanted):
+            alike.setdefault(id(each.pod_class), []).append(at)
+        merged = [
+            Wanted(wanted[roles[0]].pod_class, sum(wanted[at].number for at in roles)) for roles in alike.values()
+        ]
+        fitting = [
+            [at for at, column in enumerate(columns) if column in self._fits[roles[0]]] for roles in alike.values()
+        ]
+        found = np.zeros((len(wanted), len(columns)), dtype=np.int64)
+        for row, roles in zip(together(amounts, merged, fitting), alike.values(), strict=True):
+            places = iter(np.flatnonzero(row).tolist())
+            place = next(places, -1)
+            left = int(row[place]) if place >= 0 else 0
+            for at in roles:
+                number = wanted[at].number
+                while number and left:
+                    taken = min(number, left)
+                    found[at, place] += taken
+                    number, left = number - taken, left - taken
+                    if not left and (following := next(places, None)) is not None:
+                        place, left = following, int(row[following])
+        return found
 
     def _shares(self, amounts: NDArray[np.int64], clusters: Sequence[str], placed: NDArray[np.int64]) -> list[Share]:
         """By cluster, with the pods beyond the smallest gang where room is left, and else where most of the gang is."""
@@ -156,8 +185,7 @@ class Floor:
             vector = role.pod_class.vector[: len(left)]
             left[: len(vector)] -= vector[:, None] * numbers
         surplus = [Wanted(role.pod_class, role.total - role.least) for role in self._roles]
-        fitting = [[at for at, column in enumerate(columns) if column in fits] for fits in self._fits]
-        more = self._by_cluster(clusters, together(left.clip(min=0), surplus, fitting))
+        more = self._by_cluster(clusters, self._together(left.clip(min=0), columns, surplus))
         largest = max(clusters, key=lambda name: sum(least[name].values()))
         found = []
         for cluster in clusters:

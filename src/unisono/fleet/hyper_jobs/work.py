@@ -6,6 +6,7 @@ not at all. ``clusterNames`` is a required node affinity of the part's pods.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,7 @@ from unisono.controllers.pod_groups import pod_group_of_job, sum_usage
 from unisono.errors import UnisonoError
 from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.translation import CLUSTER_TIER_NAME
-from unisono.fleet.jobs.work import Work, keeping_to
+from unisono.fleet.jobs.work import Work, bound_within, keeping_to
 
 # Where the parts of a HyperJob are: one record on the HyperJob, written in one piece before any member is (pure).
 #
@@ -147,42 +148,81 @@ def record_of(hyper_job: Object) -> GangRecord:
 
 # Environment by which the parts of a HyperJob find each other across clusters (pure).
 
+SVC: Final = "svc"
+"""The job plug-in that gives the pods of a job names."""
+_ASKED: Final = re.compile(r"\$\((HYPERJOB_HOST_[A-Z0-9_]{1,200})\)")
+_NO_VARIABLE: Final = re.compile(r"[^A-Z0-9]")
 MOST_PARTS: Final = 256
 """Gangs of more parts get no lists of them: every container would carry the lists."""
 
 
-def part_environment(name: str, parts: Mapping[str, Job], record: GangRecord) -> dict[str, str]:
+def host_variable(task: str) -> str:
+    """The variable that has the name of the first pod of a task, in whichever part it is."""
+    return f"HYPERJOB_HOST_{_NO_VARIABLE.sub('_', task.upper())}"
+
+
+def part_environment(
+    name: str, parts: Mapping[str, Job], record: GangRecord, ids: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """The variables of one part.
 
     Args:
         name: of the part's job.
         parts: all parts that have not ended, by name; their order is that of the names' numbers.
         record: where they are.
+        ids: of members in whose names those of all others may be looked up: what they are called there.
 
     """
     order = sorted(parts, key=_by_number)
     pods = {each: sum(task.replicas for task in JobView(parts[each]).tasks) for each in order}
     index = order.index(name)
+    clusters = {each: record.placement(each, parts[each].metadata.uid or "").cluster for each in order}
+    names = {each: (ids or {}).get(cluster, "") for each, cluster in clusters.items()}
     found = {
         "HYPERJOB_PART": name,
         "HYPERJOB_PART_INDEX": str(index),
         "HYPERJOB_PART_COUNT": str(len(order)),
         "HYPERJOB_WORLD_SIZE": str(sum(pods.values())),
         "HYPERJOB_RANK_OFFSET": str(sum(pods[each] for each in order[:index])),
+        **_hosts_asked_for(parts[name], [(parts[each], names[each]) for each in order]),
     }
     if len(order) > MOST_PARTS:
         return found
-    clusters = [record.placement(each, parts[each].metadata.uid or "").cluster for each in order]
     return {
         **found,
         "HYPERJOB_PARTS": ",".join(order),
-        "HYPERJOB_CLUSTERS": ",".join(clusters),
-        "HYPERJOB_HOSTS": ",".join(_first_host(parts[each]) for each in order),
+        "HYPERJOB_CLUSTERS": ",".join(clusters.values()),
+        "HYPERJOB_HOSTS": ",".join(_first_host(parts[each], names[each]) for each in order),
     }
 
 
-def _first_host(job: Job) -> str:
-    return next((task.host(0) for task in JobView(job).tasks if task.replicas), "")
+def _hosts_asked_for(job: Job, parts: Sequence[tuple[Job, str]]) -> dict[str, str]:
+    """The variables to which containers of a part refer that have names of first pods of tasks."""
+    asked = set(_ASKED.findall(msgspec.json.encode(job.spec).decode()))
+    found: dict[str, str] = {}
+    for part, cluster_id in parts if asked else ():
+        for task in JobView(part).tasks:
+            variable = host_variable(task.name)
+            if task.replicas and variable in asked:
+                found.setdefault(variable, _host(part, task.host(0), cluster_id))
+    return found
+
+
+def _first_host(job: Job, cluster_id: str) -> str:
+    return next((_host(job, task.host(0), cluster_id) for task in JobView(job).tasks if task.replicas), "")
+
+
+def has_names(job: Job) -> bool:
+    """Whether the pods of a part have names, by a Service of the part's own name."""
+    return SVC in (job.spec.plugins or {})
+
+
+def _host(job: Job, host: str, cluster_id: str) -> str:
+    """The name of a pod as all clusters know it, where its Service is exported; else as its own does."""
+    if not cluster_id or not has_names(job):
+        return host
+    pod, _, service = host.partition(".")
+    return f"{pod}.{cluster_id}.{service}.{job.metadata.namespace}.svc.clusterset.local"
 
 
 def _by_number(name: str) -> tuple[str, int]:
@@ -242,7 +282,7 @@ def _policies(parts: Sequence[tuple[Job, JobView]], priority: Priorities) -> lis
     alike: dict[bytes, list[str]] = defaultdict(list)
     shapes: dict[bytes, tuple[int, NetworkTopologySpec]] = {}
     for job, view in parts:
-        bound = _bound(pod_group_for(view, view.version, priority).spec.network_topology)
+        bound = bound_within(pod_group_for(view, view.version, priority).spec.network_topology)
         key = msgspec.json.encode([view.min_available, bound])
         shapes[key] = view.min_available, bound
         alike[key].append(job.metadata.name)
@@ -259,10 +299,6 @@ def _policies(parts: Sequence[tuple[Job, JobView]], priority: Priorities) -> lis
         )
         for number, (key, names) in enumerate(sorted(alike.items(), key=lambda item: min(item[1])))
     ]
-
-
-def _bound(given: NetworkTopologySpec | None) -> NetworkTopologySpec:
-    return given if given is not None and given.mode != "soft" else _CLUSTER_BOUND
 
 
 def part_work(work: Work, group: str, clusters: Sequence[str] | None) -> Work:

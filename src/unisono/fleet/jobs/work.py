@@ -30,10 +30,12 @@ from unisono.api.kind import Kind
 from unisono.api.kind_families import JOB_SETS, RAY_CLUSTERS
 from unisono.api.kinds import JOBS, POD_GROUPS
 from unisono.api.pod_limit import MOST_PODS
+from unisono.cluster.hypertree import CLUSTER_TIER
 from unisono.controllers.job import view
 from unisono.controllers.job.pods import PodBuilder, pod_group_for
 from unisono.controllers.job.view import JobView
 from unisono.controllers.objects import to_json
+from unisono.controllers.plan import Resource
 from unisono.controllers.pod_groups import spec_patch
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.jobset.decide import decide as decide_job_set
@@ -43,7 +45,7 @@ from unisono.controllers.training.plan import TrainingPlan
 from unisono.controllers.training.ray.cluster import decide as decide_ray
 from unisono.controllers.training.registry import FRAMEWORKS
 from unisono.errors import AlreadyExists
-from unisono.fleet.jobs.translation import CLUSTER_TIER_NAME
+from unisono.fleet.jobs.translation import CLUSTER_TIER_NAME, REGION_TIER_NAME
 from unisono.jobkinds.volcano import with_defaults
 from unisono.kube.client import Client
 
@@ -176,6 +178,27 @@ def _volcano(job: Job, priority: Priorities) -> Work:
 
 
 def _training(kind: Kind[Any], job: Object, now: float, priority: Priorities) -> Work | None:
+    made = made_of(kind, job, now, priority)
+    return Work(made.group, tuple(made.seen.pods)) if made is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What the controller of a training job makes of it.
+
+    Attributes:
+        seen: the job without a status, its admitted PodGroup, and its pods and their Services.
+        group: the PodGroup as it is made.
+        besides: all other objects.
+
+    """
+
+    seen: Seen[Any]
+    group: PodGroup
+    besides: tuple[Resource, ...]
+
+
+def made_of(kind: Kind[Any], job: Object, now: float, priority: Priorities) -> Made | None:
     """Ask the kind's decisions again and again, with what they wanted so far, until they want no more pods."""
     decide = _TRAINING[kind]
     fresh = msgspec.convert({**msgspec.to_builtins(job), "status": {}}, kind.struct)
@@ -187,24 +210,38 @@ def _training(kind: Kind[Any], job: Object, now: float, priority: Priorities) ->
     meta = msgspec.structs.replace(group.metadata, uid=job.metadata.uid)
     status = msgspec.structs.replace(group.status, phase="Inqueue")
     seen.group = msgspec.structs.replace(group, metadata=meta, status=status)
+    besides: tuple[Resource, ...] = ()
     while len(seen.pods) < MOST_PODS:
-        wanted = decide(seen, now).create_pods
-        fresh_pods = [build() for build in wanted]
+        plan = decide(seen, now)
+        besides = tuple(plan.ensure)
+        seen.services.extend(plan.create_services)
+        fresh_pods = [build() for build in plan.create_pods]
         known = {pod.metadata.name for pod in seen.pods}
         fresh_pods = [pod for pod in fresh_pods if pod.metadata.name not in known]
         if not fresh_pods:
             break
         seen.pods.extend(fresh_pods)
-    return Work(group, tuple(seen.pods))
+    return Made(seen, group, besides)
+
+
+def plan_of(kind: Kind[Any], seen: Seen[Any], now: float) -> TrainingPlan:
+    """What the controller of a training job would do where it sees this."""
+    return _TRAINING[kind](seen, now)
 
 
 def _within_one_cluster(group: PodGroup) -> PodGroup:
-    """The gang with a hard bound: its own where it has one, which lies within a cluster, else one cluster."""
-    given = group.spec.network_topology
-    if given is not None and given.mode != "soft":
-        return group
-    bound = NetworkTopologySpec(mode="hard", highest_tier_name=CLUSTER_TIER_NAME)
+    """The gang with a hard bound."""
+    bound = bound_within(group.spec.network_topology)
     return msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, network_topology=bound))
+
+
+def bound_within(given: NetworkTopologySpec | None) -> NetworkTopologySpec:
+    """The hard bound of a gang: its own where it has one that lies within a cluster, else one cluster."""
+    if given is not None and given.mode != "soft":
+        tier, name = given.highest_tier_allowed, given.highest_tier_name
+        if (tier is not None and tier < CLUSTER_TIER) or (name and name != REGION_TIER_NAME):
+            return given
+    return NetworkTopologySpec(mode="hard", highest_tier_name=CLUSTER_TIER_NAME)
 
 
 def bare(pod: Pod) -> Pod:
@@ -228,26 +265,26 @@ _DEEPEST_STATUS: Final = 12
 _PHASES: Final = frozenset({"", *view.TRANSITIONS, *view.KILLING, *view.STOPPED})
 
 
-def disbelief(copied: Object) -> str:
-    """Why the status of a copy is not taken over; empty where it is."""
+def disbelief(copied: Object, *, counts: bool = True) -> str:
+    """Why the status of a copy is not taken over; empty where it is. ``counts``: all numbers in it are counts."""
     status = to_json(getattr(copied, "status", None))
     size = len(msgspec.json.encode(status))
     if size > MOST_BYTES:
         return f"the status has {size} bytes, and no more than {MOST_BYTES} are taken over"
     if isinstance(copied, Job) and (phase := copied.status.state.phase or "") not in _PHASES:
         return f"{phase[:40]!r} is no phase of a job"
-    return _bad_number(status, 0)
+    return _bad_number(status, 0, counts=counts)
 
 
-def _bad_number(value: Any, depth: int) -> str:
+def _bad_number(value: Any, depth: int, *, counts: bool) -> str:
     if depth > _DEEPEST_STATUS:
         return "the status is nested too deeply"
     if isinstance(value, bool):
         return ""
-    if isinstance(value, int) and not 0 <= value <= _MOST_COUNT:
+    if counts and isinstance(value, int) and not 0 <= value <= _MOST_COUNT:
         return f"{str(value)[:20]} is no count"
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return next(filter(None, (_bad_number(each, depth + 1) for each in inner)), "")
+    return next(filter(None, (_bad_number(each, depth + 1, counts=counts) for each in inner)), "")
 
 
 Operation = dict[str, Any]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import structlog
@@ -24,6 +25,7 @@ from unisono.api.groups.fleet import (
     FleetMemberStatus,
     FleetStatus,
 )
+from unisono.api.kind import Kind
 from unisono.api.kind_families import ATTACHED_CLUSTERS, FLEETS
 from unisono.api.kinds import SECRETS
 from unisono.api.times import rfc3339
@@ -104,6 +106,7 @@ class MembersController(Controller):
         self._state, self._recorder, self._connect = state, recorder, connect
         self._placements, self._listener, self._news = placements, listener, news
         self._joined: dict[str, _Joined] = {}
+        self._described: list[Kind[Any]] = []
         self._keys: dict[str, str] = {}
         self._refused_since: dict[str, float] = {}
 
@@ -122,6 +125,12 @@ class MembersController(Controller):
         """The connection that the AttachedCluster of a key has; one of the same name elsewhere has another."""
         name = key.partition("/")[2]
         return self.member(name) if self._keys.get(name) == key else None
+
+    def watch(self, kind: Kind[Any]) -> None:
+        """Members tell of copies of one more kind from now on."""
+        self._described.append(kind)
+        for joined in self._joined.values():
+            joined.member.watch(kind)
 
     def names(self) -> list[str]:
         """Members that are connected, whether they answer or not."""
@@ -196,6 +205,8 @@ class MembersController(Controller):
             await self._leave(name, forget=False)
         client, probe = self._connect(config)
         member = Member(name, client, probe, self._state, (*KINDS, *DIVIDED), self._clock, self._changed, self._news)
+        for kind in self._described:
+            member.watch(kind)
         task = asyncio.get_running_loop().create_task(self._run(member), name=f"member {name}")
         if known is not None:
             member.follow(known.member)

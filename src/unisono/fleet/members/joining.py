@@ -24,7 +24,7 @@ from unisono.errors import AlreadyExists, ApiError, ConfigError, Conflict, Inval
 from unisono.fleet.jobs.copies import Copy
 from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.member import Busy, Member
-from unisono.jobkinds.registry import DIVIDED
+from unisono.jobkinds.registry import DIVIDED, foreign
 from unisono.kube.client import Client
 from unisono.kube.kubeconfig import ClusterConfig, from_mapping
 
@@ -276,17 +276,21 @@ FLEET_NAMESPACE = "kurator-fleet-system"
 TOKEN_SECONDS = 365 * 24 * 3600
 
 
-def rules() -> list[dict[str, Any]]:
-    """What a hub may do in a member: read nodes, networks and pods; write queues, its jobs, and orders to jobs."""
+def rules(resources: Collection[str] = ()) -> list[dict[str, Any]]:
+    """What a hub may do in a member: read nodes, networks and pods; write queues, jobs and orders; export Services."""
     return [
         _rule("get list watch", NODES, HYPER_NODES, PODS, EVENTS),
         _rule("get", PODS, sub="log"),
         _rule("create get", PODS, sub="exec"),
         _rule("create get", PODS, sub="attach"),
+        _rule("create get", PODS, sub="portforward"),
         _rule("get create", NAMESPACES),
         _rule("get list watch create patch delete", QUEUES, *KINDS),
         *(_rule("get list watch create patch delete", kind) for kind in DIVIDED),
+        *(_rule("get list watch create patch delete", each.kind) for each in foreign() if each.fleet),
         _rule("create", COMMANDS),
+        *(_rule_of(resource) for resource in sorted(resources)),
+        {"apiGroups": ["multicluster.x-k8s.io"], "resources": ["serviceexports"], "verbs": ["create"]},
     ]
 
 
@@ -299,11 +303,18 @@ def _rule(verbs: str, *kinds: Kind[Any], sub: str = "") -> dict[str, Any]:
     }
 
 
-def account(*, applications: bool = False) -> list[dict[str, Any]]:
+def _rule_of(resource: str) -> dict[str, Any]:
+    """What a hub does with jobs of a kind of the member's own, such as ``swarms.example.com``."""
+    plural, _, group = resource.partition(".")
+    return {"apiGroups": [group], "resources": [plural], "verbs": ["get", "list", "watch", "create", "patch", "delete"]}
+
+
+def account(*, applications: bool = False, resources: Collection[str] = ()) -> list[dict[str, Any]]:
     """The objects that a member gets, in order.
 
     Args:
         applications: Applications may bring objects of any kind: the account may do everything in the member.
+        resources: of kinds that tables on the hub's definitions describe.
 
     """
     group = access.GROUP
@@ -325,7 +336,7 @@ def account(*, applications: bool = False) -> list[dict[str, Any]]:
             "kind": "ServiceAccount",
             "metadata": {"name": ACCOUNT, "namespace": ACCOUNT_NAMESPACE},
         },
-        {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": ACCOUNT}, "rules": rules()},
+        {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": ACCOUNT}, "rules": rules(resources)},
         {
             "apiVersion": f"{group}/v1",
             "kind": "ClusterRoleBinding",

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 import structlog
@@ -267,11 +268,14 @@ class Member:
         self.answered = 0.0
         self._since = clock.monotonic()
         self._writes = 0
+        self._waiting: dict[str, Callable[[], None]] = {}
         # One that did not answer in time gets one write at a time: those who wait for it could be used for others.
         self._is_slow = False
         self._told: MemberView | None = None
         ours = f"{HUB}={state.hub},{ORIGIN_UID}"
         self._sinks: list[MemberSink[Any]] = []
+        self._late: list[Reflector[Any]] = []
+        self._group: asyncio.TaskGroup | None = None
         self._reflectors: list[Reflector[Any]] = [
             self._reflector(NODES, self._node, slim=lambda node: Node(metadata=ObjectMeta(name=node.metadata.name))),
             self._reflector(HYPER_NODES, self._hyper_node, optional=True),
@@ -292,9 +296,26 @@ class Member:
             else None
         )
 
+    def watch(self, kind: Kind[Any]) -> None:
+        """Tell of copies of one more kind."""
+        reflector = self._copies_of(kind, f"{HUB}={self._state.hub},{ORIGIN_UID}")
+        self._late.append(reflector)
+        self._state.unread.setdefault(kind.resource, set()).add(self.name)
+        if self._group is not None:
+            self._group.create_task(self._run_late(reflector))
+
+    async def _run_late(self, reflector: Reflector[Any]) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(reflector.run())
+            await reflector.synced.wait()
+            self._state.unread.get(reflector.kind.resource, set()).discard(self.name)
+
     async def run(self) -> None:
         """Watch and probe until cancelled."""
         async with asyncio.TaskGroup() as group:
+            self._group = group
+            for reflector in self._late:
+                group.create_task(self._run_late(reflector))
             for reflector in self._reflectors:
                 group.create_task(reflector.run())
             if self._news is not None:
@@ -348,9 +369,20 @@ class Member:
             self._is_slow = False
         finally:
             self._writes -= 1
+            self._wake(1)
+
+    def when_free(self, key: str, again: Callable[[], None]) -> None:
+        """Call ``again`` when one more write may begin; of several calls for one key the last counts."""
+        self._waiting[key] = again
+
+    def _wake(self, most: int) -> None:
+        """Tell those who wait, the first first. One of them may write nothing any more, so each probe tells more."""
+        for key in list(islice(self._waiting, most)):
+            self._waiting.pop(key)()
 
     def clear(self) -> None:
         """Take all that it had out of the hub's state."""
+        self._wake(len(self._waiting))
         for sink in self._sinks:
             sink.clear()
 
@@ -376,11 +408,14 @@ class Member:
     def _tell(self) -> None:
         view = self.view()
         self._state.views[self.name] = view
-        self._state.absent[self.name] = frozenset(each.kind.resource for each in self._reflectors if each.is_absent)
+        self._state.absent[self.name] = {
+            each.kind.resource: each.is_forbidden for each in (*self._reflectors, *self._late) if each.is_absent
+        }
         before, self._told = self._told, view
         if before is None or before.reachable != view.reachable or bool(before.lost_seconds) != bool(view.lost_seconds):
             _log.info("member.changed", member=self.name, reachable=view.reachable, error=self.error)
         self._changed(self.name)
+        self._wake(_WRITES)
 
     # ---- watches
 

@@ -1,0 +1,43 @@
+"""Finds kinds that the hub's definitions describe by tables, so that their objects are sent to members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from unisono.api.annotations import JOB_KIND
+from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
+from unisono.fleet.jobs.described import is_described, kinds_of
+from unisono.jobkinds.kind import JobKind
+from unisono.kube.controller import Context, Controller
+
+
+class DescribedKinds(Controller):
+    """Tells of each such kind when its definition comes, and again when its table changes.
+
+    What a kind has in members stays known when its definition goes, until its objects have gone with it.
+    """
+
+    name = "fleet-described-kinds"
+    workers = 1
+
+    def __init__(self, found: Callable[[JobKind], None]) -> None:
+        self._found = found
+        self._told: dict[str, Any] = {}
+
+    def setup(self, context: Context) -> None:
+        """Watch definitions."""
+        self._definitions = context.watch(CUSTOM_RESOURCE_DEFINITIONS, optional=True)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Look at one definition."""
+        crd = self._definitions.get(key)
+        if crd is None or crd.metadata.deletion_timestamp or not is_described(crd):
+            return None
+        told = ((crd.metadata.annotations or {}).get(JOB_KIND), crd.spec.versions)
+        if self._told.get(key) == told:
+            return None
+        self._told[key] = told
+        for known in kinds_of([crd]).values():
+            self._found(known)
+        return None
