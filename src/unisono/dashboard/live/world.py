@@ -14,6 +14,7 @@ from unisono.api.kind_families import ATTACHED_CLUSTERS
 from unisono.api.kinds import HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
+from unisono.apiserver.access.user import ADMIN
 from unisono.dashboard.live.configuration import EVERYWHERE, ConfigurationPlaces, namespaces_of, scopes
 from unisono.dashboard.live.jobs import Jobs, Pool, Shared, Signal, Source, Tables
 from unisono.dashboard.views.nodes import Usage, node_cells, used_by_node
@@ -192,7 +193,8 @@ class World:
         }
         self._pods_scope: Scope | None = None
         self._reading_pods: asyncio.Task[None] | None = None
-        self.jobs = Jobs(self._sources)
+        # Whoever owns the control plane of one machine submits without being written down.
+        self.jobs = Jobs(self._sources, owner=user if user == ADMIN.name else "")
         self.tables = Tables(self.jobs, self.signal)
         self._scoped = asyncio.Event()
         self._refused: ApiError | None = None
@@ -276,7 +278,8 @@ class World:
         hidden, now, ready = self.hidden(), self.now, self.ready
 
         def made() -> OverviewView:
-            return overview_view(nodes, used_by_node(holders), leases, rows, hidden, now, ready=ready)
+            used = used_by_node(holders)
+            return overview_view(nodes, used, leases, rows, hidden, now, user=self.user, ready=ready)
 
         return made
 

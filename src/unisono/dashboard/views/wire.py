@@ -28,7 +28,12 @@ class JobRow(Wire):
         running: pods that run.
         pods: pods that it wants.
         cards: GPUs that its pods ask for together; 0 for none.
+        held, held_cpus: GPUs and CPUs of its pods that have a node and have not ended.
+        user: who submitted it, where that is known.
         created: when the object was created.
+        started: when its last pod got a node; 0 while its gang waits, or nothing says it.
+        ends: when it ends by what is stated of its run time; 0 where nothing is.
+        ended: when its last pod ended; 0 before.
         waiting: why it waits, one line.
         cause: of the verdict.
         progress: ``30/100``, where the job tells it.
@@ -50,7 +55,13 @@ class JobRow(Wire):
     running: int = 0
     pods: int = 0
     cards: float = 0.0
+    held: float = 0.0
+    held_cpus: float = 0.0
+    user: str = ""
     created: float = 0.0
+    started: float = 0.0
+    ends: float = 0.0
+    ended: float = 0.0
     waiting: str = ""
     cause: str = ""
     progress: str = ""
@@ -74,7 +85,7 @@ class JobsView(Wire):
         offset: number of the first row of ``order``.
         order: keys of the rows of the window.
         rows: by key.
-        states, queues, namespaces, kinds, causes: what there is to filter by.
+        states, queues, namespaces, kinds, causes, users: what there is to filter by.
 
     """
 
@@ -89,6 +100,7 @@ class JobsView(Wire):
     namespaces: list[Choice] = []
     kinds: list[Choice] = []
     causes: list[Choice] = []
+    users: list[Choice] = []
 
 
 class PodRow(Wire):
@@ -97,6 +109,7 @@ class PodRow(Wire):
     Attributes:
         name, task, phase, node: of the pod.
         created, scheduled, started, finished: its life; 0 for what has not happened.
+        ends: when it ends by what is stated of its run time; 0 where nothing is.
         restarts: of its containers.
         ending: ``exit code 1 (Error)`` where it has ended, or why its containers wait.
         containers: names.
@@ -113,6 +126,7 @@ class PodRow(Wire):
     scheduled: float = 0.0
     started: float = 0.0
     finished: float = 0.0
+    ends: float = 0.0
     restarts: int = 0
     ending: str = ""
     containers: list[str] = []
@@ -320,10 +334,42 @@ class WaitingGroup(Wire):
     since: float
 
 
+class UserLine(Wire):
+    """What one user holds and waits for; an empty name stands for jobs of which no user is known.
+
+    Attributes:
+        user: name.
+        running, waiting: jobs.
+        held, held_cpus: GPUs and CPUs of pods that have a node.
+        wanted: GPUs of jobs that wait.
+        share: of all that is held, of GPUs where any are; 0 to 1.
+
+    """
+
+    user: str
+    running: int = 0
+    waiting: int = 0
+    held: float = 0.0
+    held_cpus: float = 0.0
+    wanted: float = 0.0
+    share: float = 0.0
+
+
 class OverviewView(Wire):
-    """The cluster at a glance."""
+    """The cluster at a glance.
+
+    Attributes:
+        mine: the viewer's own jobs that matter most now; as many as fit, of ``mine_states``.
+        users: who holds most.
+        holders: jobs that hold most.
+
+    """
 
     ready: bool = False
+    mine: list[JobRow] = []
+    mine_states: list[Choice] = []
+    users: list[UserLine] = []
+    holders: list[JobRow] = []
     components: list[ComponentView] = []
     resources: list[ResourceView] = []
     groups: list[WaitingGroup] = []
