@@ -12,7 +12,7 @@ import pytest
 
 from support.dashboards import Browser, Setting
 from unisono.dashboard.http.guard import SECURITY_HEADERS, hosts_of, refusal
-from unisono.dashboard.live.futures import Turns
+from unisono.dashboard.live.elsewhere import Turns
 from unisono.errors import ApiError
 
 JOB = "apiVersion=batch.volcano.sh/v1alpha1&kind=Job&namespace={0}&name=only-{0}"

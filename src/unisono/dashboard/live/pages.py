@@ -16,6 +16,7 @@ from unisono.dashboard.live.configuration import configuration_of, may
 from unisono.dashboard.live.explaining import actions_of, events_of, explanation_of, usage_of
 from unisono.dashboard.live.jobs import TOPICS
 from unisono.dashboard.live.world import NODE_TOPICS, OVERVIEW_TOPICS, World
+from unisono.dashboard.views.explanation import with_people
 from unisono.dashboard.views.nodes import NodeQuery, nodes_view
 from unisono.dashboard.views.overview import fleet_view, scheduler_view
 from unisono.dashboard.views.rows import group_row, job_row, key_of, pod_row, queues_view
@@ -258,7 +259,7 @@ class JobPage:
             told, self._actions = await asyncio.gather(explanation_of(client, *place), actions_of(client, *place))
             self._events = await events_of(client, self._namespace, self._uids)
             self._usage = await usage_of(client, self._namespace, self._running)
-            self._told = told
+            self._told = with_people(told, self._world.jobs.rows().values())
             signal.tell(self._own)
             await asyncio.sleep(self.ask_seconds)
             await signal.changed((self._key,), version, self.refresh_seconds)

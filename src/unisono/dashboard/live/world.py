@@ -17,6 +17,7 @@ from unisono.api.resources import add, resource_list
 from unisono.apiserver.access.user import ADMIN
 from unisono.dashboard.live.configuration import EVERYWHERE, ConfigurationPlaces, namespaces_of, scopes
 from unisono.dashboard.live.jobs import Jobs, Pool, Shared, Signal, Source, Tables
+from unisono.dashboard.live.searching import Searches
 from unisono.dashboard.views.nodes import Usage, node_cells, used_by_node
 from unisono.dashboard.views.overview import overview_view
 from unisono.dashboard.views.wire import NodeCell, OverviewView
@@ -136,7 +137,7 @@ _log = LazyLogger(__name__)
 _CLUSTER_KINDS: tuple[Kind[Any], ...] = (NODES, QUEUES, HYPER_NODES, LEASES)
 KINDS: tuple[Kind[Any], ...] = (*_CLUSTER_KINDS, ATTACHED_CLUSTERS, *JOB_KINDS, *PARTS, POD_GROUPS, PODS)
 _NO_ROWS = (*_CLUSTER_KINDS, ATTACHED_CLUSTERS)
-NODE_TOPICS = ("scope", *(kind.resource for kind in (NODES, PODS, HYPER_NODES)))
+NODE_TOPICS = ("jobs", "scope", *(kind.resource for kind in (NODES, PODS, HYPER_NODES)))
 OVERVIEW_TOPICS = ("jobs", "scope", *(kind.resource for kind in (NODES, QUEUES, PODS, LEASES)))
 # How often the viewer's rights are asked for: a right that is taken away ends what is shown within this time.
 _RIGHTS_SECONDS = 30.0
@@ -163,6 +164,7 @@ class World:
         signal: tells changes; topics are names of resources, and keys of rows of jobs.
         jobs: the table of jobs.
         tables: windows of it.
+        searches: what was found of jobs that wait.
         samples: what queues used since the world began.
         namespaces: that were looked at.
         overview: of the cluster, for all who look at it.
@@ -196,6 +198,7 @@ class World:
         # Whoever owns the control plane of one machine submits without being written down.
         self.jobs = Jobs(self._sources, owner=user if user == ADMIN.name else "")
         self.tables = Tables(self.jobs, self.signal)
+        self.searches = Searches()
         self._scoped = asyncio.Event()
         self._refused: ApiError | None = None
         self.namespaces: list[str] = []
@@ -285,7 +288,8 @@ class World:
 
     def _cells(self) -> Callable[[], list[NodeCell]]:
         nodes, hyper_nodes = self.source(NODES).items(), self.source(HYPER_NODES).items()
-        return partial(node_cells, nodes, self._usage.snapshot(), hyper_nodes)
+        jobs = {f"{row.namespace}/{row.name}": row for row in self.jobs.rows().values() if row.held or row.held_cpus}
+        return partial(node_cells, nodes, self._usage.snapshot(), hyper_nodes, jobs)
 
     async def _sample(self) -> None:
         while True:
@@ -354,3 +358,8 @@ class World:
     def now(self) -> float:
         """Seconds since 1970."""
         return self._clock.time()
+
+    @property
+    def monotonic(self) -> float:
+        """Seconds of a clock that nobody sets."""
+        return self._clock.monotonic()

@@ -144,11 +144,13 @@ class Amount(Wire):
 
 
 class HolderLine(Wire):
-    """Who holds what a job waits for."""
+    """Who holds what a job waits for; of a job also its user, and when it ends by what is stated (0: nothing is)."""
 
     kind: str
     name: str
     amounts: str = ""
+    user: str = ""
+    ends: float = 0.0
 
 
 class Fact(Wire):
@@ -164,6 +166,10 @@ class VerdictView(Wire):
     Attributes:
         job: ``namespace/name`` of the job.
         cause, message, queue: as the scheduler wrote them.
+        root: what the message says first, as a sentence.
+        more: what else it says, and no other field does.
+        position: place in the line of its queue, from 1; 0 where it stands in none.
+        ahead: some of the jobs before it, the next one first.
         amounts: need against have.
         needed, placeable: pods of the gang, and how many of them would find a place.
         reasons: why nodes are ruled out, the most frequent first.
@@ -177,6 +183,10 @@ class VerdictView(Wire):
     cause: str
     message: str
     queue: str = ""
+    root: str = ""
+    more: list[str] = []
+    position: int = 0
+    ahead: list[str] = []
     amounts: list[Amount] = []
     needed: int = 0
     placeable: int = 0
@@ -424,11 +434,24 @@ class QueuesView(Wire):
 
 
 class Held(Wire):
-    """What a job holds of a node: an amount for people, and whole or part cards."""
+    """What a job holds of a node: an amount for people, and whole or part cards.
+
+    Attributes:
+        job: ``namespace/name``.
+        amount: for people.
+        cards: whole or part cards.
+        user: of the job.
+        since: when the job began; 0 where that is not known.
+        ends: when it ends by what is stated; 0 where nothing is.
+
+    """
 
     job: str
     amount: str
     cards: float = 0.0
+    user: str = ""
+    since: float = 0.0
+    ends: float = 0.0
 
 
 class NodeCell(Wire):
@@ -462,7 +485,13 @@ class NodeCell(Wire):
 
 
 class NodesView(Wire):
-    """A window of the nodes, sorted by their place in the topology."""
+    """A window of the nodes, sorted by their place in the topology.
+
+    Attributes:
+        states, models: to filter by.
+        free: by a number of cards, how many nodes that take pods have so many free or more.
+
+    """
 
     ready: bool = False
     total: int = 0
@@ -471,6 +500,8 @@ class NodesView(Wire):
     order: list[str] = []
     rows: dict[str, NodeCell] = {}
     states: list[Choice] = []
+    models: list[Choice] = []
+    free: list[Choice] = []
     cordons: bool = False
 
 
