@@ -26,7 +26,8 @@ _FUTURES = 9
 _UNTIL_SECONDS = 4 * 3600.0
 _PROCESSOR_SECONDS = 20.0
 """Time that an answer may take of a processor; the fast model's comes before."""
-_MOST_SHOWN = 200
+_MOST_SHOWN, _MOST_STARTS = 200, 5000
+"""Jobs that a change moves, and jobs whose start is told to the table of jobs."""
 
 
 async def futures(client: HttpClient, text: str, configuration: ConfigurationView) -> Futures:
@@ -106,7 +107,7 @@ def ask(
     common: dict[str, Any] = {"futures": _FUTURES, "until": _UNTIL_SECONDS, "budget": budget}
     if not documents:
         said = forecast(objects, config, now, **common, whole=False)
-        moved = [_moved(each.key, each, each) for each in said.starts[:_MOST_SHOWN]]
+        moved = [_moved(each.key, each, each) for each in said.starts[:_MOST_STARTS]]
         return Futures([], name, len(said.runs), _UNTIL_SECONDS, moved, [], said.source)
     changed = apply_changes(objects, documents)
     found = what_if(objects, config, now, changed, **common)
