@@ -105,7 +105,7 @@ def _told(verdict: Verdict) -> tuple[str, list[str]]:
         for clause in rest
         if not any(f"{name} holds" in clause for name in named) and not (verdict.position and _IN_LINE.match(clause))
     ]
-    return first[:1].upper() + first[1:], [clause[:1].upper() + clause[1:] for clause in told]
+    return first, told
 
 
 def with_people(view: ExplanationView, rows: Iterable[JobRow]) -> ExplanationView:

@@ -129,7 +129,7 @@ def _told(resources: ResourceRequirements | None) -> tuple[Any, ...]:
 _NO_DEVICES = ("cpu", "memory", "pods", "ephemeral-storage")
 _MOST_HELD = 20
 _TAKES_PODS = ("idle", "mix", "alloc")
-_NO_JOBS: Mapping[str, JobRow] = MappingProxyType({})
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class NodeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -156,7 +156,9 @@ def node_cells(
     nodes: Sequence[Node],
     holders: Mapping[str, Mapping[str, Holder]],
     hyper_nodes: Iterable[HyperNode],
-    jobs: Mapping[str, JobRow] = _NO_JOBS,
+    jobs: Mapping[str, JobRow] = NOTHING,
+    quiet: Mapping[str, float] = NOTHING,
+    used_cards: Mapping[str, float] = NOTHING,
 ) -> list[NodeCell]:
     """All nodes that the viewer may see, in the order of their places.
 
@@ -165,6 +167,8 @@ def node_cells(
         holders: what jobs hold, by node.
         hyper_nodes: of the cluster.
         jobs: rows of those that hold something, by ``namespace/name``.
+        quiet: since when jobs have done nothing.
+        used_cards: measured mean use of cards, by node.
 
     """
     by_name = {node.metadata.name: node for node in nodes}
@@ -190,7 +194,8 @@ def node_cells(
                 share=share,
                 pods=taken.get("pods", 0),
                 path=list(reversed(paths.get(name, ()))),
-                held=_held(holders.get(name, {}), devices, jobs),
+                held=_held(holders.get(name, {}), devices, jobs, quiet),
+                use=used_cards.get(name, -1.0),
             )
         )
     cells.sort(key=lambda cell: (not cell.path, natural(" ".join(cell.path)), natural(cell.name)))
@@ -288,7 +293,9 @@ def _parts(there: Mapping[str, int], used: Mapping[str, int], devices: Sequence[
     return cards / 1000, taken / 1000, round(min(1.0, amount / of), 4) if of else 0.0
 
 
-def _held(holders: Mapping[str, Holder], devices: Sequence[str], jobs: Mapping[str, JobRow]) -> list[Held]:
+def _held(
+    holders: Mapping[str, Holder], devices: Sequence[str], jobs: Mapping[str, JobRow], quiet: Mapping[str, float]
+) -> list[Held]:
     counted = _counted(devices)
 
     def cards(holder: Holder) -> int:
@@ -300,5 +307,6 @@ def _held(holders: Mapping[str, Holder], devices: Sequence[str], jobs: Mapping[s
         held = Held(job=job, amount=amounts_text(holder.amounts), cards=cards(holder) / 1000)
         if (row := jobs.get(job)) is not None:
             held.user, held.since, held.ends = row.user, row.started, row.ends
+        held.idle = quiet.get(job, 0.0) if held.cards else 0.0
         shown.append(held)
     return shown

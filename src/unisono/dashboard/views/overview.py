@@ -18,7 +18,8 @@ from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list, to_units
 from unisono.api.times import time_or
-from unisono.dashboard.views.people import holders, news, own_jobs, user_lines
+from unisono.dashboard.views.nodes import NOTHING
+from unisono.dashboard.views.people import holders, idle_lines, news, own_jobs, user_lines
 from unisono.dashboard.views.table import choices, ordered, quantity
 from unisono.dashboard.views.wire import (
     Choice,
@@ -58,6 +59,7 @@ def overview_view(
     now: float,
     *,
     user: str = "",
+    quiet: Mapping[str, float] = NOTHING,
     ready: bool = True,
 ) -> OverviewView:
     """Everything at one moment.
@@ -70,6 +72,7 @@ def overview_view(
         hidden: kinds that the viewer may not see.
         now: seconds since 1970.
         user: the viewer, whose jobs come first.
+        quiet: since when jobs have done nothing, by ``namespace/name``.
         ready: everything was listed once.
 
     """
@@ -82,6 +85,7 @@ def overview_view(
         mine_states=choices(row.state for row in mine),
         users=user_lines(rows),
         holders=list(holders(rows)),
+        idle=idle_lines(rows, quiet, now),
         components=[] if "leases" in hidden else [component_view(each) for each in components(leases, now)[1:]],
         resources=resource_views([node for node in ready_nodes if not node.spec.unschedulable], used),
         groups=waiting_groups(rows),

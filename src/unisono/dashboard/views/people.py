@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from unisono.dashboard.views.wire import JobRow, UserLine
+from unisono.dashboard.views.wire import IdleLine, JobRow, UserLine
 
 # Rows of each list; the table of jobs has the others.
 _MOST_MINE, _MOST_USERS, _MOST_HOLDERS = 8, 10, 6
 # A job that failed is shown among one's own for so long after its end.
 _NEWS_SECONDS = 24 * 3600.0
+# What has done nothing for so long is said to be idle: programs read their data first.
+IDLE_SECONDS = 300.0
 _ORDER = {"waiting": 0, "failed": 1, "running": 2, "suspended": 3, "succeeded": 4}
 
 
@@ -63,3 +65,20 @@ def holders(rows: Iterable[JobRow]) -> Sequence[JobRow]:
     """The jobs that hold most, cards before CPUs."""
     found = [row for row in rows if row.held or row.held_cpus]
     return sorted(found, key=lambda row: (-row.held, -row.held_cpus, row.key))[:_MOST_HOLDERS]
+
+
+def idle_lines(rows: Iterable[JobRow], quiet: Mapping[str, float], now: float) -> list[IdleLine]:
+    """Jobs that hold cards and let them lie idle, the one that wastes most first.
+
+    Args:
+        rows: of the jobs.
+        quiet: since when jobs have done nothing, by ``namespace/name``.
+        now: seconds since 1970.
+
+    """
+    found = []
+    for row in rows:
+        since = quiet.get(f"{row.namespace}/{row.name}")
+        if since is not None and row.held and now - since >= IDLE_SECONDS:
+            found.append(IdleLine(row=row, since=since))
+    return sorted(found, key=lambda line: (-line.row.held * (now - line.since), line.row.key))[:_MOST_USERS]

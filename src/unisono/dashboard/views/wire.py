@@ -365,6 +365,13 @@ class UserLine(Wire):
     share: float = 0.0
 
 
+class IdleLine(Wire):
+    """A job that holds GPUs and does nothing, and since when."""
+
+    row: JobRow
+    since: float
+
+
 class OverviewView(Wire):
     """The cluster at a glance.
 
@@ -372,6 +379,7 @@ class OverviewView(Wire):
         mine: the viewer's own jobs that matter most now; as many as fit, of ``mine_states``.
         users: who holds most.
         holders: jobs that hold most.
+        idle: jobs that hold GPUs and have done nothing for a while, by what is measured of their pods.
 
     """
 
@@ -380,6 +388,7 @@ class OverviewView(Wire):
     mine_states: list[Choice] = []
     users: list[UserLine] = []
     holders: list[JobRow] = []
+    idle: list[IdleLine] = []
     components: list[ComponentView] = []
     resources: list[ResourceView] = []
     groups: list[WaitingGroup] = []
@@ -443,6 +452,7 @@ class Held(Wire):
         user: of the job.
         since: when the job began; 0 where that is not known.
         ends: when it ends by what is stated; 0 where nothing is.
+        idle: since when its pods with cards have done nothing; 0 where they work, or nothing is measured.
 
     """
 
@@ -452,6 +462,7 @@ class Held(Wire):
     user: str = ""
     since: float = 0.0
     ends: float = 0.0
+    idle: float = 0.0
 
 
 class NodeCell(Wire):
@@ -465,6 +476,7 @@ class NodeCell(Wire):
         cards, cards_used: devices.
         share: of its devices, or else of its cores, that are used; 0 to 1.
         pods: how many it has.
+        use: measured mean use of its cards, 0 to 1; below 0 where nothing measures it.
         path: the HyperNodes above it, the uppermost first.
         held: who holds what, the largest first.
 
@@ -480,6 +492,7 @@ class NodeCell(Wire):
     cards_used: float = 0.0
     share: float = 0.0
     pods: int = 0
+    use: float = -1.0
     path: list[str] = []
     held: list[Held] = []
 

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Done, ExplanationView, FixView, VerdictView } from "../../generated/views";
 import { Failure, request, useUser } from "../session";
-import { count, duration, resourceTitle } from "../units";
+import { count, duration, inWords, resourceTitle, sentence } from "../units";
 import { causeTitle } from "./causes";
 import { JobLink, Link } from "./link";
 import { UserLink } from "./people";
@@ -109,7 +109,7 @@ function Verdict(props: { verdict: VerdictView; now: number }) {
         <span class="cause" title={verdict.cause}>
           {causeTitle(verdict.cause)}
         </span>{" "}
-        {verdict.root}
+        {sentence(inWords(verdict.root))}
       </p>
       <div class="columns">
         {verdict.amounts.length > 0 && <Numbers verdict={verdict} />}
@@ -141,7 +141,7 @@ function Verdict(props: { verdict: VerdictView; now: number }) {
           </li>
         )}
         {verdict.more.map((each) => (
-          <li key={each}>{each}</li>
+          <li key={each}>{sentence(inWords(each))}</li>
         ))}
       </ul>
       <dl class="facts">
@@ -240,7 +240,7 @@ function Fix(props: { job: JobRef; fix: FixView }) {
   return (
     <article class="fix">
       <p>
-        <strong>{(fix.text[0]?.toUpperCase() ?? "") + fix.text.slice(1)}</strong>{" "}
+        <strong>{sentence(inWords(fix.text))}</strong>{" "}
         <span class={fix.tried ? "badge good" : "badge"}>
           {fix.tried ? "tried on a copy of the cluster: the job starts" : "not tried"}
         </span>

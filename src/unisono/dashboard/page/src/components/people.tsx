@@ -1,9 +1,9 @@
 // Jobs by their people: the reader's own first, and who holds most.
 
-import type { JobRow, OverviewView, UserLine } from "../../generated/views";
+import type { IdleLine, JobRow, OverviewView, UserLine } from "../../generated/views";
 import { jobAddress } from "../route";
 import { useUser } from "../session";
-import { age, clock, count, duration, number, percent } from "../units";
+import { age, clock, count, duration, inWords, number, percent } from "../units";
 import { Card, Grid } from "./card";
 import { causeTitle, root } from "./causes";
 import { Link } from "./link";
@@ -15,7 +15,7 @@ export function Reason(props: { row: JobRow }) {
   const line = row.waiting || row.message || row.progress;
   return (
     <span class="reason" title={line}>
-      {row.cause && <span class="cause">{causeTitle(row.cause)}</span>} {root(line)}
+      {row.cause && <span class="cause">{causeTitle(row.cause)}</span>} {inWords(root(line))}
     </span>
   );
 }
@@ -149,6 +149,33 @@ export function Holders(props: { rows: JobRow[]; now: number }) {
           ))}
         </Grid>
       )}
+    </Card>
+  );
+}
+
+/** Jobs that hold GPUs and do nothing with them, and whose they are. */
+export function Idle(props: { lines: IdleLine[]; now: number }) {
+  const own = useUser();
+  if (!props.lines.length) return null;
+  const cards = props.lines.reduce((sum, line) => sum + line.row.held, 0);
+  return (
+    <Card title="Held and idle" hint={`${count(cards, "GPU")} whose processes use no processor`}>
+      <Grid label="Held and idle" titles={["Job", "User", "GPUs", "Idle for"]} right={[2]}>
+        {props.lines.map((line) => (
+          <tr key={line.row.key}>
+            <td class="name">
+              <Link to={jobAddress(line.row)} title={`${line.row.kind} ${line.row.namespace}/${line.row.name}`}>
+                {line.row.name}
+              </Link>
+            </td>
+            <td>
+              <UserLink user={line.row.user} own={own} />
+            </td>
+            <td class="number">{number(line.row.held)}</td>
+            <td title={clock(line.since)}>{age(line.since, props.now)}</td>
+          </tr>
+        ))}
+      </Grid>
     </Card>
   );
 }

@@ -20,9 +20,9 @@ export interface Column<Row> {
   cell: (row: Row) => ComponentChildren;
 }
 
-// Pixels, as style.css has them; where the page is narrow, a row has two lines.
+// Pixels, as style.css has them; where the page is narrow, a row has three lines.
 const ROW = 33;
-const NARROW_ROW = 58;
+const NARROW_ROW = 78;
 const NARROW = matchMedia("(max-width: 50rem)");
 const AHEAD = 20;
 

@@ -139,7 +139,7 @@ function columns(now: number, estimates: Estimates): Column<JobRow>[] {
           <Link to={jobAddress(row)} title={`${row.kind} ${row.namespace}/${row.name}`}>
             {row.name}
           </Link>
-          <span class="below">
+          <span class="under-name">
             <Reason row={row} />
           </span>
         </>

@@ -310,6 +310,7 @@ function Chosen(props: { cell: NodeCell; colour: (held: Held) => string; cordons
             ["Devices", cell.devices],
             ["CPUs", cell.cpus],
             ["Memory", cell.memory],
+            ["Measured use of devices", cell.use >= 0 ? percent(cell.use) : ""],
             ["Pods", String(cell.pods)],
             ["HyperNodes", cell.path.join(" / ")],
           ] as const
@@ -331,6 +332,7 @@ function Chosen(props: { cell: NodeCell; colour: (held: Held) => string; cordons
             {each.user && <Link to={`/jobs?${new URLSearchParams({ user: each.user })}`}>{each.user}</Link>}
             {each.since ? `, for ${age(each.since, props.now)}` : ""}
             {each.ends > props.now ? `, ends by ${clock(each.ends)}` : ""}
+            {each.idle > 0 && <b class="problem">, idle for {age(each.idle, props.now)}</b>}
           </li>
         ))}
       </ul>

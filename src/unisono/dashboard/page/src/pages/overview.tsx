@@ -4,14 +4,14 @@ import type { OverviewView, ResourceView } from "../../generated/views";
 import { Card, Grid } from "../components/card";
 import { causeTitle, root } from "../components/causes";
 import { Link } from "../components/link";
-import { Holders, MyJobs, Users } from "../components/people";
+import { Holders, Idle, MyJobs, Users } from "../components/people";
 import { SharesOverTime } from "../components/shares";
 import { Bar } from "../components/state";
 import { Status } from "../components/status";
 import { useNow } from "../now";
 import { jobAddress } from "../route";
 import { useView } from "../stream";
-import { age, count, percent, resourceTitle } from "../units";
+import { age, count, inWords, percent, resourceTitle } from "../units";
 
 export function Overview() {
   const live = useView<OverviewView>("/api/views/overview");
@@ -27,6 +27,7 @@ export function Overview() {
           <Alerts view={view} />
           <MyJobs view={view} now={now} />
           <Tiles view={view} />
+          <Idle lines={view.idle} now={now} />
           <div class="columns">
             <Users users={view.users} />
             <Holders rows={view.holders} now={now} />
@@ -78,7 +79,7 @@ export function Overview() {
                     <td class="number">{age(group.since, now)}</td>
                     <td class="wrap">
                       <Link to={jobAddress(group.example)}>{group.example.name}</Link>
-                      {group.line && <span class="two-lines" title={group.line}>{root(group.line)}</span>}
+                      {group.line && <span class="two-lines" title={group.line}>{inWords(root(group.line))}</span>}
                     </td>
                   </tr>
                 ))}
