@@ -29,6 +29,7 @@ VIEWS = (
 REF = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "team-b", "name": "only-team-b"}
 ACTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/api/fix", {**REF, "id": "x"}),
+    ("/api/search", REF),
     ("/api/job", {**REF, "action": "delete"}),
     ("/api/job", {**REF, "action": "suspend"}),
     ("/api/queue", {"name": "team", "spec": "weight: 9"}),
