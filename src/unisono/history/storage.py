@@ -201,7 +201,8 @@ def _fitted(value: Any) -> Any:
 
 def job_of(row: tuple[Any, ...]) -> JobRecord:
     """Of a row of ``jobs``."""
-    return JobRecord(*row[:-3], *map(bool, row[-3:-1]), row[-1])
+    values = [*row[:-3], bool(row[-3]), bool(row[-2]), row[-1]]
+    return JobRecord(*values)
 
 
 def interval_row(interval: Interval) -> tuple[Any, ...]:
