@@ -236,6 +236,11 @@ def command(where: Where, image: str | None, dry_run: bool, words: tuple[str, ..
     if dry_run:
         _print(where, [element.program for element in elements])
         return
+    if batch.test_only:
+        from unisono.cli.slurm.starting import would_start
+
+        click.echo(would_start(where, elements[0].program))
+        return
     from unisono.cli.running.session import Request, run
 
     base = elements[0].base
@@ -263,6 +268,12 @@ def command(where: Where, image: str | None, dry_run: bool, words: tuple[str, ..
     if batch.parsable:
         # As --dependency takes them: afterok:NAME:NAME.
         click.echo(":".join(target.name for target in created))
+    elif sys.stdout.isatty():
+        # For people: a script that submits does not wait for a forecast.
+        from unisono.cli.slurm.starting import told_starts
+
+        for line in told_starts(where, created):
+            click.echo(line)
 
 
 async def _room_for_one(where: Where, created: list[Target], at_once: int) -> None:

@@ -65,6 +65,7 @@ class Batch:
         wrapped: the command that stands in place of a script; empty for none.
         exported: variables of the processes; None is the caller's own value.
         parsable: the names of the jobs alone are printed.
+        test_only: nothing is submitted; it is said when the job would start.
         signal: number, seconds before the time limit, and whether the shell alone gets it.
         exclusive: nodes are shared with no other job.
         requeue: the job starts again after an eviction.
@@ -98,6 +99,7 @@ class Batch:
     wrapped: str = ""
     exported: tuple[tuple[str, str | None], ...] = ()
     parsable: bool = False
+    test_only: bool = False
     signal: tuple[int, int, bool] | None = None
     exclusive: bool = False
     requeue: bool = True
@@ -414,6 +416,7 @@ _READ: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "export": _export,
     "wrap": _text("wrapped"),
     "parsable": _flag("parsable"),
+    "test-only": _flag("test_only"),
     "time": _time,
     "job-name": _text("name"),
     "array": _array,
@@ -463,6 +466,7 @@ OPTIONS: Mapping[str, Option] = {
     **_all("mapped", "variables with a name; others of yours are not passed on", "export"),
     **_all("done", "a script of one line", "wrap"),
     **_all("done", "prints the names of the jobs alone", "parsable"),
+    **_all("done", "submits nothing, and says when the job would start", "test-only"),
     **_all("done", "signal before the time limit", "signal"),
     **_all("mapped", "on a cluster the nodes take no other job", "exclusive"),
     **_all("done", "whether the job starts again after an eviction", "requeue no-requeue"),
@@ -495,7 +499,7 @@ OPTIONS: Mapping[str, Option] = {
     ),
     **_all("told", "the job may start at once; jobs by the clock are CronJobs", "begin deadline delay-boot"),
     **_all("told", "a priority is that of a PriorityClass", "priority nice"),
-    **_all("told", "what waits is placed again in each cycle", "immediate time-min test-only"),
+    **_all("told", "what waits is placed again in each cycle", "immediate time-min"),
     **_all("told", "reservations are those of queues", "reservation"),
     **_all(
         "told", "the node's kubelet places CPUs, memory and cards", "cpu-bind mem-bind gpu-bind gpu-freq cpu-freq hint"
