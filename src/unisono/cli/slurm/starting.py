@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from unisono.api.times import parse_duration
 from unisono.cli.explaining import LOOK_AHEAD
+from unisono.cli.slurm.script import BadScript
 
 if TYPE_CHECKING:
     from unisono.cli.options import Where
@@ -112,3 +115,67 @@ def would_start(where: Where, program: Program) -> str:
     own = next((each.after for each in found.moved if each.before is None and each.after is not None), None)
     name = value["metadata"]["name"]
     return f"job/{name} {start_text(own)}" if own is not None else f"job/{name}: nothing is known of its start"
+
+
+_UNITS = {"second": 1, "sec": 1, "": 1, "minute": 60, "min": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
+_FROM_NOW = re.compile(r"now(?:\+(\d{1,9})([a-z]*?)s?)?")
+_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
+_WORDS = {"midnight": (0, 0), "noon": (12, 0), "teatime": (16, 0), "fika": (15, 0), "elevenses": (11, 0)}
+
+
+def begin_at(text: str, now: float) -> float:
+    """When ``--begin`` means, in seconds since 1970; times of day are those of this machine.
+
+    Raises:
+        BadScript: it is no such time.
+
+    """
+    word, here = text.strip().lower(), datetime.fromtimestamp(now).astimezone()
+    today = here.replace(hour=0, minute=0, second=0, microsecond=0)
+    if (match := _FROM_NOW.fullmatch(word)) is not None and (match[2] or "") in _UNITS:
+        return now + int(match[1] or 0) * _UNITS[match[2] or ""]
+    if word in ("today", "tomorrow"):
+        return (here if word == "today" else today + timedelta(days=1)).timestamp()
+    clock = _WORDS.get(word)
+    if (match := _OF_DAY.fullmatch(word)) is not None and int(match[1]) < 24 and int(match[2]) < 60:
+        clock = int(match[1]), int(match[2])
+    if clock is not None:
+        at = today.replace(hour=clock[0], minute=clock[1])
+        return (at if at.timestamp() > now else at + timedelta(days=1)).timestamp()
+    try:
+        return datetime.fromisoformat(text.strip().upper()).astimezone().timestamp()
+    except ValueError:
+        raise BadScript(f"--begin={text}: give now+1hour, 16:00 or 2026-01-31T16:00.") from None
+
+
+async def until(moment: float) -> None:
+    """Wait for it by the clock of the wall, which may be set meanwhile."""
+    while (left := moment - time.time()) > 0:  # noqa: ASYNC110 - nobody tells the time
+        await asyncio.sleep(min(left, 30.0))
+
+
+async def hold(where: Where, created: Sequence[Target]) -> None:
+    """Stop jobs that were just submitted until they are released."""
+    from unisono.cli.connection import connect
+    from unisono.sdk.jobs.control import send_action
+
+    async with connect(where) as client:
+        for target in created:
+            await send_action(client, target.kind, target.namespace, target.name, "AbortJob")
+
+
+async def exit_code(where: Where, created: Sequence[Target]) -> int:
+    """Wait until all have ended; the largest of their exit codes, as of ``sbatch --wait``."""
+    from unisono.api.conditions import SUCCEEDED
+    from unisono.cli.connection import connect
+    from unisono.sdk.follow.events import Observed
+    from unisono.sdk.follow.following import follow
+
+    codes = dict.fromkeys(created, 1)
+    async with connect(where) as client:
+        async for event in follow(client, list(created), until=lambda view: view.ended):
+            if isinstance(event, Observed) and event.observation.view.ended:
+                view = event.observation.view
+                failed = [end.exit_code or 1 for end in view.ends if end.phase == "Failed"]
+                codes[event.target] = 0 if view.phase == SUCCEEDED else max(failed, default=1)
+    return max(codes.values(), default=0)
