@@ -23,7 +23,8 @@ from unisono.dashboard.views.nodes import NodeQuery, Usage, node_cells, nodes_vi
 from unisono.dashboard.views.people import IDLE_SECONDS, holders, idle_lines, news, own_jobs, user_lines
 from unisono.dashboard.views.rows import group_row, job_row
 from unisono.dashboard.views.table import Query, jobs_view
-from unisono.dashboard.views.wire import ExplanationView, JobRow
+from unisono.dashboard.views.why import ExplanationView
+from unisono.dashboard.views.wire import JobRow
 from unisono.sdk.explanation import Explanation
 from unisono.sdk.state.dependents import Dependents
 

@@ -43,6 +43,7 @@ from unisono.dashboard.live.world import shares
 from unisono.dashboard.views.explanation import with_people
 from unisono.dashboard.views.nodes import NodeQuery
 from unisono.dashboard.views.table import Query
+from unisono.dashboard.views.why import ExplanationView
 from unisono.dashboard.views.wire import Done, Refused, Who, Wire
 from unisono.errors import ApiError, NotFound, Unavailable, UnisonoError
 from unisono.history import report as history_answers
@@ -409,7 +410,7 @@ def _status(body: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _json(value: Wire | Series) -> web.Response:
+def _json(value: Wire | ExplanationView | Series) -> web.Response:
     return web.Response(body=msgspec.json.encode(value), content_type="application/json")
 
 

@@ -21,7 +21,8 @@ from unisono.dashboard.views.nodes import NodeQuery, nodes_view
 from unisono.dashboard.views.overview import fleet_view, scheduler_view
 from unisono.dashboard.views.rows import group_row, job_row, key_of, pod_row, queues_view
 from unisono.dashboard.views.table import ME, Query, counted, natural
-from unisono.dashboard.views.wire import EventRow, ExplanationView, JobView, Wire
+from unisono.dashboard.views.why import EventRow, ExplanationView
+from unisono.dashboard.views.wire import JobView, Wire
 from unisono.errors import ApiError
 from unisono.fleet.jobs.copies import placement_of
 from unisono.jobkinds.registry import JOB_KINDS, has_ended

@@ -14,7 +14,7 @@ from unisono.dashboard.live.configuration import may_carry_out
 from unisono.dashboard.live.elsewhere import CannotTell, elsewhere
 from unisono.dashboard.live.explaining import explain
 from unisono.dashboard.views.explanation import explanation_view, fix_id
-from unisono.dashboard.views.wire import ExplanationView
+from unisono.dashboard.views.why import ExplanationView
 from unisono.kube.discovery import request_json
 from unisono.kube.http import HttpClient
 from unisono.sdk.explaining import NothingToExplain

@@ -13,17 +13,17 @@ import yaml
 from unisono.api.times import time_or
 from unisono.api.verdict import Verdict, job_name
 from unisono.dashboard.views.table import amounts_text, counted, ordered, quantity
-from unisono.dashboard.views.wire import (
+from unisono.dashboard.views.why import (
     Amount,
     EventRow,
     ExplanationView,
     Fact,
     FixView,
     HolderLine,
-    JobRow,
     OperationView,
     VerdictView,
 )
+from unisono.dashboard.views.wire import JobRow
 from unisono.sdk.explanation import Explanation
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.verdict_facts import verdict_facts

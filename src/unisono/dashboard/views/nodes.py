@@ -14,7 +14,8 @@ from unisono.api.resources import pod_requests, resource_list
 from unisono.api.selecting import pod_group_of
 from unisono.api.verdict import job_name
 from unisono.dashboard.views.table import amount_text, amounts_text, counted, natural, ordered, quantity, windowed
-from unisono.dashboard.views.wire import Choice, Held, JobRow, NodeCell, NodesView
+from unisono.dashboard.views.why import Choice
+from unisono.dashboard.views.wire import Held, JobRow, NodeCell, NodesView
 from unisono.fleet.members.member import accelerator_type
 from unisono.history.records import is_gpu, is_part_of_gpu
 from unisono.sdk.overview.queues import node_state

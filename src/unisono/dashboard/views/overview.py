@@ -21,10 +21,9 @@ from unisono.api.times import time_or
 from unisono.dashboard.views.nodes import NOTHING
 from unisono.dashboard.views.people import holders, idle_lines, news, own_jobs, user_lines
 from unisono.dashboard.views.table import choices, ordered, quantity
+from unisono.dashboard.views.why import Choice, Fact
 from unisono.dashboard.views.wire import (
-    Choice,
     ComponentView,
-    Fact,
     FleetView,
     JobRow,
     MemberRow,

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from unisono.api.resources import is_bytes
-from unisono.dashboard.views.wire import Choice, JobRow, JobsView
+from unisono.dashboard.views.why import Choice
+from unisono.dashboard.views.wire import JobRow, JobsView
 from unisono.history.records import is_gpu
 
 # Amounts of resources in units that people use: ``8 GPUs, 96 CPUs, 384 GiB`` (pure).

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from unisono.dashboard.views.why import Choice, EventRow, ExplanationView, Fact
+
 
 class Wire(msgspec.Struct, rename="camel", kw_only=True):
     """Base of all views."""
@@ -68,13 +70,6 @@ class JobRow(Wire):
     message: str = ""
 
 
-class Choice(Wire):
-    """A value to filter by, and how many rows have it."""
-
-    value: str
-    count: int
-
-
 class JobsView(Wire):
     """A window of the table of jobs.
 
@@ -132,143 +127,6 @@ class PodRow(Wire):
     containers: list[str] = []
     requests: str = ""
     usage: str = ""
-
-
-class Amount(Wire):
-    """One resource of a verdict, in quantities for people; ``short`` where less is there than is needed."""
-
-    name: str
-    need: str = ""
-    have: str = ""
-    short: bool = False
-
-
-class HolderLine(Wire):
-    """Who holds what a job waits for; of a job also its user, and when it ends by what is stated (0: nothing is)."""
-
-    kind: str
-    name: str
-    amounts: str = ""
-    user: str = ""
-    ends: float = 0.0
-
-
-class Fact(Wire):
-    """A name and what is to be said under it."""
-
-    name: str
-    text: str
-
-
-class VerdictView(Wire):
-    """Why one gang waits.
-
-    Attributes:
-        job: ``namespace/name`` of the job.
-        cause, message, queue: as the scheduler wrote them.
-        root: what the message says first, as a sentence.
-        more: what else it says, and no other field does.
-        position: place in the line of its queue, from 1; 0 where it stands in none.
-        ahead: some of the jobs before it, the next one first.
-        amounts: need against have.
-        needed, placeable: pods of the gang, and how many of them would find a place.
-        reasons: why nodes are ruled out, the most frequent first.
-        nodes: how many were looked at.
-        holders: the largest first.
-        facts: what else is known.
-
-    """
-
-    job: str
-    cause: str
-    message: str
-    queue: str = ""
-    root: str = ""
-    more: list[str] = []
-    position: int = 0
-    ahead: list[str] = []
-    amounts: list[Amount] = []
-    needed: int = 0
-    placeable: int = 0
-    reasons: list[Choice] = []
-    nodes: int = 0
-    holders: list[HolderLine] = []
-    facts: list[Fact] = []
-
-
-class OperationView(Wire):
-    """One request of a fix.
-
-    Attributes:
-        title: ``queue.scheduling.volcano.sh/research``.
-        verb: ``patch``, ``create``, ``delete``, or ``replace``: delete and create again.
-        body: the patch or the manifest, as YAML.
-        kubectl: the same as a command.
-        allowed: whether the viewer may do it.
-
-    """
-
-    title: str
-    verb: str
-    body: str = ""
-    kubectl: str = ""
-    allowed: bool = False
-
-
-class FixView(Wire):
-    """One way out.
-
-    Attributes:
-        id: tells this fix from all others; changes with what it would do.
-        text: for people.
-        tried: the scheduler carried it out on a copy of the cluster, and the job started.
-        why_not: why it cannot be carried out from here; empty where it can.
-        allowed: the viewer may do all of it.
-        operations: what it does.
-
-    """
-
-    id: str
-    text: str
-    tried: bool = False
-    why_not: str = ""
-    allowed: bool = False
-    operations: list[OperationView] = []
-
-
-class ExplanationView(Wire):
-    """Why a job waits, or what is to be known of one that does not.
-
-    Attributes:
-        known: whether it was asked for already.
-        headline: one line.
-        verdicts: of its gangs.
-        notes: further lines.
-        warnings: the same, to be looked at.
-        fixes: ways out, the first one first.
-        problem: why nothing can be said.
-
-    """
-
-    known: bool = False
-    headline: str = ""
-    verdicts: list[VerdictView] = []
-    notes: list[str] = []
-    warnings: list[str] = []
-    fixes: list[FixView] = []
-    problem: str = ""
-
-
-class EventRow(Wire):
-    """An event of a job, or of something that belongs to it."""
-
-    key: str
-    time: float
-    type: str
-    reason: str
-    message: str
-    about: str
-    count: int = 1
 
 
 class JobView(Wire):
