@@ -24,7 +24,7 @@ IMAGES = ROOT / "docs" / "images"
 _JOB = "/job/batch.volcano.sh%2Fv1alpha1/Job/default/"
 # Name, address, and a text that is there when the page is.
 PAGES = (
-    ("overview", "/overview", "OverCapability"),
+    ("overview", "/overview", "Queue is at its limit"),
     ("jobs", "/jobs", "mixture-of-experts"),
     ("job", f"{_JOB}reward-model", "Raise the capability"),
     ("pods", f"{_JOB}llama-pretraining", "h100-rack1-0"),
