@@ -1,4 +1,4 @@
-"""Commands of Slurm: lines of ``sinfo``, times of ``--begin``, numbers of jobs, and what stands for what is not here."""
+"""Commands of Slurm: lines of ``sinfo``, times of ``--begin``, numbers of jobs, and what stands for other ones."""
 
 from __future__ import annotations
 
