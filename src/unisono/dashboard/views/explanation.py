@@ -103,7 +103,9 @@ def _told(verdict: Verdict) -> tuple[str, list[str]]:
     told = [
         clause
         for clause in rest
-        if not any(f"{name} holds" in clause for name in named) and not (verdict.position and _IN_LINE.match(clause))
+        if not any(f"{name} holds" in clause for name in named)
+        and not (verdict.position and _IN_LINE.match(clause))
+        and not (verdict.need and clause.endswith("asked for"))
     ]
     return first, told
 

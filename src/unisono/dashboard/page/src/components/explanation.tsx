@@ -19,6 +19,8 @@ export function Explanation(props: { job: JobRef; waits: boolean; told: Explanat
   const { job, waits } = props;
   const searched = useSearch(job, waits && props.told.known && props.told.verdicts.length > 0);
   const told = (waits && searched.found) || props.told;
+  // What the scheduler itself has tried is offered where the search has found nothing.
+  const fixes = told.fixes.length > 0 ? told.fixes : props.told.fixes;
   if (!told.known) return <p class="hint">Asking why …</p>;
   return (
     <section class={`card ${told.verdicts.length ? "why" : ""}`} aria-label="Why">
@@ -34,19 +36,19 @@ export function Explanation(props: { job: JobRef; waits: boolean; told: Explanat
           {warning}
         </p>
       ))}
-      {told.fixes.length > 0 && <h2>What would help</h2>}
-      {told.fixes.slice(0, MOST_FIXES).map((fix) => (
+      {fixes.length > 0 && <h2>What would help</h2>}
+      {fixes.slice(0, MOST_FIXES).map((fix) => (
         <Fix key={fix.id} job={job} fix={fix} />
       ))}
-      {told.fixes.length > MOST_FIXES && (
+      {fixes.length > MOST_FIXES && (
         <details>
-          <summary>{count(told.fixes.length - MOST_FIXES, "other way")}</summary>
-          {told.fixes.slice(MOST_FIXES).map((fix) => (
+          <summary>{count(fixes.length - MOST_FIXES, "other way")}</summary>
+          {fixes.slice(MOST_FIXES).map((fix) => (
             <Fix key={fix.id} job={job} fix={fix} />
           ))}
         </details>
       )}
-      {waits && told.verdicts.length > 0 && <SearchLine searched={searched} helps={told.fixes.length > 0} />}
+      {waits && told.verdicts.length > 0 && <SearchLine searched={searched} silent={fixes.length > 0 || told.warnings.length > 0} />}
     </section>
   );
 }
@@ -84,7 +86,7 @@ function useSearch(job: JobRef, wanted: boolean): Searched {
   return { found, busy, problem, again: () => setAsked(asked + 1) };
 }
 
-function SearchLine(props: { searched: Searched; helps: boolean }) {
+function SearchLine(props: { searched: Searched; silent: boolean }) {
   const { busy, problem, found, again } = props.searched;
   return (
     <div class="actions">
@@ -94,7 +96,7 @@ function SearchLine(props: { searched: Searched; helps: boolean }) {
       <span role="status" class={problem ? "problem" : "hint"}>
         {busy
           ? "Trying on a copy of the cluster what would start it …"
-          : problem || (found && !props.helps ? "No change of a few steps was found that starts it: it is its turn that it waits for." : "")}
+          : problem || (found && !props.silent ? "No change of a few steps was found that starts it: it is its turn that it waits for." : "")}
       </span>
     </div>
   );
