@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 # A process that keeps a card busy uses more of a processor than this (milli-cores of one pod).
 _QUIET_MILLI = 50
-# So many pods are listed; of more nothing is measured here.
-_MOST_PODS = 20_000
+MOST_PODS = 20_000
+"""Where more pods are there, nothing is measured for the page: the list of what they use would hold all views up."""
 # Where a server has no metrics of cards, it is asked again after so many looks.
 _LOOKS_WITHOUT = 10
 _GPU_USE = "DCGM_FI_DEV_GPU_UTIL"
@@ -91,7 +91,7 @@ class Measured:
 
     async def _used(self, held: Collection[Holding], namespaces: Collection[str | None]) -> dict[str, int]:
         found: dict[str, int] = {}
-        if not 0 < len(held) <= _MOST_PODS:
+        if not held:
             return found
         wanted = {each.pod for each in held}
         for namespace in namespaces:

@@ -17,7 +17,7 @@ from unisono.api.resources import add, resource_list
 from unisono.apiserver.access.user import ADMIN
 from unisono.dashboard.live.configuration import EVERYWHERE, ConfigurationPlaces, namespaces_of, scopes
 from unisono.dashboard.live.jobs import Jobs, Pool, Shared, Signal, Source, Tables
-from unisono.dashboard.live.measuring import Measured, holding
+from unisono.dashboard.live.measuring import MOST_PODS, Measured, holding
 from unisono.dashboard.live.searching import Searches
 from unisono.dashboard.views.nodes import Usage, node_cells, used_by_node
 from unisono.dashboard.views.overview import overview_view
@@ -305,9 +305,10 @@ class World:
 
     async def _measure(self) -> None:
         while True:
-            if self.ready:
-                pods = self.source(PODS)
-                if await self.measured.look(holding(pods.items()), pods.scope):
+            pods = self.source(PODS)
+            if self.ready and len(pods) <= MOST_PODS:
+                held = await asyncio.to_thread(holding, pods.items())
+                if await self.measured.look(held, pods.scope):
                     self.signal.tell("measured")
             await self._clock.sleep(_MEASURE_SECONDS)
 
