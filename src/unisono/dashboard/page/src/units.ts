@@ -72,7 +72,8 @@ export function resourceTitle(name: string): string {
 export function inWords(line: string): string {
   return line
     .replace(/\b(?:[a-z0-9.-]+\/gpu) (\d[\d.]*)(?![\w/])/g, (_, amount: string) => unit(amount, "GPU"))
-    .replace(/\bcpu (\d[\d.]*m?)(?![\w/])/g, (_, amount: string) => (amount.endsWith("m") ? `cpu ${amount}` : unit(amount, "CPU")));
+    .replace(/\bcpu (\d[\d.]*m?)(?![\w/])/g, (_, amount: string) => (amount.endsWith("m") ? `cpu ${amount}` : unit(amount, "CPU")))
+    .replace(/([GC]PUs(?: more)?(?: of [\d,.]+)?) is (asked for|free)/g, "$1 are $2");
 }
 
 function unit(amount: string, word: string): string {

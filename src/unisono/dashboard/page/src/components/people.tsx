@@ -100,7 +100,7 @@ export function Users(props: { users: UserLine[] }) {
       {props.users.length > 0 && (
         <Grid
           label="Users"
-          titles={["User", cards ? "GPUs" : "CPUs", "Share", "Running", "Waiting", ...(cards ? ["GPUs waited for"] : [])]}
+          titles={["User", cards ? "GPUs" : "CPUs", "Share", "Running", "Waiting", ...(cards ? ["Wanted"] : [])]}
           right={[1, 3, 4, 5]}
         >
           {props.users.map((line) => (

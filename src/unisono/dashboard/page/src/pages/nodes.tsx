@@ -30,6 +30,7 @@ export function Nodes() {
   const filter = (name: string) => (value: string) => set({ [name]: value, offset: "" });
   const chosen = view?.rows[route.query.get("node") ?? ""];
   const byUser = route.query.get("by") === "user";
+  const byUse = route.query.get("by") === "use";
   const overTime = route.query.get("show") === "time";
   const keyOf = (held: Held) => (byUser ? held.user : held.job);
   const drawn = useGrowing(view?.order.length ?? 0);
@@ -74,9 +75,10 @@ export function Nodes() {
         )}
         <label>
           Colour by
-          <select value={byUser ? "user" : ""} onChange={(event) => set({ by: event.currentTarget.value })}>
+          <select value={byUser ? "user" : byUse ? "use" : ""} onChange={(event) => set({ by: event.currentTarget.value })}>
             <option value="">job</option>
             <option value="user">user</option>
+            {(byUse || shown.some((cell) => cell.use >= 0)) && <option value="use">measured use</option>}
           </select>
         </label>
         <label>
@@ -90,7 +92,7 @@ export function Nodes() {
       </form>
       {view?.ready && view.total === 0 && <p class="empty">There is no node that you may see.</p>}
       {view?.ready && view.total > 0 && view.matched === 0 && <p class="empty">No node fits these filters.</p>}
-      {view?.ready && view.matched > 0 && <Legend largest={largest} amounts={amounts} byUser={byUser} overTime={overTime} />}
+      {view?.ready && view.matched > 0 && <Legend largest={largest} amounts={amounts} byUser={byUser} overTime={overTime} idle={shown.some((cell) => cell.held.some((each) => isIdle(each, now)))} />}
       {chosen && <Chosen cell={chosen} colour={colour} cordons={view.cordons} now={now} />}
       {overTime && <Timeline cells={shown.slice(0, drawn)} colour={colour} now={now} onChoose={(name) => set({ node: name === chosen?.name ? "" : name })} />}
       {!overTime &&
@@ -101,7 +103,8 @@ export function Nodes() {
             many={groups.size > 1 && shown.length > MANY}
             cells={cells}
             chosen={chosen}
-            colour={colour}
+            colour={(held) => `${colour(held)}${isIdle(held, now) ? " idle" : ""}`}
+            byUse={byUse}
             onChoose={(name) => set({ node: name === chosen?.name ? "" : name })}
           />
         ))}
@@ -130,6 +133,13 @@ export function Nodes() {
   );
 }
 
+// As views.people has it: programs read their data first.
+const IDLE_SECONDS = 300;
+
+function isIdle(held: Held, now: number): boolean {
+  return held.idle > 0 && now - held.idle >= IDLE_SECONDS;
+}
+
 // So many nodes are no screen of a phone any more: places are folded there.
 const MANY = 40;
 
@@ -152,7 +162,7 @@ function Choose(props: { title: string; value: string; choices: Choice[]; onChan
   );
 }
 
-function Legend(props: { largest: Map<string, string>; amounts: Map<string, number>; byUser: boolean; overTime: boolean }) {
+function Legend(props: { largest: Map<string, string>; amounts: Map<string, number>; byUser: boolean; overTime: boolean; idle: boolean }) {
   const { largest, amounts, byUser } = props;
   const own = useUser();
   return (
@@ -175,6 +185,11 @@ function Legend(props: { largest: Map<string, string>; amounts: Map<string, numb
       )}
       {!props.overTime && (
         <>
+          {props.idle && (
+            <>
+              <i class="job-others idle" /> held and idle
+            </>
+          )}
           <i class="node-drain" /> cordoned
           <i class="node-down" /> not ready
         </>
@@ -205,6 +220,7 @@ function Domain(props: {
   cells: NodeCell[];
   chosen: NodeCell | undefined;
   colour: (held: Held) => string;
+  byUse: boolean;
   onChoose: (name: string) => void;
 }) {
   const { cells } = props;
@@ -239,7 +255,11 @@ function Domain(props: {
                 <span class="common">{common}</span>
                 {cell.name.slice(common.length)}
               </span>
-              {cell.cards > 0 && cell.cards <= MOST_CARDS ? (
+              {props.byUse && cell.use >= 0 ? (
+                <span class="cell-bar">
+                  <i style={{ width: `${100 * cell.use}%` }} />
+                </span>
+              ) : cell.cards > 0 && cell.cards <= MOST_CARDS ? (
                 <Cards cell={cell} colour={props.colour} />
               ) : (
                 <span class="cell-bar">
@@ -249,7 +269,9 @@ function Domain(props: {
               <span class="cell-text">
                 {cell.state === "drain" || cell.state === "down"
                   ? WORDS[cell.state]
-                  : cell.cards
+                  : props.byUse && cell.use >= 0
+                    ? `${percent(cell.use)} used`
+                    : cell.cards
                     ? `${number(cell.cardsUsed)} of ${number(cell.cards)}`
                     : `${percent(cell.share)} CPU`}
               </span>
