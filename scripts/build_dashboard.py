@@ -87,7 +87,8 @@ def write_types() -> None:
 
 
 def _wire_structs() -> list[Any]:
-    """All structs of the module, which is read alone: a build has msgspec and nothing else of the package's needs."""
+    """All structs of the views: they need msgspec alone, and a build has nothing else of the package's needs."""
+    sys.path.insert(0, str(ROOT / "src"))
     path = ROOT / "src" / "unisono" / "dashboard" / "views" / "wire.py"
     spec = importlib.util.spec_from_file_location("unisono_wire", path)
     assert spec is not None
@@ -95,7 +96,9 @@ def _wire_structs() -> list[Any]:
     module = importlib.util.module_from_spec(spec)
     sys.modules["unisono_wire"] = module
     spec.loader.exec_module(module)
-    found = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, module.Wire)]
+    found = [
+        each for each in vars(module).values() if isinstance(each, type) and issubclass(each, module.msgspec.Struct)
+    ]
     return [each for each in found if each is not module.Wire]
 
 

@@ -24,7 +24,7 @@ IMAGES = ROOT / "docs" / "images"
 _JOB = "/job/batch.volcano.sh%2Fv1alpha1/Job/default/"
 # Name, address, and a text that is there when the page is.
 PAGES = (
-    ("overview", "/overview", "OverCapability"),
+    ("overview", "/overview", "Queue is at its limit"),
     ("jobs", "/jobs", "mixture-of-experts"),
     ("job", f"{_JOB}reward-model", "Raise the capability"),
     ("pods", f"{_JOB}llama-pretraining", "h100-rack1-0"),
@@ -120,9 +120,11 @@ def _picture(page: Any, address: str, text: str, file: Path) -> None:
     page.goto(address)
     page.get_by_text(text).first.wait_for()
     if "/whatif" in address:
+        page.get_by_label("More nodes").fill("6")
         page.get_by_role("button", name="More nodes").click()
         page.get_by_role("button", name="Simulate").click()
         page.get_by_text("possible future").wait_for()
+    page.get_by_text("Trying on a copy").wait_for(state="detached")
     page.wait_for_timeout(1500)  # charts and bars have come to rest
     page.screenshot(path=file)
     print(file.relative_to(ROOT))

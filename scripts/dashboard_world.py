@@ -26,6 +26,19 @@ NODES = [
     },
 ]
 GPU = "nvidia.com/gpu"
+# Whose jobs they are; the others are of who looks at them.
+USERS = {
+    "llama-pretraining": "ada",
+    "tokenizer-sweep": "ada",
+    "mixture-of-experts": "ada",
+    "detector-eval": "grace",
+    "clip-finetune": "grace",
+    "segmentation-ablation": "grace",
+    "recommender-serving": "linus",
+    "bert-ddp": "linus",
+    "features-nightly": "barbara",
+    "reindex-corpus": "barbara",
+}
 
 
 def objects() -> Iterator[dict[str, Any]]:
@@ -48,12 +61,12 @@ def objects() -> Iterator[dict[str, Any]]:
             "metadata": {"name": name},
             "value": value,
         }
-    yield _job("llama-pretraining", "llm", 8, gpu=8, cpu=96, priority="training")
-    yield _job("tokenizer-sweep", "llm", 6, gpu=2, cpu=12)
-    yield _job("clip-finetune", "vision", 3, gpu=8, cpu=64)
-    yield _job("detector-eval", "vision", 2, gpu=4, cpu=24)
+    yield _job("llama-pretraining", "llm", 8, gpu=8, cpu=96, priority="training", seconds=9000)
+    yield _job("tokenizer-sweep", "llm", 6, gpu=2, cpu=12, seconds=2400)
+    yield _job("clip-finetune", "vision", 3, gpu=8, cpu=64, seconds=5400)
+    yield _job("detector-eval", "vision", 2, gpu=4, cpu=24, seconds=1500)
     yield _job("recommender-serving", "production", 10, gpu=3, cpu=16, priority="urgent")
-    yield _job("features-nightly", "batch", 24, cpu=16)
+    yield _job("features-nightly", "batch", 24, cpu=16, seconds=3600)
     yield _job("export-embeddings", "batch", 4, cpu=4, seconds=3)
     yield _job("broken-loader", "batch", 2, cpu=2, seconds=2, code=1)
 
@@ -61,9 +74,9 @@ def objects() -> Iterator[dict[str, Any]]:
 def late_objects() -> Iterator[dict[str, Any]]:
     """What comes when those run, and waits."""
     yield _job("mixture-of-experts", "llm", 12, gpu=8, cpu=96, priority="training", tier=2)
-    yield _job("reward-model", "llm", 5, gpu=8, cpu=96)
+    yield _job("reward-model", "llm", 5, gpu=8, cpu=96, seconds=1800)
     yield _job("segmentation-ablation", "vision", 1, gpu=8, cpu=32)
-    yield _job("diffusion-v3", "vision", 2, gpu=8, cpu=32)
+    yield _job("diffusion-v3", "vision", 2, gpu=8, cpu=32, seconds=3600)
     yield _job("nine-gpus-per-node", "production", 2, gpu=9, cpu=16)
     yield _job("reindex-corpus", "batch", 40, cpu=32)
     yield _pytorch("bert-ddp", "production", 3, gpu=8)
@@ -129,7 +142,12 @@ def _job(
         spec["priorityClassName"] = priority
     if tier:
         spec["networkTopology"] = {"mode": "hard", "highestTierAllowed": tier}
-    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+    meta = {"name": name, "annotations": _user(name)}
+    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": meta, "spec": spec}
+
+
+def _user(name: str) -> dict[str, str]:
+    return {"unisono.io/user": USERS[name]} if name in USERS else {}
 
 
 def _pytorch(name: str, queue: str, workers: int, *, gpu: int) -> dict[str, Any]:
@@ -141,7 +159,7 @@ def _pytorch(name: str, queue: str, workers: int, *, gpu: int) -> dict[str, Any]
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
-        "metadata": {"name": name, "annotations": {"scheduling.volcano.sh/queue-name": queue}},
+        "metadata": {"name": name, "annotations": {"scheduling.volcano.sh/queue-name": queue, **_user(name)}},
         "spec": {"pytorchReplicaSpecs": {"Master": replicas(1), "Worker": replicas(workers)}},
     }
 

@@ -109,6 +109,13 @@ def test_the_text_is_what_prometheus_reads_from_dcgms_exporter() -> None:
     assert "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL{" in text
 
 
+def test_a_card_says_which_pod_has_it() -> None:
+    metrics = GpuMetrics(Nvml, "box", lambda: {"GPU-1": ("team", "train-worker-0")})
+    used = next(family for family in metrics.collect() if family.name == "DCGM_FI_DEV_GPU_UTIL")
+    told = [(sample.labels["gpu"], sample.labels.get("namespace"), sample.labels.get("pod")) for sample in used.samples]
+    assert told == [("0", None, None), ("1", "team", "train-worker-0")]
+
+
 def test_a_machine_without_cards_shows_nothing_and_a_driver_that_is_lost_is_looked_for_again() -> None:
     assert shown(None) == {}
     nvml, loads = Nvml(), list[int]()

@@ -301,8 +301,15 @@ def test_columns_come_as_they_were_asked_for() -> None:
     assert sacct_lines(found, shown, sacct_states("CD"), title=False) == []
 
 
+@pytest.mark.parametrize(("memory", "told"), [(0, ""), (1, "1K"), (3 << 30, "3145728K")])
+def test_the_most_memory_of_a_pod_is_told_as_slurm_tells_it(memory: int, told: str) -> None:
+    found = Accounts(START, END, [msgspec.structs.replace(JOB, memory=memory)])
+    assert sacct_lines(found, sacct_columns("JobID,MaxRSS"), parsable=True) == ["JOBID|MAXRSS", f"train|{told}"]
+    assert sacct_csv(found).splitlines()[1].endswith(f",{memory}")
+
+
 @pytest.mark.parametrize(
-    ("column", "reason"), [("MaxRSS", "memory of jobs"), ("NodeList", "nodes of jobs"), ("QOS", "queues stand for it")]
+    ("column", "reason"), [("AveRSS", "ask for maxrss"), ("NodeList", "nodes of jobs"), ("QOS", "queues stand for it")]
 )
 def test_a_column_of_slurm_that_is_not_told_is_refused_with_the_reason(column: str, reason: str) -> None:
     with pytest.raises(ValueError, match=f"{column.lower()}: .*{reason}"):

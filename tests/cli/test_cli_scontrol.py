@@ -110,7 +110,7 @@ def test_of_an_array_with_a_limit_no_more_elements_are_there_at_once(monkeypatch
     [
         (["show", "hostnames", "n[1-2],m"], 0, "n1\nn2\nm\n"),
         (["show", "hostlist", "n[1-2]"], 0, "n1,n2\n"),
-        (["show", "partition"], 2, "there are job, jobs"),
+        (["show", "slurmd"], 2, "there are job, jobs"),
         (["hold"], 2, "hold what?"),
         (["update", "JobId=a", "TimeLimit=5"], 2, "timelimit of a job that exists is not changed here"),
         (["update", "Partition=x"], 2, "moves a job to another queue"),

@@ -155,8 +155,8 @@ def test_a_script_says_what_runs_it() -> None:
 
 
 def test_what_is_left_out_is_told_in_the_users_words() -> None:
-    notes = read("-A lab -C a100 --hold --export=ALL").notes
-    assert [note.split(" ")[0] for note in notes] == ["--account", "--constraint", "--hold", "of"]
+    notes = read("-A lab -C a100 --nice --export=ALL").notes
+    assert [note.split(" ")[0] for note in notes] == ["--account", "--constraint", "--nice", "of"]
     assert "--partition" in notes[0]
 
 

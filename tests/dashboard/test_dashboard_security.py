@@ -12,7 +12,7 @@ import pytest
 
 from support.dashboards import Browser, Setting
 from unisono.dashboard.http.guard import SECURITY_HEADERS, hosts_of, refusal
-from unisono.dashboard.live.futures import Turns
+from unisono.dashboard.live.elsewhere import Turns
 from unisono.errors import ApiError
 
 JOB = "apiVersion=batch.volcano.sh/v1alpha1&kind=Job&namespace={0}&name=only-{0}"
@@ -29,6 +29,7 @@ VIEWS = (
 REF = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "team-b", "name": "only-team-b"}
 ACTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/api/fix", {**REF, "id": "x"}),
+    ("/api/search", REF),
     ("/api/job", {**REF, "action": "delete"}),
     ("/api/job", {**REF, "action": "suspend"}),
     ("/api/queue", {"name": "team", "spec": "weight: 9"}),

@@ -141,6 +141,8 @@ def hostile_events(plane: RunningPlane) -> None:
 
 def hostile_texts_are_texts(page: Any, dashboard: chromium.Dashboard) -> None:
     page.goto(f"{dashboard.url}/job/batch.volcano.sh%2Fv1alpha1/Job/default/gang?tab=events")
+    # They were written while it waited.
+    page.get_by_text("from before its pods were placed").click()
     for payload in PAYLOADS:
         page.get_by_role("cell", name=payload, exact=True).first.wait_for()
     page.goto(f"{dashboard.url}/job/batch.volcano.sh%2Fv1alpha1/Job/default/gang?tab=logs&pod=%3Cimg%20src=x%3E")
@@ -304,7 +306,7 @@ def a_prediction_comes_true(page: Any, dashboard: chromium.Dashboard, plane: Run
     unisono("apply", "-f", "-", "--data-dir", str(plane.data_dir), input=LATER)
     page.goto(f"{dashboard.url}/job/batch.volcano.sh%2Fv1alpha1/Job/default/later")
     page.locator("h1 .state-waiting").wait_for()
-    page.get_by_text("OverCapability").wait_for()
+    page.get_by_text("Queue is at its limit").wait_for()
     page.get_by_role("button", name="Estimate").click()
     page.get_by_text("not within 4 h").wait_for()
     page.goto(f"{dashboard.url}/whatif")

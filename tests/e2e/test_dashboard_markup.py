@@ -182,7 +182,7 @@ def looked_at(url: str, link: str) -> list[str]:
             page.goto(url + path)
             page.get_by_text(there).first.wait_for()
             if text:
-                page.get_by_text(text).first.wait_for()
+                page.get_by_text(text).locator("visible=true").first.wait_for()
             judge(path)
             if path.endswith("logs"):
                 told = page.get_by_role("log").inner_text()

@@ -203,3 +203,48 @@ def test_habits_of_slurm(project: Path, shared: RunningPlane) -> None:
     wait_until("it runs after them", lambda: slurm("squeue", "--me", "-t", "R").count("\n") == 1)
     assert slurm("scancel", "--me") == "job/wrap is being stopped"
     wait_until("nothing runs", lambda: slurm("squeue").count("\n") == 0)
+
+
+def test_a_script_may_wait_begin_later_be_held_and_be_found_by_its_number(project: Path, shared: RunningPlane) -> None:
+    def slurm(command: str, *words: str, code: int = 0) -> str:
+        done = unisono(command, "--data-dir", str(shared.data_dir), *words, cwd=project, check=False)
+        assert done.returncode == code, done
+        return done.stdout.strip()
+
+    slurm("sbatch", "--wait", "-J", "fails", "--wrap", "exit 3", code=3)
+    slurm("sbatch", "--wait", "-J", "works", "-a", "0-1", "--wrap", "exit 0")
+    ended = ["works-0|COMPLETED", "works-1|COMPLETED"]
+    # The history is stored every two seconds.
+    wait_until("both are accounted for", lambda: accounted(slurm, "works") == ended)
+    assert slurm("sbatch", "--begin=now", "--hold", "--parsable", "-J", "held", "--wrap", "sleep 600") == "held"
+    shown = slurm("scontrol", "show", "job", "held")
+    number = next(word.partition("=")[2] for word in shown.split() if word.startswith("JobId="))
+    wait_until("it does not run", lambda: "JobState=CANCELLED" in slurm("scontrol", "show", "job", number))
+    slurm("scontrol", "release", number)
+    wait_until("it runs", lambda: " R " in slurm("squeue", "-j", number))
+    assert "held" in slurm("squeue", "-j", number)
+    assert slurm("scancel", number) == "job/held is being stopped"
+    wait_until("nothing runs", lambda: slurm("squeue").count("\n") == 0)
+
+
+def accounted(slurm: Callable[..., str], name: str) -> list[str]:
+    return sorted(slurm("sacct", "-P", "--noheader", "-j", name, "--format", "JobID,State").splitlines())
+
+
+def test_watching_a_run_shows_what_it_uses(project: Path, shared: RunningPlane) -> None:
+    """The program ends once the file is there that is made when its use was told."""
+    told = project / "told"
+    program = f"import pathlib, time\nwhile not pathlib.Path({str(told)!r}).exists(): time.sleep(0.1)"
+    words = ["run", "--data-dir", str(shared.data_dir), "--watch", "--name", "watched", "--"]
+    command = [sys.executable, "-m", "unisono", *words, sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=project) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                if "job/watched: uses " in line:
+                    assert "GiB" in line
+                    told.touch()
+            assert process.wait() == 0
+            assert told.exists()
+        finally:
+            process.kill()

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -20,10 +21,11 @@ from support.virtual_clock import VirtualClock, settle
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.core import Container, Pod, PodSpec, ResourceRequirements
 from unisono.api.groups.batch import Job, JobSpec, TaskSpec
+from unisono.api.groups.resource_metrics import POD_METRICS, PodMetrics
 from unisono.api.kinds import JOBS, PODS
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.storage.objects import Retention
-from unisono.errors import NotFound
+from unisono.errors import ApiError, NotFound
 from unisono.history.reading import Filter, Reader
 from unisono.history.recorder import Recorder
 from unisono.history.records import Changes
@@ -208,3 +210,31 @@ async def test_what_was_not_stored_is_stored_later(tmp_path: Path, trouble: Base
         await recorder._store(story.ledger, works, full=False)
         await recorder._store(story.ledger, works, full=True)
     assert [set(each.jobs) for each in stored] == [{uid_of(JOBS, "j"), uid_of(JOBS, "k")}, set()]
+
+
+async def test_the_most_memory_that_a_pod_used_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, wall, path = VirtualClock(NOW), Wall(), tmp_path / "history.db"
+    async with opened(clock=wall) as backend:
+        client = backend.client()
+        ask, used = client.list, ["300Mi"]
+
+        async def measured(kind: Any, *where: Any, **more: Any) -> Any:
+            if kind is not POD_METRICS:
+                return await ask(kind, *where, **more)
+            if used[0] == "refused":
+                raise ApiError("no", code=403, reason="Forbidden")
+            each = {"name": "c", "usage": {"memory": used[0], "cpu": "1"}}
+            pods = [{"metadata": {"name": "first-0", "namespace": "default"}, "containers": [each, {"usage": {}}]}]
+            return SimpleNamespace(items=msgspec.convert(pods, list[PodMetrics]))
+
+        monkeypatch.setattr(type(client), "list", lambda self, *given, **more: measured(*given, **more))
+        async with recording(backend, path, clock):
+            job = await submit(client, "first")
+            await pod_of(client, job)
+            await settled(backend)
+            await settle()
+            for amount in ("300Mi", "700Mi", "200Mi", "refused", "odd"):
+                used[0] = amount
+                await clock.advance(30)
+                await settle()
+    assert lines(path, clock)["first"].memory == 700 << 20

@@ -153,6 +153,7 @@ UNUSED: dict[str, dict[str, str]] = {
         r"get (jobsets|rayclusters)\..*": "one that is there already: is it ours?",
         r"(get|patch) ((composite)?podgroups|jobs\.batch\.volcano).*": "conflicts, and jobs whose size changes",
         r"(get|delete|patch) pods": "pods that are there already, jobs that restart, pods taken over by their group",
+        r"list pods\.metrics\.k8s\.io": "memory of pods, where a history is kept",
         r"patch jobs\.batch": "jobs with Kueue's labels, in namespaces that serve them (tests/integration)",
         r"patch pods/status": "pods whose PodGroup is refused",
         r"get persistentvolumeclaims": "claims that a job names instead of asking for one",

@@ -339,6 +339,16 @@ class Agent:
             _log.warning("agent.no_namespaces", message=message)
             self._host.recorder.event(node, "Warning", "NoNamespaces", message)
 
+    def card_holders(self) -> dict[str, tuple[str, str]]:
+        """By the id of a card, namespace and name of the pod that has it."""
+        host, found = self._host, dict[str, tuple[str, str]]()
+        if host is None:
+            return found
+        for uid, cards in host.devices.by_pod().items():
+            if cards and (record := host.layout.pod(uid).record()) is not None:
+                found |= dict.fromkeys(cards, (record.namespace, record.name))
+        return found
+
     def _restore_devices(self, host: Host) -> None:
         for directory in host.layout.pods():
             if (record := directory.record()) is not None:

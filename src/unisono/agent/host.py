@@ -249,6 +249,13 @@ class Devices:
         """Cards that pods have by limits: no claim may get them."""
         return {card for held in self.held.values() for cards in held.values() for card in cards}
 
+    def by_pod(self) -> dict[str, list[str]]:
+        """All cards of each pod, by its UID."""
+        found = {uid: [card for cards in given.values() for card in cards] for uid, given in dict(self.held).items()}
+        for uid, cards in dict(self.claimed).items():
+            found[uid] = list(dict.fromkeys((*found.get(uid, ()), *cards)))
+        return found
+
     def restore(self, uid: str, devices: dict[str, list[str]], claimed: list[str]) -> None:
         """Take over what an earlier agent gave a pod."""
         self.held[uid] = devices

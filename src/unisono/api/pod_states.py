@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
+from unisono.api.annotations import RUN_SECONDS
 from unisono.api.base import Quantity
 from unisono.api.core import Container, ContainerStatus, Pod
 from unisono.api.core.container import ResourceRequirements
@@ -51,6 +53,17 @@ def scheduled_at(pod: Pod) -> str | None:
         if each.type == "PodScheduled" and each.status == "True" and each.last_transition_time:
             return each.last_transition_time
     return pod.status.start_time
+
+
+def stated_run_seconds(annotations: Mapping[str, str], deadline: int | None) -> float:
+    """How long a pod says it runs at most, by its annotation or its deadline; 0.0 where neither says it."""
+    text = annotations.get(RUN_SECONDS)
+    try:
+        stated = 0.0 if text is None else float(text)
+    except ValueError:
+        stated = 0.0
+    limits = [limit for limit in (stated, float(deadline or 0)) if 0 < limit < inf]
+    return min(limits, default=0.0)
 
 
 def has_ended(pod: Pod) -> bool:

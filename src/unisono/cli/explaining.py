@@ -44,8 +44,16 @@ _PROCESSOR_SECONDS = 10.0
 _SHOWN = 10
 
 
-def estimated_starts(where: Where, groups: Collection[str]) -> list[Start]:
+def estimated_starts(
+    where: Where, groups: Collection[str], *, futures: int = FUTURES, seconds: float = _PROCESSOR_SECONDS
+) -> list[Start]:
     """Estimates of those of these PodGroups (``namespace/name``) that wait, in their order.
+
+    Args:
+        where: the cluster.
+        groups: which are asked about.
+        futures: how many are simulated.
+        seconds: time of a processor that it may take.
 
     Raises:
         ApiError: the user may not list what the scheduler goes by, or the server cannot answer.
@@ -55,11 +63,11 @@ def estimated_starts(where: Where, groups: Collection[str]) -> list[Start]:
     from unisono.cli.simulating import progress_bar
     from unisono.simulator.forecast.forecast import Budget, forecast
 
-    budget = Budget.of(_PROCESSOR_SECONDS, time.process_time)
+    budget = Budget.of(seconds, time.process_time)
     used, objects, until = config_of(where, (), None), objects_of(where, ()), parse_duration(LOOK_AHEAD)
     with progress_bar("futures") as tell:
         found = forecast(
-            objects, used, time.time(), futures=FUTURES, until=until, whole=False, budget=budget, progress=tell
+            objects, used, time.time(), futures=futures, until=until, whole=False, budget=budget, progress=tell
         )
     starts = {each.key: each for each in found.starts}
     return [starts[key] for key in groups if key in starts]

@@ -95,7 +95,9 @@ _MOST_TITLES = 3
 Style = Callable[..., str]
 
 
-def overview_lines(found: Overview, *, width: int = 80, most: int = 20, colour: bool = False) -> list[str]:
+def overview_lines(
+    found: Overview, *, width: int = 80, most: int = 20, colour: bool = False, starts: Mapping[str, str] | None = None
+) -> list[str]:
     """Lines for people.
 
     Args:
@@ -103,6 +105,7 @@ def overview_lines(found: Overview, *, width: int = 80, most: int = 20, colour: 
         width: columns; longer lines end with an ellipsis.
         most: jobs of each list.
         colour: mark what is wrong.
+        starts: when jobs that wait may start, in words, by their PodGroups (``namespace/name``).
 
     """
     style: Style = click.style if colour else lambda text, **_: text
@@ -114,7 +117,7 @@ def overview_lines(found: Overview, *, width: int = 80, most: int = 20, colour: 
         lines += _nodes(found, style)
     lines += [style("Queues", bold=True), *_indented(queue_table(found.queues, wide=True))]
     if "podgroups" not in found.unseen:
-        lines += _waiting(found.waiting, most, style)
+        lines += _waiting(found.waiting, most, style, starts or {})
         lines += _running(found.running, most, style)
     return [_cut(line, width) for line in lines]
 
@@ -215,7 +218,7 @@ def _running(found: Sequence[JobLine], most: int, style: Style) -> list[str]:
     return lines
 
 
-def _waiting(found: Sequence[JobLine], most: int, style: Style) -> list[str]:
+def _waiting(found: Sequence[JobLine], most: int, style: Style, starts: Mapping[str, str]) -> list[str]:
     """Jobs that wait and why, each by itself; where there are too many for that, those of a queue and cause as one."""
     groups: dict[tuple[str, ...], list[JobLine]] = {}
     for job in found:
@@ -233,6 +236,8 @@ def _waiting(found: Sequence[JobLine], most: int, style: Style) -> list[str]:
             lines.append(f"  {len(jobs)} jobs in queue {first.queue}, for {duration_text(first.seconds)} at most")
             lines.append(f"    {which}{more}")
         lines.append(f"    {first.waiting or 'no scheduling cycle has looked at it yet'}")
+        if start := starts.get(f"{first.namespace}/{first.group}"):
+            lines.append(f"    {'it' if len(jobs) == 1 else first.title} {start}")
     left = len(found) - sum(map(len, shown))
     return [*lines, f"  and {left} more"] if left else lines
 

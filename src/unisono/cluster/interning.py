@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
-from math import inf
 from sys import intern
 from typing import Any, TypeVar
 
@@ -16,6 +15,7 @@ from unisono.api.core import Container, ContainerStatus, Pod, PodSpec, ResourceR
 from unisono.api.extended_devices import limit_claim
 from unisono.api.keys import PREEMPTABLE, TASK_PRIORITY, TASK_SPEC
 from unisono.api.kinds import JOBS
+from unisono.api.pod_states import stated_run_seconds
 from unisono.api.quantity import QuantityError, to_int
 from unisono.api.selecting import pod_group_name
 from unisono.api.times import parse_time, time_or
@@ -349,7 +349,7 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
         elif condition.status == "True":
             scheduled = condition.last_transition_time or scheduled
     if notes or spec.active_deadline_seconds:
-        task.run_seconds = _run_seconds(notes, spec.active_deadline_seconds)
+        task.run_seconds = stated_run_seconds(notes, spec.active_deadline_seconds)
     task.since = _seconds(scheduled) if scheduled and task.node else 0.0
     if task.status is TaskStatus.BOUND and not scheduled:
         task.named_node = task.node
@@ -491,16 +491,6 @@ def _priority(annotations: Mapping[str, str], spec_priority: int | None) -> int:
         except ValueError:
             pass
     return 1 if spec_priority is None else spec_priority
-
-
-def _run_seconds(annotations: Mapping[str, str], deadline: int | None) -> float:
-    text = annotations.get(RUN_SECONDS)
-    try:
-        stated = 0.0 if text is None else float(text)
-    except ValueError:
-        stated = 0.0
-    limits = [limit for limit in (stated, float(deadline or 0)) if 0 < limit < inf]
-    return min(limits, default=0.0)
 
 
 def _ordinal(name: str) -> int:

@@ -6,7 +6,7 @@ other: what is not known yet is put right when it is heard of. Each event counts
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from unisono.api.annotations import USER
@@ -116,6 +116,19 @@ class Ledger:
     def sample(self, now: int) -> None:
         """Note the shares of queues and the capacity of the cluster, where they have changed."""
         self._book.changes.shares += self._shares.changed(self._book.used, now)
+
+    @property
+    def running(self) -> int:
+        """Pods that hold something."""
+        return sum(not each.end for each in self._book.pods.values())
+
+    def measure(self, used: Mapping[tuple[str, str], int]) -> None:
+        """Note the memory that pods were seen to use: bytes, by namespace and name."""
+        for interval in self._book.pods.values():
+            job = None if interval.end else self._book.jobs.get(interval.job)
+            if job is not None and (amount := used.get((job.namespace, interval.name), 0)) > job.memory:
+                job.memory = amount
+                self._book.touch(job)
 
     def take(self, now: int) -> Changes:
         """What is to be stored; the next call answers what has changed since this one."""

@@ -9,8 +9,11 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from unisono.api.base import Object
+from unisono.api.groups.resource_metrics import POD_METRICS, PodMetrics
 from unisono.api.kind import Kind
 from unisono.api.kinds import NAMESPACES, QUEUES
+from unisono.api.quantity import QuantityError
+from unisono.api.resources import resource_list
 from unisono.errors import ApiError
 from unisono.history.database import Bounds, Database
 from unisono.history.ledger import KINDS, SHARED_KINDS, Ledger
@@ -30,6 +33,9 @@ _STORE_SECONDS = 2.0
 _SAMPLE_SECONDS = 60.0
 _FIRST_SAMPLES_SECONDS = 6.0
 _COMPACT_SECONDS = 3600.0
+# How often the memory of pods is asked for, where few run and where many do; from where on it is not asked for.
+_MEASURE_SECONDS, _MEASURE_MANY_SECONDS = 10.0, 60.0
+_MANY_PODS, _MOST_PODS = 500, 50_000
 _ABSENT_SECONDS = 60.0
 # A watch from too long ago is refused sooner than this.
 _REFUSED_SECONDS = 10.0
@@ -114,7 +120,7 @@ class Recorder:
                     await within(self._database.store, self._due(ledger))
 
     async def _keep(self, ledger: Ledger, reflectors: Sequence[Reflector[Any]], within: Any) -> None:
-        sampled = compacted = float("-inf")
+        sampled = compacted = measured = float("-inf")
         started = self._clock.monotonic()
         while True:
             now = self._clock.monotonic()
@@ -128,10 +134,23 @@ class Recorder:
                 sampled = now
                 ledger.sample(self._now())
             await self._store(ledger, within, full=full)
+            if now - measured >= (_MEASURE_SECONDS if ledger.running < _MANY_PODS else _MEASURE_MANY_SECONDS):
+                measured = now
+                await self._measure(ledger)
             if now - compacted >= _COMPACT_SECONDS:
                 compacted = now
                 await self._compact(within)
             await self._clock.sleep(_STORE_SECONDS)
+
+    async def _measure(self, ledger: Ledger) -> None:
+        """Ask what pods use; a server without ``metrics.k8s.io``, or that does not let us ask, tells nothing."""
+        if not 0 < ledger.running <= _MOST_PODS:
+            return
+        try:
+            found = (await self._client.list(POD_METRICS)).items
+        except ApiError:
+            return
+        ledger.measure({(each.metadata.namespace or "", each.metadata.name): memory_of(each) for each in found})
 
     async def _store(self, ledger: Ledger, within: Any, *, full: bool) -> None:
         """Store what has changed; ``full`` also how long the server has been heard of, where nothing has."""
@@ -201,6 +220,17 @@ class Recorder:
 
     def _trouble(self, kind: Kind[Any], obj: Object, error: Exception) -> None:
         _log.warning("history.set_aside", resource=kind.resource, key=obj.key, error=repr(error))
+
+
+def memory_of(measured: PodMetrics) -> int:
+    """Bytes that the containers of a pod use together; what cannot be read counts for nothing."""
+    total = 0
+    for container in measured.containers or ():
+        try:
+            total += resource_list(container.usage).get("memory", 0)
+        except QuantityError:
+            continue
+    return total
 
 
 def _is_alive(reflector: Reflector[Any], seconds: float) -> bool:

@@ -83,6 +83,7 @@ class JobRecord(msgspec.Struct):
         pods: the most pods.
         live: its object is there.
         seen: the object was seen; else only a pod told of it.
+        memory: the most bytes that one of its pods was seen to use; 0 where nothing has measured it.
 
     """
 
@@ -105,6 +106,7 @@ class JobRecord(msgspec.Struct):
     pods: int = 0
     live: bool = True
     seen: bool = True
+    memory: int = 0
 
 
 class Interval(msgspec.Struct):

@@ -148,6 +148,7 @@ class JobLine(msgspec.Struct, omit_defaults=True):
     evictions: int = 0
     failures: int = 0
     restarts: int = 0
+    memory: int = 0
 
 
 class Accounts(msgspec.Struct, omit_defaults=True):
@@ -377,6 +378,7 @@ def _line(window: Window, job: JobRecord, intervals: Sequence[Interval]) -> JobL
         used.evictions,
         used.failures,
         sum(each.restarts for each in intervals),
+        job.memory,
     )
 
 

@@ -136,7 +136,8 @@ _TABLES = (
     "user" TEXT NOT NULL, measure TEXT NOT NULL, amount DOUBLE PRECISION NOT NULL,
     PRIMARY KEY (hour, queue, namespace, resource, "user", measure))""",
 )
-MIGRATIONS: Sequence[Sequence[str]] = (_TABLES,)
+_MEMORY = ("ALTER TABLE jobs ADD COLUMN memory BIGINT NOT NULL DEFAULT 0",)
+MIGRATIONS: Sequence[Sequence[str]] = (_TABLES, _MEMORY)
 """What makes each version of the tables of the one before; the first of nothing."""
 
 
@@ -200,7 +201,8 @@ def _fitted(value: Any) -> Any:
 
 def job_of(row: tuple[Any, ...]) -> JobRecord:
     """Of a row of ``jobs``."""
-    return JobRecord(*row[:-2], *map(bool, row[-2:]))
+    values = [*row[:-3], bool(row[-3]), bool(row[-2]), row[-1]]
+    return JobRecord(*values)
 
 
 def interval_row(interval: Interval) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 from unisono.api import kinds as k
 from unisono.api.gang_parts import NAME as HELD_ROOM_NAME
 from unisono.api.groups.autoscaling import MACHINE_DEPLOYMENTS, MACHINES, POD_TEMPLATES, PROVISIONING_REQUESTS
+from unisono.api.groups.resource_metrics import POD_METRICS
 from unisono.api.keys import CONFIG_MAP_NAMES
 from unisono.api.kind import Kind
 from unisono.api.kind_families import (
@@ -146,6 +147,8 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("list", k.CUSTOM_RESOURCE_DEFINITIONS),
     # Whose pods they are is written down in the history; those with Kueue's labels are released and suspended.
     *_on("get list watch patch", BATCH_JOBS),
+    # How much memory pods use is written down there, too.
+    *_on("list", POD_METRICS),
     # Its UID tells clusters apart.
     *_on("get", k.NAMESPACES, names=("kube-system",)),
     *_on("get list watch", REPLICA_SETS, STATEFUL_SETS),

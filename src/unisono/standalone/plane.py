@@ -251,7 +251,7 @@ class Plane:
             from unisono.agent.agent import Agent
             from unisono.agent.devices.nvidia import GpuMetrics
 
-            self.metrics.register(GpuMetrics())
+            self.metrics.register(GpuMetrics(holders=lambda: self._agent.card_holders() if self._agent else {}))
             client = backend.client(field_manager="unisono-agent")
             own_users = self._options.own_users
             self._agent = Agent(

@@ -231,11 +231,18 @@ class GpuMetrics(Collector):
     Args:
         load: answers the NVML library, or None where there is none; asked once.
         hostname: label of the machine.
+        holders: by the UUID of a card, namespace and name of the pod that has it, which become labels.
 
     """
 
-    def __init__(self, load: Callable[[], Any] | None = None, hostname: str = "") -> None:
+    def __init__(
+        self,
+        load: Callable[[], Any] | None = None,
+        hostname: str = "",
+        holders: Callable[[], Mapping[str, tuple[str, str]]] = dict,
+    ) -> None:
         self._load, self._hostname = load or load_nvml, hostname or socket.gethostname()
+        self._holders = holders
         self._nvml: Any = None
         self._loaded = False
         # Scrapes may come at the same time.
@@ -256,7 +263,8 @@ class GpuMetrics(Collector):
         try:
             driver = _text(nvml.nvmlSystemGetDriverVersion())
             cards = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-            labels = [self._labels(nvml, index, card, driver) for index, card in enumerate(cards)]
+            holders = self._holders()
+            labels = [self._labels(nvml, index, card, driver, holders) for index, card in enumerate(cards)]
         except nvml.NVMLError:
             # The driver was unloaded, or a card was lost: it is looked for again at the next scrape.
             self._loaded = False
@@ -271,9 +279,14 @@ class GpuMetrics(Collector):
             if family.samples:
                 yield family
 
-    def _labels(self, nvml: Any, index: int, card: Any, driver: str) -> dict[str, str]:
+    def _labels(
+        self, nvml: Any, index: int, card: Any, driver: str, holders: Mapping[str, tuple[str, str]]
+    ) -> dict[str, str]:
         uuid, model = _text(nvml.nvmlDeviceGetUUID(card)), _text(nvml.nvmlDeviceGetName(card))
-        return dict(zip(_LABELS, (str(index), uuid, f"nvidia{index}", model, self._hostname, driver), strict=True))
+        told = dict(zip(_LABELS, (str(index), uuid, f"nvidia{index}", model, self._hostname, driver), strict=True))
+        if uuid in holders:
+            told["namespace"], told["pod"] = holders[uuid]
+        return told
 
 
 def load_nvml() -> Any:

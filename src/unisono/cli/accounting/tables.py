@@ -40,6 +40,9 @@ SACCT_COLUMNS = (
     "allocgpus",
     "exitcode",
 )
+_ASKED_FOR = ("maxrss",)
+"""Columns that are shown where they are asked for."""
+_COLUMNS = (*SACCT_COLUMNS, *_ASKED_FOR)
 _STATE = SACCT_COLUMNS.index("state")
 _STATE_LETTERS = {
     "CD": "COMPLETED",
@@ -56,10 +59,10 @@ _ALIASES = {
     "ntasks": "alloctasks",
     "account": "partition",
 }
-_NO_MEMORY = "the history keeps no memory of jobs; 'kubectl top pod' measures it while they run"
+_NO_MEMORY = "the history keeps the most memory that one pod of a job used: ask for maxrss"
 _NO_NODES = "the history keeps no nodes of jobs; 'unisono squeue' shows those of jobs that run"
 _NOT_KEPT = {
-    **dict.fromkeys(("maxrss", "averss", "maxvmsize", "avevmsize", "reqmem"), _NO_MEMORY),
+    **dict.fromkeys(("averss", "maxvmsize", "avevmsize", "reqmem"), _NO_MEMORY),
     **dict.fromkeys(("nodelist", "nnodes", "allocnodes"), _NO_NODES),
     "qos": "queues stand for it: ask for partition",
 }
@@ -130,7 +133,7 @@ def sacct_lines(
         title: the first line has the columns' names.
 
     """
-    places = [SACCT_COLUMNS.index(_ALIASES.get(name, name)) for name in shown]
+    places = [_COLUMNS.index(_ALIASES.get(name, name)) for name in shown]
     rows = (_sacct(job) for job in found.jobs)
     cells = [[str(row[at]) for at in places] for row in rows if not states or row[_STATE] in states]
     if parsable:
@@ -151,8 +154,8 @@ def sacct_columns(text: str) -> list[str]:
     for name in found:
         if name in _NOT_KEPT:
             raise ValueError(f"{name}: {_NOT_KEPT[name]}")
-        if name not in SACCT_COLUMNS and name not in _ALIASES:
-            raise ValueError(f"there is no column {name}: there are {', '.join((*SACCT_COLUMNS, *_ALIASES))}")
+        if name not in _COLUMNS and name not in _ALIASES:
+            raise ValueError(f"there is no column {name}: there are {', '.join((*_COLUMNS, *_ALIASES))}")
     return found or list(SACCT_COLUMNS)
 
 
@@ -185,10 +188,11 @@ def sacct_csv(found: Accounts) -> str:
         "evictions",
         "failures",
         "restarts",
+        "max_memory",
     ]
     rows = (
         [
-            *_sacct(job),
+            *_sacct(job)[: len(SACCT_COLUMNS)],
             job.namespace,
             job.kind,
             job.uid,
@@ -197,6 +201,7 @@ def sacct_csv(found: Accounts) -> str:
             job.evictions,
             job.failures,
             job.restarts,
+            job.memory,
         ]
         for job in found.jobs
     )
@@ -217,6 +222,8 @@ def _sacct(job: JobLine) -> list[Any]:
         f"{job.cpus:g}",
         f"{job.gpus:g}",
         "" if job.exit_code is None else f"{job.exit_code}:0",
+        # As Slurm has it: KiB, nothing where nothing was measured.
+        f"{-(-job.memory // 1024)}K" if job.memory else "",
     ]
 
 

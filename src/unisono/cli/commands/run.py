@@ -81,6 +81,7 @@ def _amount(ctx: click.Context, parameter: click.Parameter, value: str | None) -
 @click.option("--dry-run", is_flag=True, help="Print what would be created, and create nothing.")
 @click.option("--detach", is_flag=True, help="Return when the jobs are created.")
 @click.option("--logs/--no-logs", default=True, show_default=True, help="Copy the logs of the jobs' containers.")
+@click.option("--watch", is_flag=True, help="Show what the processes use: processors, memory and GPUs.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Give up after so many seconds.")
 @click.option(
     "--nodes",
@@ -97,6 +98,7 @@ def command(
     dry_run: bool,
     detach: bool,
     logs: bool,
+    watch: bool,
     timeout: float | None,
     nodes_file: str | None,
     output: str,
@@ -119,13 +121,15 @@ def command(
     _check(ctx, files, words, program)
     if output == "yaml" and not dry_run:
         raise click.UsageError("-o yaml prints what would be created: add --dry-run.")
+    if watch and detach:
+        raise click.UsageError("--watch follows the jobs, and --detach does not; give one of them.")
     from unisono.cli.running.session import Request, run
 
     made = None if words is None else _program(words, program)
     if dry_run:
         _print(where, files, made, output, fleet)
         return
-    request = Request(where, files, made, logs, timeout, nodes_file, output, replace, detach, fleet=fleet)
+    request = Request(where, files, made, logs, timeout, nodes_file, output, replace, detach, fleet=fleet, watch=watch)
     raise SystemExit(run(request))
 
 

@@ -236,9 +236,16 @@ def command(where: Where, image: str | None, dry_run: bool, words: tuple[str, ..
     if dry_run:
         _print(where, [element.program for element in elements])
         return
+    if batch.test_only:
+        from unisono.cli.slurm.starting import would_start
+
+        click.echo(would_start(where, elements[0].program))
+        return
     from unisono.cli.running.session import Request, run
 
     base = elements[0].base
+    if batch.begin:
+        asyncio.run(_wait_for(batch.begin))
     asyncio.run(_dependencies(where, batch, base))
     created: list[Target] = []
     heard: set[str] = set()
@@ -260,9 +267,34 @@ def command(where: Where, image: str | None, dry_run: bool, words: tuple[str, ..
         )
         if code := run(request):
             raise SystemExit(code)
+    if batch.hold:
+        from unisono.cli.slurm.starting import hold
+
+        asyncio.run(hold(where, created))
     if batch.parsable:
         # As --dependency takes them: afterok:NAME:NAME.
         click.echo(":".join(target.name for target in created))
+    elif sys.stdout.isatty() and not batch.hold:
+        # For people: a script that submits does not wait for a forecast.
+        from unisono.cli.slurm.starting import told_starts
+
+        for line in told_starts(where, created):
+            click.echo(line)
+    if batch.wait:
+        from unisono.cli.slurm.starting import exit_code
+
+        if code := asyncio.run(exit_code(where, created)):
+            raise SystemExit(code)
+
+
+async def _wait_for(begin: str) -> None:
+    from unisono.api.times import rfc3339
+    from unisono.cli.slurm.starting import begin_at, until
+
+    moment = begin_at(begin, time.time())
+    if moment > time.time():
+        click.echo(f"Waiting: --begin={begin} is {rfc3339(moment)} ...", err=True)
+    await until(moment)
 
 
 async def _room_for_one(where: Where, created: list[Target], at_once: int) -> None:

@@ -20,11 +20,28 @@ _ACTIONS: dict[str, tuple[JobAction, str]] = {
     "resume": ("ResumeJob", "is released"),
     "requeue": ("RestartJob", "is started again"),
 }
-_SHOWN = ("job", "jobs", "node", "nodes", "hostname", "hostnames", "hostlist")
+_SHOWN = ("job", "jobs", "node", "nodes", "partition", "partitions", "hostname", "hostnames", "hostlist")
+_INSTEAD = {
+    "ping": "'unisono status' says which components are alive",
+    "reconfigure": "the scheduler reads a changed configuration by itself: 'unisono config check'",
+    "wait_job": "a job's script runs once its nodes are there",
+    "top": "a job's place in its queue is that of its PriorityClass",
+    "notify": "'unisono logs' shows what a job writes; nothing is sent to it",
+    "cancel": "'unisono scancel NAME' stops a job",
+    "write": "'unisono config show' prints the configuration",
+    "config": "'unisono config show' prints the configuration",
+    "reservation": "queues reserve nodes: see 'unisono get queues -o yaml' and docs/reservation.md",
+    "step": "'unisono get pods -l volcano.sh/job-name=NAME' lists what a job runs",
+    "licenses": "a resource of nodes can stand for a licence",
+    "topology": "'unisono get hypernodes' lists the domains of the network",
+    "assoc_mgr": "'unisono queue list' lists what queues use and may use",
+    "daemons": "'unisono status' says which components are alive",
+}
+"""Verbs and objects of Slurm's that are not here, and what stands for them."""
 
 
 @click.command("scontrol")
-@click.argument("verb", type=click.Choice([*_ACTIONS, "show", "update"]))
+@click.argument("verb")
 @click.argument("words", nargs=-1)
 @where_options
 def command(where: Where, verb: str, words: tuple[str, ...]) -> None:
@@ -35,6 +52,9 @@ def command(where: Where, verb: str, words: tuple[str, ...]) -> None:
     """
     from unisono.cli.connection import run_async
 
+    if verb not in (*_ACTIONS, "show", "update"):
+        verbs = ", ".join((*_ACTIONS, "show", "update"))
+        raise click.UsageError(f"scontrol {verb}: {_INSTEAD.get(verb, f'there are {verbs}')}.")
     if not words:
         raise click.UsageError(
             f"scontrol {verb} what? Name a job, or 'show job', 'show node' or 'show hostnames LIST'."
@@ -43,7 +63,8 @@ def command(where: Where, verb: str, words: tuple[str, ...]) -> None:
         run_async(_update(where, words) if verb == "update" else _act(where, verb, words))
         return
     if words[0] not in _SHOWN:
-        raise click.UsageError(f"scontrol show {words[0]}: there are {', '.join(_SHOWN)}.")
+        why = _INSTEAD.get(words[0].removesuffix("s"), _INSTEAD.get(words[0], f"there are {', '.join(_SHOWN)}"))
+        raise click.UsageError(f"scontrol show {words[0]}: {why}.")
     if words[0].startswith("host"):
         from unisono.cli.slurm.steps.words import hosts_of
 
@@ -54,6 +75,7 @@ def command(where: Where, verb: str, words: tuple[str, ...]) -> None:
 
 
 async def _act(where: Where, verb: str, words: tuple[str, ...]) -> None:
+    from unisono.api.conditions import ENDED
     from unisono.api.kinds import JOBS
     from unisono.cli.connection import connect, namespace_of
     from unisono.cli.slurm.selecting import jobs_called, names_of
@@ -63,6 +85,10 @@ async def _act(where: Where, verb: str, words: tuple[str, ...]) -> None:
     async with connect(where) as client:
         for name in sorted(names_of(words)):
             for job in await jobs_called(client, namespace_of(where), name):
+                phase = (job.status.state.phase if job.status.state else None) or "Pending"
+                if action == "AbortJob" and phase in ENDED - {"Aborted"}:
+                    click.echo(f"job/{job.metadata.name} has ended ({phase}): there is nothing to hold", err=True)
+                    continue
                 await send_action(client, JOBS, job.metadata.namespace or "default", job.metadata.name, action)
                 click.echo(f"job/{job.metadata.name} {told}")
 
@@ -98,6 +124,14 @@ async def _show(where: Where, what: str, names: tuple[str, ...]) -> None:
                 if not names or node.name in names:
                     amounts = {"State": node.state, "CPUs": node.cpus, "Memory": node.memory, "Gres": node.devices}
                     _print({"NodeName": node.name, **amounts})
+            return
+        if what == "partition":
+            for queue in seen.queues:
+                if not names or queue.name in names:
+                    waiting = queue.groups.get("Pending", 0) + queue.groups.get("Inqueue", 0)
+                    counts = {"Waiting": waiting, "Running": queue.groups.get("Running", 0)}
+                    state = "UP" if queue.state == "Open" else queue.state.upper()
+                    _print({"PartitionName": queue.name, "State": state, "Parent": queue.parent or "None", **counts})
             return
         jobs = [job for name in names for job in await jobs_called(client, namespace, name)]
         nodes = {job.name: job.nodes for job in seen.running if job.namespace == namespace}

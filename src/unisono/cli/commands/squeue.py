@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unisono.cli.options import Where, output_option, where_options
+from unisono.cli.options import Where, where_options, where_options_without_n
 from unisono.cli.slurm.selecting import pattern_of, selection_options
 
 if TYPE_CHECKING:
@@ -123,35 +123,67 @@ async def _waiting(where: Where, asked: dict[str, Any]) -> tuple[str, dict[str, 
 
 @click.command("sinfo")
 @click.option("-p", "--partition", default="", help="Accepted: queues share all nodes.")
-@click.option("-N", "--Node", "by_node", is_flag=True, help="Accepted: there is always a line for each node.")
+@click.option("-N", "--Node", "by_node", is_flag=True, help="A line for each node, in a line of Slurm's, too.")
 @click.option("-l", "--long", is_flag=True, help="Accepted: all columns are always shown.")
+@click.option("-s", "--summarize", is_flag=True, help="One line for all nodes.")
+@click.option("-t", "--states", default="", metavar="STATE,...", help="Only nodes that are idle, mix, alloc, ...")
+@click.option("-n", "--nodes", default="", metavar="NODE,...", help="Only these nodes, such as n[1-3].")
+@click.option("-e", "--exact", is_flag=True, help="Accepted: only nodes that are alike share a line.")
+@click.option("-r", "--responding", is_flag=True, help="Only nodes that answer.")
 @click.option("-h", "--noheader", is_flag=True, help="Without the names of the columns.")
-@output_option("text", "json")
-@where_options
-def sinfo_command(where: Where, partition: str, output: str, *, by_node: bool, long: bool, noheader: bool) -> None:
+@click.option("-o", "--output", "--format", default="text", help="text, json, or a line of Slurm's such as '%n %t %G'.")
+@where_options_without_n
+def sinfo_command(
+    where: Where,
+    partition: str,
+    states: str,
+    nodes: str,
+    output: str,
+    *,
+    by_node: bool,
+    long: bool,
+    summarize: bool,
+    exact: bool,
+    responding: bool,
+    noheader: bool,
+) -> None:
     """List nodes with their state and what is in use, as Slurm's sinfo does; see also 'unisono status'."""
     from unisono.cli.connection import run_async
+    from unisono.cli.slurm.selecting import SUMMARY, node_states
 
+    if output not in ("text", "json") and "%" not in output:
+        raise click.UsageError(f"--output {output}: text, json or a line such as '%n %t %G' is expected.")
     if partition:
         click.echo(f"{click.style('Note:', fg='yellow')} queues share all nodes; these are all", err=True)
-    run_async(_sinfo(where, output, title=not noheader))
+    wanted = node_states(states)
+    if responding:
+        wanted = (wanted or node_states("idle,mix,alloc,drain")) - {"down"}
+    pattern = output if "%" in output else SUMMARY if summarize and output == "text" else ""
+    run_async(_sinfo(where, output, pattern, wanted, nodes, by_node=by_node, title=not noheader))
 
 
-async def _sinfo(where: Where, output: str, *, title: bool) -> None:
+async def _sinfo(
+    where: Where, output: str, pattern: str, states: frozenset[str], names: str, *, by_node: bool, title: bool
+) -> None:
     from dataclasses import asdict
 
     from unisono.cli.connection import connect, namespace_of
     from unisono.cli.overview_lines import not_shown
     from unisono.cli.printing import print_json
-    from unisono.cli.slurm.selecting import sinfo_lines
+    from unisono.cli.slurm.selecting import sinfo_formatted, sinfo_lines
+    from unisono.cli.slurm.steps.words import hosts_of
     from unisono.sdk.overview.overview import read_overview
 
     async with connect(where) as client:
         found = await read_overview(client, namespace_of(where))
     for line in not_shown(found, ("nodes", "pods")):
         click.echo(line, err=True)
+    only = frozenset(hosts_of(names)) if names else frozenset()
+    nodes = [node for node in found.nodes if (not states or node.state in states) and (not only or node.name in only)]
     if output == "json":
-        print_json([asdict(node) for node in found.nodes])
+        print_json([asdict(node) for node in nodes])
         return
-    for line in sinfo_lines(found.nodes, title=title):
+    for line in (
+        sinfo_formatted(nodes, pattern, each=by_node, title=title) if pattern else sinfo_lines(nodes, title=title)
+    ):
         click.echo(line)

@@ -14,43 +14,63 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from unisono.sdk.overview.overview import Overview
+    from unisono.simulator.forecast.forecast import Start
 
 
 @click.command("status")
 @click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="Jobs of each list.")
+@click.option("--start", is_flag=True, help="When jobs that wait may start, by simulated futures.")
 @output_option("text", "json")
 @where_options
-def command(where: Where, most: int, output: str) -> None:
+def command(where: Where, most: int, output: str, *, start: bool) -> None:
     """Show everything at a glance: components, nodes and their holes, queues, jobs that wait and why, jobs that run.
 
     The exit code is 1 where a component is not alive.
     """
     from unisono.cli.connection import run_async
 
-    if run_async(_status(where, most, output)):
+    found = run_async(_seen(where))
+    starts = _starts(where, found) if start else {}
+    _show(found, starts, most, output)
+    if any(part.problem for part in found.components):
         raise SystemExit(1)
 
 
-async def _status(where: Where, most: int, output: str) -> bool:
-    """Print it; answers whether a component is not alive."""
-    import shutil
-    import sys
-
+async def _seen(where: Where) -> Overview:
     from unisono.cli.connection import connect, namespace_of
-    from unisono.cli.overview_lines import overview_lines
-    from unisono.cli.printing import print_json
     from unisono.sdk.overview.overview import read_overview
 
     async with connect(where) as client:
-        found = await read_overview(client, namespace_of(where), silence=True)
+        return await read_overview(client, namespace_of(where), silence=True)
+
+
+def _starts(where: Where, found: Overview) -> dict[str, Start]:
+    from unisono.cli.slurm.starting import starts_of
+
+    return starts_of(where, [f"{job.namespace}/{job.group}" for job in found.waiting])
+
+
+def _show(found: Overview, starts: dict[str, Start], most: int, output: str) -> None:
+    import shutil
+
+    from unisono.cli.overview_lines import overview_lines
+    from unisono.cli.printing import print_json
+
     if output == "json":
-        print_json(found.json())
-    else:
-        terminal = sys.stdout.isatty()
-        width = shutil.get_terminal_size().columns if terminal else 1000
-        for line in overview_lines(found, width=width, most=most, colour=terminal):
-            click.echo(line)
-    return any(part.problem for part in found.components)
+        from unisono.simulator.forecast.whatif import start_json
+
+        told = found.json()
+        if starts:
+            told["estimated_starts"] = [{"podGroup": key, **start_json(each)} for key, each in starts.items()]
+        print_json(told)
+        return
+    from unisono.cli.slurm.starting import start_text
+
+    terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if terminal else 1000
+    texts = {key: start_text(each) for key, each in starts.items()}
+    for line in overview_lines(found, width=width, most=most, colour=terminal, starts=texts):
+        click.echo(line)
 
 
 # ``unisono top``.

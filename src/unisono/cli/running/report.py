@@ -22,6 +22,7 @@ from unisono.api.kinds import JOBS, PODS
 from unisono.api.messages import counted
 from unisono.api.pod_states import PodEnd
 from unisono.cli.printing import clock_text, duration_text
+from unisono.cli.running.using import uses
 from unisono.errors import ApiError
 from unisono.jobkinds.registry import FLOWS
 from unisono.sdk.first_failure import process_name
@@ -406,6 +407,7 @@ class Silence:
 REFRESH_SECONDS = 0.1
 REMIND_SECONDS = 60.0
 SILENCE_SECONDS = 5.0
+USE_SECONDS, TELL_USE_SECONDS = 2.0, 30.0
 
 
 class Progress:
@@ -422,6 +424,7 @@ class Progress:
         self._steps: dict[Target, dict[str, Steps]] = {}
         self.silence = Silence()
         self._notes: dict[str, str] = {}
+        self._uses: dict[str, str] = {}
 
     @property
     def observations(self) -> dict[Target, Observation]:
@@ -438,13 +441,22 @@ class Progress:
         """The same without the targets."""
         return list(self.seen.values())
 
-    async def follow(self, client: HttpClient, *, logs: bool) -> None:
-        """Follow the targets until all have ended; ``logs`` copies the logs of all their containers."""
+    async def follow(self, client: HttpClient, *, logs: bool, watch: bool = False) -> None:
+        """Follow the targets until all have ended.
+
+        Args:
+            client: the server.
+            logs: copy the logs of all their containers.
+            watch: show what their processes use.
+
+        """
         selection = LogSelection(all_containers=True) if logs else None
         events = follow(client, self._targets, until=lambda view: view.ended, logs=selection, pause=REFRESH_SECONDS)
         tasks = [asyncio.create_task(self._remind())]
         if logs:
             tasks.append(asyncio.create_task(self._watch_silence()))
+        if watch:
+            tasks.append(asyncio.create_task(self._watch_use(client)))
         try:
             async with aclosing(events):
                 async for event in events:
@@ -476,8 +488,21 @@ class Progress:
                 self._notes = notes
                 self._show()
 
+    async def _watch_use(self, client: HttpClient) -> None:
+        """Show what the processes use; where no live table does, say it from time to time."""
+        told = float("-inf")
+        while True:
+            self._uses = await uses(client, self.observations)
+            self._show()
+            if self._uses and time.monotonic() - told >= TELL_USE_SECONDS:
+                told = time.monotonic()
+                for title, text in self._uses.items():
+                    self._reporter.remind(title, f"uses {text}")
+            await asyncio.sleep(USE_SECONDS)
+
     def _show(self) -> None:
-        self._reporter.show(self.views, tuple(self._notes.values()))
+        told = [f"{title} uses {text}" for title, text in self._uses.items()]
+        self._reporter.show(self.views, (*told, *self._notes.values()))
 
     async def _remind(self) -> None:
         """Say again what a job waits for, where no live table shows it."""

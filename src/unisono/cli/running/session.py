@@ -85,6 +85,7 @@ class Request:
         silent: nothing is printed of such jobs.
         fleet: the Fleet of a hub to whose members the jobs go; empty for no such bound.
         heard: what was told of the namespace already, by an earlier element of the same array.
+        watch: show what the processes use.
 
     """
 
@@ -102,6 +103,7 @@ class Request:
     silent: bool = False
     fleet: str = ""
     heard: set[str] = field(default_factory=set)
+    watch: bool = False
 
 
 @dataclass(slots=True)
@@ -222,7 +224,7 @@ async def _submit_and_follow(
             return
         progress = Progress(state.targets, report)
         try:
-            await progress.follow(client, logs=request.logs)
+            await progress.follow(client, logs=request.logs, watch=request.watch)
             if request.fleet and request.logs:
                 await copy_logs(client, state.targets, report)
             await _find_causes(client, request, place, progress, state)

@@ -65,6 +65,10 @@ class Batch:
         wrapped: the command that stands in place of a script; empty for none.
         exported: variables of the processes; None is the caller's own value.
         parsable: the names of the jobs alone are printed.
+        test_only: nothing is submitted; it is said when the job would start.
+        hold: it is held once it is submitted.
+        wait: `sbatch` returns when it has ended, with its exit code.
+        begin: when it is submitted, as Slurm writes times; empty for now.
         signal: number, seconds before the time limit, and whether the shell alone gets it.
         exclusive: nodes are shared with no other job.
         requeue: the job starts again after an eviction.
@@ -98,6 +102,10 @@ class Batch:
     wrapped: str = ""
     exported: tuple[tuple[str, str | None], ...] = ()
     parsable: bool = False
+    test_only: bool = False
+    hold: bool = False
+    wait: bool = False
+    begin: str = ""
     signal: tuple[int, int, bool] | None = None
     exclusive: bool = False
     requeue: bool = True
@@ -414,6 +422,10 @@ _READ: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "export": _export,
     "wrap": _text("wrapped"),
     "parsable": _flag("parsable"),
+    "test-only": _flag("test_only"),
+    "hold": _flag("hold"),
+    "wait": _flag("wait"),
+    "begin": _text("begin"),
     "time": _time,
     "job-name": _text("name"),
     "array": _array,
@@ -463,11 +475,13 @@ OPTIONS: Mapping[str, Option] = {
     **_all("mapped", "variables with a name; others of yours are not passed on", "export"),
     **_all("done", "a script of one line", "wrap"),
     **_all("done", "prints the names of the jobs alone", "parsable"),
+    **_all("done", "submits nothing, and says when the job would start", "test-only"),
     **_all("done", "signal before the time limit", "signal"),
     **_all("mapped", "on a cluster the nodes take no other job", "exclusive"),
     **_all("done", "whether the job starts again after an eviction", "requeue no-requeue"),
-    **_all("told", "the job may start at once; 'unisono scontrol hold NAME' holds one", "hold"),
-    **_all("told", "follow the job with 'unisono logs -f job/NAME'", "wait"),
+    **_all("mapped", "the job is stopped once it is submitted; 'unisono scontrol release NAME' starts it", "hold"),
+    **_all("done", "`sbatch` returns when the job has ended, with its exit code", "wait"),
+    **_all("mapped", "`sbatch` waits until then, and then submits", "begin"),
     **_all("mapped", "nodes of a cluster by name, as node affinity", "nodelist exclude"),
     **_all("mapped", "image of the containers, where it is none of a file", "container-image"),
     **_all("mapped", "`hostPath` volumes of the pods of a cluster", "container-mounts"),
@@ -493,9 +507,9 @@ OPTIONS: Mapping[str, Option] = {
         "constraint prefer cluster-constraint nodefile contiguous switches spread-job batch segment "
         "consolidate-segments spread-segments",
     ),
-    **_all("told", "the job may start at once; jobs by the clock are CronJobs", "begin deadline delay-boot"),
+    **_all("told", "the job may start at once; jobs by the clock are CronJobs", "deadline delay-boot"),
     **_all("told", "a priority is that of a PriorityClass", "priority nice"),
-    **_all("told", "what waits is placed again in each cycle", "immediate time-min test-only"),
+    **_all("told", "what waits is placed again in each cycle", "immediate time-min"),
     **_all("told", "reservations are those of queues", "reservation"),
     **_all(
         "told", "the node's kubelet places CPUs, memory and cards", "cpu-bind mem-bind gpu-bind gpu-freq cpu-freq hint"

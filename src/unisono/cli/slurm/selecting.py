@@ -100,6 +100,20 @@ async def jobs_called(client: HttpClient, namespace: str, name: str) -> list[Job
         return found
 
 
+async def without_numbers(client: HttpClient, namespace: str, names: Iterable[str]) -> frozenset[str]:
+    """Names of jobs in place of the numbers that ``SLURM_JOB_ID`` has; a number that no job has stays one."""
+    from unisono.api.kinds import JOBS
+    from unisono.cli.slurm.batches import JOB_ID
+
+    names = frozenset(names)
+    numbers = sorted(name for name in names if name.isascii() and name.isdigit())
+    if not numbers:
+        return names
+    jobs = (await client.list(JOBS, namespace, label_selector=f"{JOB_ID} in ({','.join(numbers)})")).items
+    found = {job.metadata.name: (job.metadata.labels or {}).get(JOB_ID, "") for job in jobs}
+    return (names - frozenset(found.values())) | found.keys()
+
+
 def states_of(text: str) -> frozenset[str]:
     """``R`` and ``PD`` of ``RUNNING,PD``.
 
@@ -160,7 +174,10 @@ async def selection(
     owner = "" if is_cluster(where) else getpass.getuser()
     if me:
         user = owner or await _own_name(client)
-    return Selection(partition, user, names_of([name]), states_of(states), where.namespace or "", owner)
+    from unisono.cli.connection import namespace_of
+
+    names = await without_numbers(client, namespace_of(where), names_of([name]))
+    return Selection(partition, user, names, states_of(states), where.namespace or "", owner)
 
 
 async def _own_name(client: HttpClient) -> str:
@@ -312,3 +329,82 @@ def sinfo_lines(nodes: Iterable[NodeLine], *, title: bool = True) -> list[str]:
     rows: list[Sequence[object]] = [[node.name, node.state, node.cpus, node.memory, node.devices] for node in nodes]
     lines = columns(["nodelist", "state", "cpus(used/all)", "memory(used/all)", "gres(used/all)"], rows, empty="")
     return lines if title else lines[1:]
+
+
+SUMMARY = "%P %a %l %F %N"
+"""The line of ``sinfo --summarize``."""
+_NODE_TITLES = {
+    "P": "PARTITION",
+    "R": "PARTITION",
+    "a": "AVAIL",
+    "l": "TIMELIMIT",
+    "D": "NODES",
+    "F": "NODES(A/I/O/T)",
+    "t": "STATE",
+    "T": "STATE",
+    "n": "HOSTNAMES",
+    "N": "NODELIST",
+    "c": "CPUS",
+    "C": "CPUS(A/I/O/T)",
+    "m": "MEMORY",
+    "G": "GRES",
+}
+_NODE_STATES = {"allocated": "alloc", "mixed": "mix", "drained": "drain"}
+_OPEN = ("idle", "mix", "alloc")
+
+
+def node_states(text: str) -> frozenset[str]:
+    """``idle`` and ``mix`` of ``IDLE,mixed``.
+
+    Raises:
+        UsageError: there is no such state.
+
+    """
+    words = {word.strip().lower() for word in text.split(",") if word.strip()} - {"all"}
+    found = frozenset(_NODE_STATES.get(word, word) for word in words)
+    if wrong := sorted(found - {*_OPEN, "drain", "down"}):
+        raise click.UsageError(f"--states {wrong[0]}: nodes are idle, mix, alloc, drain or down.")
+    return found
+
+
+def sinfo_formatted(nodes: Iterable[NodeLine], pattern: str, *, each: bool = False, title: bool = True) -> list[str]:
+    """Nodes in a line of Slurm's; those of which it says the same are one line, unless ``each`` is to have its own.
+
+    Raises:
+        UsageError: the pattern has a letter that is not known.
+
+    """
+    letters = _FIELD.findall(pattern)
+    if unknown := [letter for letter in letters if letter not in _NODE_TITLES]:
+        raise click.UsageError(
+            f"%{unknown[0]} is not known here: there are {', '.join(f'%{one}' for one in _NODE_TITLES)}."
+        )
+    groups: dict[tuple[str, ...], list[NodeLine]] = {}
+    for node in nodes:
+        own = {"P": "all", "R": "all", "a": "up", "l": "infinite", "n": node.name, "t": node.state, "T": node.state}
+        own |= {"c": node.cpus.rpartition("/")[2], "m": node.memory.rpartition("/")[2], "G": node.devices or "(null)"}
+        key = tuple(own.get(letter, "") for letter in letters)
+        groups.setdefault((*key, node.name) if each else key, []).append(node)
+    lines = [_FIELD.sub(lambda match: _NODE_TITLES[match[1]], pattern)] if title else []
+    for key, members in groups.items():
+        values = {letter: value for letter, value in zip(letters, key, strict=False) if value}
+        values |= {"D": str(len(members)), "N": ",".join(node.name for node in members)}
+        values |= {"F": _nodes_by_use(members), "C": _cpus_by_use(members)}
+        lines.append(_FIELD.sub(lambda match, values=values: values[match[1]], pattern))  # type: ignore[misc]
+    return lines
+
+
+def _nodes_by_use(nodes: Sequence[NodeLine]) -> str:
+    """Nodes that are in use, idle, otherwise away, and all."""
+    used, idle = sum(node.state in ("alloc", "mix") for node in nodes), sum(node.state == "idle" for node in nodes)
+    return f"{used}/{idle}/{len(nodes) - used - idle}/{len(nodes)}"
+
+
+def _cpus_by_use(nodes: Sequence[NodeLine]) -> str:
+    """The same of their CPUs."""
+    sums = {"used": 0.0, "idle": 0.0, "other": 0.0}
+    for node in nodes:
+        used, _, there = node.cpus.partition("/")
+        sums["used"] += float(used)
+        sums["idle" if node.state in _OPEN else "other"] += float(there) - float(used)
+    return "/".join(f"{amount:g}" for amount in (*sums.values(), sum(sums.values())))

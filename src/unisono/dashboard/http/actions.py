@@ -29,6 +29,7 @@ from unisono.sdk.jobs.control import JobAction, send_action
 if TYPE_CHECKING:
     from unisono.api.kind import Kind
     from unisono.kube.http import HttpClient
+    from unisono.sdk.fixes.fix import Fix
 
 # What may stand in the path of a request to the API server.
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?$")]
@@ -98,16 +99,23 @@ def kind_of(api_version: str, kind: str) -> Kind[Any]:
     return found
 
 
-async def apply(client: HttpClient, asked: ApplyFix) -> str:
+async def apply(client: HttpClient, asked: ApplyFix, shown: Fix | None = None) -> str:
     """Carry out a fix that the page has shown.
+
+    Args:
+        client: with the viewer's credentials.
+        asked: which fix.
+        shown: the fix, where a search has found it; else it is what would help now.
 
     Raises:
         Conflict: the job waits for something else by now, or the fix would do something else.
         ApiError: the server refuses it.
 
     """
-    told = await explain(client, kind_of(asked.api_version, asked.kind), asked.namespace, asked.name)
-    fix = next((each for each in told.fixes if fix_id(each) == asked.id), None)
+    fix = shown
+    if fix is None:
+        told = await explain(client, kind_of(asked.api_version, asked.kind), asked.namespace, asked.name)
+        fix = next((each for each in told.fixes if fix_id(each) == asked.id), None)
     if fix is None:
         raise Conflict("The cluster has changed, and this fix is not what would help now: look at the new ones.")
     await apply_fix(client, fix, dry_run=asked.dry_run)

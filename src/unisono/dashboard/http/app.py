@@ -25,7 +25,8 @@ from unisono.dashboard.http.guard import (
 )
 from unisono.dashboard.http.sessions import MOST_STREAMS, MOST_STREAMS_OF_ONE, NotSignedIn, Session, Sessions
 from unisono.dashboard.live.configuration import configuration_of, namespaces_of
-from unisono.dashboard.live.futures import Turns, futures
+from unisono.dashboard.live.elsewhere import Turns
+from unisono.dashboard.live.futures import futures
 from unisono.dashboard.live.pages import (
     FleetPage,
     JobPage,
@@ -36,10 +37,13 @@ from unisono.dashboard.live.pages import (
     QueuesPage,
     SchedulerPage,
 )
+from unisono.dashboard.live.searching import search
 from unisono.dashboard.live.viewing import CommandViewer, PageViewer, Past
 from unisono.dashboard.live.world import shares
+from unisono.dashboard.views.explanation import with_people
 from unisono.dashboard.views.nodes import NodeQuery
 from unisono.dashboard.views.table import Query
+from unisono.dashboard.views.why import ExplanationView
 from unisono.dashboard.views.wire import Done, Refused, Who, Wire
 from unisono.errors import ApiError, NotFound, Unavailable, UnisonoError
 from unisono.history import report as history_answers
@@ -104,6 +108,8 @@ T = TypeVar("T")
 Handler = Callable[[web.Request, Session], Awaitable[web.StreamResponse]]
 
 _MOST_BYTES = 1 << 20
+_SEARCHES_OF_ONE = 4
+"""Pages of jobs of one user that look for fixes; they wait for each other."""
 _INDEX = "/index.html"
 _ASSETS = "/assets/"
 
@@ -151,7 +157,7 @@ class Dashboard:
         self._past = past
         self._sessions, self._files, self._hosts = sessions, files, hosts
         self._server, self._secure, self._token_header = server, secure, token_header
-        self._turns = Turns()
+        self._turns, self._searching = Turns(), Turns(of_one=_SEARCHES_OF_ONE)
         self.cookie = "unisono-session"
 
     def app(self) -> web.Application:
@@ -166,7 +172,8 @@ class Dashboard:
         app.router.add_get("/api/history/{what:[a-z]+}", self._signed(self._history))
         app.router.add_get(f"{QUESTIONS}history/{{what:[a-z]+}}", Questions(self._sessions, self._past).history)
         app.router.add_get("/api/configuration", self._signed(self._configuration))
-        app.router.add_post("/api/fix", self._action(actions.ApplyFix, actions.apply))
+        app.router.add_post("/api/search", self._signed(self._search))
+        app.router.add_post("/api/fix", self._signed(self._fix))
         app.router.add_post("/api/job", self._action(actions.ChangeJob, actions.change_job))
         app.router.add_post("/api/queue", self._action(actions.ChangeQueue, actions.change_queue))
         app.router.add_post("/api/whatif", self._signed(self._what_if))
@@ -309,6 +316,26 @@ class Dashboard:
                 configuration = await configuration_of(world.client, world.places)
                 return _json(await futures(world.client, asked.changes, configuration))
 
+    async def _search(self, request: web.Request, session: Session) -> web.StreamResponse:
+        """What keeps a job and what would start it, tried on a copy of the cluster."""
+        asked = msgspec.json.decode(await request.read(), type=actions.JobRef)
+        job = actions.kind_of(asked.api_version, asked.kind), asked.namespace, asked.name
+        with self._sessions.looking(session) as world:
+            if (known := world.searches.fresh(*job, world.monotonic)) is not None:
+                return _json(known)
+            async with self._searching.taken(session.user):
+                found = await search(world.client, *job, world.monotonic)
+            with_people(found.view, world.jobs.rows().values())
+            world.searches.keep(*job, found)
+            return _json(found.view)
+
+    async def _fix(self, request: web.Request, session: Session) -> web.StreamResponse:
+        asked = msgspec.json.decode(await request.read(), type=actions.ApplyFix)
+        job = actions.kind_of(asked.api_version, asked.kind), asked.namespace, asked.name
+        with self._sessions.looking(session) as world:
+            shown = world.searches.fix(*job, asked.id, world.monotonic)
+            return _json(Done(message=await actions.apply(world.client, asked, shown)))
+
     async def _configuration(self, _: web.Request, session: Session) -> web.StreamResponse:
         with self._sessions.looking(session) as world:
             return _json(await configuration_of(world.client, world.places))
@@ -383,7 +410,7 @@ def _status(body: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _json(value: Wire | Series) -> web.Response:
+def _json(value: Wire | ExplanationView | Series) -> web.Response:
     return web.Response(body=msgspec.json.encode(value), content_type="application/json")
 
 

@@ -15,7 +15,7 @@ from unisono.api.resources import add, resource_list
 from unisono.dashboard.live.configuration import may, may_carry_out
 from unisono.dashboard.views.explanation import event_rows, explanation_view, fix_id
 from unisono.dashboard.views.table import amounts_text
-from unisono.dashboard.views.wire import EventRow, ExplanationView
+from unisono.dashboard.views.why import EventRow, ExplanationView
 from unisono.errors import ApiError, NotFound
 from unisono.sdk.explaining import Explanation, NothingToExplain, explain_group, explain_owner, explain_pod
 from unisono.sdk.fixes.owners import read

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
-import resource
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
-from multiprocessing.connection import Connection
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from unisono.api.verdict import job_name
 from unisono.api.yaml import load_all
+from unisono.dashboard.live.elsewhere import CannotTell, elsewhere
 from unisono.dashboard.views.wire import ConfigurationView, Futures, Moved
 from unisono.engine.plugins.registry import is_code
-from unisono.errors import ApiError, ConfigError, UnisonoError
+from unisono.errors import ConfigError
 from unisono.simulator.forecast.live import list_objects
 
 if TYPE_CHECKING:
@@ -29,52 +26,8 @@ _FUTURES = 9
 _UNTIL_SECONDS = 4 * 3600.0
 _PROCESSOR_SECONDS = 20.0
 """Time that an answer may take of a processor; the fast model's comes before."""
-_LONGEST_SECONDS = 300.0
-"""Where other work leaves the processor to nobody's questions."""
-_MOST_SHOWN = 200
-_MOST_BYTES = 4 << 30
-_LOOK_SECONDS = 0.05
-
-
-class CannotTell(UnisonoError):
-    """The question has no answer; says why."""
-
-
-class Turns:
-    """Each question costs a processor for seconds, and a copy of the cluster: one at a time, of few that wait.
-
-    Args:
-        most: questions that may be open.
-
-    """
-
-    def __init__(self, most: int = 8) -> None:
-        self._most = most
-        self._open: set[str] = set()
-        self._turn = asyncio.Semaphore(1)
-
-    @asynccontextmanager
-    async def taken(self, user: str) -> AsyncIterator[None]:
-        """Wait for the turn of a user's question.
-
-        Raises:
-            ApiError: 429: this user asks already, or too many others do.
-
-        """
-        if user in self._open:
-            raise _busy("one question at a time: your last one is not answered yet")
-        if len(self._open) >= self._most:
-            raise _busy("too many others ask: try again in a minute")
-        self._open.add(user)
-        try:
-            async with self._turn:
-                yield
-        finally:
-            self._open.discard(user)
-
-
-def _busy(message: str) -> ApiError:
-    return ApiError(message, code=429, reason="TooManyRequests")
+_MOST_SHOWN, _MOST_STARTS = 200, 5000
+"""Jobs that a change moves, and jobs whose start is told to the table of jobs."""
 
 
 async def futures(client: HttpClient, text: str, configuration: ConfigurationView) -> Futures:
@@ -92,10 +45,8 @@ async def futures(client: HttpClient, text: str, configuration: ConfigurationVie
 
     """
     documents = await asyncio.to_thread(_documents, text)
-    told = await _elsewhere(await list_objects(client), documents, configuration)
-    if isinstance(told, str):
-        raise CannotTell(told)
-    return told
+    objects = await list_objects(client)
+    return msgspec.convert(await elsewhere(ask, objects, documents, configuration, time.time()), Futures)
 
 
 def _documents(text: str) -> list[tuple[dict[str, Any], str]]:
@@ -131,50 +82,6 @@ def _names(value: Any) -> Iterator[str]:
             todo.append(each)
 
 
-async def _elsewhere(
-    objects: LiveObjects, documents: Sequence[tuple[dict[str, Any], str]], configuration: ConfigurationView
-) -> Futures | str:
-    """The answer of another process, which is ended where it takes too long."""
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(there, objects, documents, configuration, time.time()), daemon=True)
-    loop = asyncio.get_running_loop()
-    await loop.run_in_executor(None, process.start)
-    there.close()
-    try:
-        async with asyncio.timeout(_LONGEST_SECONDS):
-            while not here.poll():  # noqa: ASYNC110 - another process writes
-                await asyncio.sleep(_LOOK_SECONDS)
-            answer: bytes = here.recv_bytes()
-    except (TimeoutError, EOFError):
-        return "No answer came within five minutes, as others use this processor: ask 'unisono whatif'."
-    finally:
-        process.kill()
-        await loop.run_in_executor(None, process.join)
-        here.close()
-    told = msgspec.json.decode(answer)
-    return str(told["error"]) if "error" in told else msgspec.convert(told, Futures)
-
-
-def _work(
-    answer: Connection,
-    objects: LiveObjects,
-    documents: Sequence[tuple[dict[str, Any], str]],
-    configuration: ConfigurationView,
-    now: float,
-) -> None:
-    """In the other process."""
-    # Changes may ask for any number of nodes: what is too large is this question's fault alone.
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
-    try:
-        told: Any = ask(objects, documents, configuration, now)
-    except UnisonoError as error:
-        told = {"error": str(error)}
-    except MemoryError:
-        told = {"error": f"This takes more than {_MOST_BYTES >> 30} GiB: ask for less."}
-    answer.send_bytes(msgspec.json.encode(told))
-
-
 def ask(
     objects: LiveObjects,
     documents: Sequence[tuple[dict[str, Any], str]],
@@ -200,7 +107,7 @@ def ask(
     common: dict[str, Any] = {"futures": _FUTURES, "until": _UNTIL_SECONDS, "budget": budget}
     if not documents:
         said = forecast(objects, config, now, **common, whole=False)
-        moved = [_moved(each.key, each, each) for each in said.starts[:_MOST_SHOWN]]
+        moved = [_moved(each.key, each, each) for each in said.starts[:_MOST_STARTS]]
         return Futures([], name, len(said.runs), _UNTIL_SECONDS, moved, [], said.source)
     changed = apply_changes(objects, documents)
     found = what_if(objects, config, now, changed, **common)

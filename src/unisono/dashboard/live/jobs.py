@@ -248,11 +248,15 @@ class Jobs:
 
     Args:
         sources: by resource: of jobs of all kinds, of what is between them and their pods, PodGroups and pods.
+        owner: user of jobs of which none is known; empty where nobody is.
+
+    Attributes:
+        owner: the same.
 
     """
 
-    def __init__(self, sources: Mapping[str, Source]) -> None:
-        self._sources = sources
+    def __init__(self, sources: Mapping[str, Source], owner: str = "") -> None:
+        self._sources, self.owner = sources, owner
         self._known: dict[str, tuple[Kind[Any], Object]] = {}
         self._dirty: dict[str, tuple[Kind[Any], str, str]] = {}
         self._rows: dict[str, JobRow] = {}
@@ -316,10 +320,12 @@ class Jobs:
         job, found = there
         if kind is POD_GROUPS:
             # Its owner may have been heard of after it.
-            return None if self._root_of(kind, job) != (kind, namespace, name) else group_row(job, found.pods)
+            return (
+                None if self._root_of(kind, job) != (kind, namespace, name) else group_row(job, found.pods, self.owner)
+            )
         if self._root_of(kind, job) != (kind, namespace, name):
             return None
-        return job_row(kind, job, found)
+        return job_row(kind, job, found, self.owner)
 
     def _root_of(self, kind: Kind[Any], obj: Object) -> tuple[Kind[Any], str, str] | None:
         """The uppermost job above an object, or the PodGroup of one that has none."""

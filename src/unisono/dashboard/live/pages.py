@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from unisono.api.kind_families import ATTACHED_CLUSTERS
 from unisono.api.kinds import LEASES, NODES, POD_GROUPS, QUEUES
 from unisono.api.times import time_or
@@ -14,11 +16,13 @@ from unisono.dashboard.live.configuration import configuration_of, may
 from unisono.dashboard.live.explaining import actions_of, events_of, explanation_of, usage_of
 from unisono.dashboard.live.jobs import TOPICS
 from unisono.dashboard.live.world import NODE_TOPICS, OVERVIEW_TOPICS, World
+from unisono.dashboard.views.explanation import with_people
 from unisono.dashboard.views.nodes import NodeQuery, nodes_view
 from unisono.dashboard.views.overview import fleet_view, scheduler_view
 from unisono.dashboard.views.rows import group_row, job_row, key_of, pod_row, queues_view
-from unisono.dashboard.views.table import Query, counted, natural
-from unisono.dashboard.views.wire import EventRow, ExplanationView, JobView, Wire
+from unisono.dashboard.views.table import ME, Query, counted, natural
+from unisono.dashboard.views.why import EventRow, ExplanationView
+from unisono.dashboard.views.wire import JobView, Wire
 from unisono.errors import ApiError
 from unisono.fleet.jobs.copies import placement_of
 from unisono.jobkinds.registry import JOB_KINDS, has_ended
@@ -58,6 +62,8 @@ class JobsPage:
     pause = 0.1
 
     def __init__(self, world: World, query: Query) -> None:
+        if query.user == ME:
+            query = msgspec.structs.replace(query, user=world.user)
         self._world, self._query = world, query
         self.topics: Collection[str] = TOPICS
 
@@ -221,7 +227,8 @@ class JobPage:
         if there is None:
             return JobView(ready=self._world.ready)
         job, found = there
-        row = group_row(job, found.pods) if self._kind is POD_GROUPS else job_row(self._kind, job, found)
+        owner = self._world.jobs.owner
+        row = group_row(job, found.pods, owner) if self._kind is POD_GROUPS else job_row(self._kind, job, found, owner)
         ordered = sorted(found.pods, key=lambda pod: natural(pod.metadata.name))
         shown = [pod_row(pod, self._usage.get(pod.metadata.name, "")) for pod in ordered[:_MOST_PODS]]
         self._running = {pod.name for pod in shown if pod.phase == "Running"}
@@ -253,7 +260,7 @@ class JobPage:
             told, self._actions = await asyncio.gather(explanation_of(client, *place), actions_of(client, *place))
             self._events = await events_of(client, self._namespace, self._uids)
             self._usage = await usage_of(client, self._namespace, self._running)
-            self._told = told
+            self._told = with_people(told, self._world.jobs.rows().values())
             signal.tell(self._own)
             await asyncio.sleep(self.ask_seconds)
             await signal.changed((self._key,), version, self.refresh_seconds)

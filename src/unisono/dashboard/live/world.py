@@ -14,8 +14,11 @@ from unisono.api.kind_families import ATTACHED_CLUSTERS
 from unisono.api.kinds import HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
+from unisono.apiserver.access.user import ADMIN
 from unisono.dashboard.live.configuration import EVERYWHERE, ConfigurationPlaces, namespaces_of, scopes
 from unisono.dashboard.live.jobs import Jobs, Pool, Shared, Signal, Source, Tables
+from unisono.dashboard.live.measuring import MOST_PODS, Measured, holding
+from unisono.dashboard.live.searching import Searches
 from unisono.dashboard.views.nodes import Usage, node_cells, used_by_node
 from unisono.dashboard.views.overview import overview_view
 from unisono.dashboard.views.wire import NodeCell, OverviewView
@@ -135,12 +138,13 @@ _log = LazyLogger(__name__)
 _CLUSTER_KINDS: tuple[Kind[Any], ...] = (NODES, QUEUES, HYPER_NODES, LEASES)
 KINDS: tuple[Kind[Any], ...] = (*_CLUSTER_KINDS, ATTACHED_CLUSTERS, *JOB_KINDS, *PARTS, POD_GROUPS, PODS)
 _NO_ROWS = (*_CLUSTER_KINDS, ATTACHED_CLUSTERS)
-NODE_TOPICS = ("scope", *(kind.resource for kind in (NODES, PODS, HYPER_NODES)))
-OVERVIEW_TOPICS = ("jobs", "scope", *(kind.resource for kind in (NODES, QUEUES, PODS, LEASES)))
+NODE_TOPICS = ("jobs", "measured", "scope", *(kind.resource for kind in (NODES, PODS, HYPER_NODES)))
+OVERVIEW_TOPICS = ("jobs", "measured", "scope", *(kind.resource for kind in (NODES, QUEUES, PODS, LEASES)))
 # How often the viewer's rights are asked for: a right that is taken away ends what is shown within this time.
 _RIGHTS_SECONDS = 30.0
 _RETRY_SECONDS = 5.0
 _SAMPLE_SECONDS = 10.0
+_MEASURE_SECONDS = 30.0
 # How long pods wait for everything else, and how often is looked.
 _PODS_SECONDS, _LOOK_SECONDS = 10.0, 0.02
 # How long a question waits for the first answer about the viewer's rights.
@@ -162,6 +166,8 @@ class World:
         signal: tells changes; topics are names of resources, and keys of rows of jobs.
         jobs: the table of jobs.
         tables: windows of it.
+        searches: what was found of jobs that wait.
+        measured: what is measured of pods and cards.
         samples: what queues used since the world began.
         namespaces: that were looked at.
         overview: of the cluster, for all who look at it.
@@ -192,8 +198,11 @@ class World:
         }
         self._pods_scope: Scope | None = None
         self._reading_pods: asyncio.Task[None] | None = None
-        self.jobs = Jobs(self._sources)
+        # Whoever owns the control plane of one machine submits without being written down.
+        self.jobs = Jobs(self._sources, owner=user if user == ADMIN.name else "")
         self.tables = Tables(self.jobs, self.signal)
+        self.searches = Searches()
+        self.measured = Measured(client, clock.time)
         self._scoped = asyncio.Event()
         self._refused: ApiError | None = None
         self.namespaces: list[str] = []
@@ -213,12 +222,12 @@ class World:
 
     async def run(self) -> None:
         """Keep everything current until cancelled, or until the server does not accept the credentials any more."""
-        sampling = asyncio.create_task(self._sample())
+        sampling, measuring = asyncio.create_task(self._sample()), asyncio.create_task(self._measure())
         try:
             while self._refused is None:
                 await self._clock.sleep(await self._look())
         finally:
-            tasks = [task for task in (sampling, self._reading_pods) if task is not None]
+            tasks = [task for task in (sampling, measuring, self._reading_pods) if task is not None]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -273,16 +282,19 @@ class World:
     def _overview(self) -> Callable[[], OverviewView]:
         rows, holders = list(self.jobs.rows().values()), self._usage.snapshot()
         nodes, leases = self.source(NODES).items(), self.source(LEASES).items()
-        hidden, now, ready = self.hidden(), self.now, self.ready
+        hidden, now, ready, quiet = self.hidden(), self.now, self.ready, self.measured.quiet
 
         def made() -> OverviewView:
-            return overview_view(nodes, used_by_node(holders), leases, rows, hidden, now, ready=ready)
+            used = used_by_node(holders)
+            return overview_view(nodes, used, leases, rows, hidden, now, user=self.user, quiet=quiet, ready=ready)
 
         return made
 
     def _cells(self) -> Callable[[], list[NodeCell]]:
         nodes, hyper_nodes = self.source(NODES).items(), self.source(HYPER_NODES).items()
-        return partial(node_cells, nodes, self._usage.snapshot(), hyper_nodes)
+        jobs = {f"{row.namespace}/{row.name}": row for row in self.jobs.rows().values() if row.held or row.held_cpus}
+        measured = self.measured
+        return partial(node_cells, nodes, self._usage.snapshot(), hyper_nodes, jobs, measured.quiet, measured.cards)
 
     async def _sample(self) -> None:
         while True:
@@ -290,6 +302,15 @@ class World:
             if self.ready:
                 queues, nodes = self.source(QUEUES).items(), self.source(NODES).items()
                 self.samples.take(queues, nodes, round(1000 * self._clock.time()))
+
+    async def _measure(self) -> None:
+        while True:
+            pods = self.source(PODS)
+            if self.ready and len(pods) <= MOST_PODS:
+                held = await asyncio.to_thread(holding, pods.items())
+                if await self.measured.look(held, pods.scope):
+                    self.signal.tell("measured")
+            await self._clock.sleep(_MEASURE_SECONDS)
 
     @property
     def refused(self) -> ApiError | None:
@@ -351,3 +372,8 @@ class World:
     def now(self) -> float:
         """Seconds since 1970."""
         return self._clock.time()
+
+    @property
+    def monotonic(self) -> float:
+        """Seconds of a clock that nobody sets."""
+        return self._clock.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import yaml
 from unisono.api.times import time_or
 from unisono.api.verdict import Verdict, job_name
 from unisono.dashboard.views.table import amounts_text, counted, ordered, quantity
-from unisono.dashboard.views.wire import (
+from unisono.dashboard.views.why import (
     Amount,
     EventRow,
     ExplanationView,
@@ -22,6 +23,7 @@ from unisono.dashboard.views.wire import (
     OperationView,
     VerdictView,
 )
+from unisono.dashboard.views.wire import JobRow
 from unisono.sdk.explanation import Explanation
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.verdict_facts import verdict_facts
@@ -30,6 +32,7 @@ _MOST_VERDICTS = 20
 _MOST_LINES = 20
 # Those facts have places of their own.
 _SHOWN_ELSEWHERE = ("cause", "need", "have", "held by", "nodes")
+_IN_LINE = re.compile(r"\d+(?:st|nd|rd|th) in queue ")
 _MOST = 100
 _LONGEST = 1000
 
@@ -62,11 +65,16 @@ def verdict_view(verdict: Verdict, *, fixes: bool = False) -> VerdictView:
     """A verdict with its numbers; what to try is said once where there are fixes for it."""
     elsewhere = (*_SHOWN_ELSEWHERE, "try") if fixes else _SHOWN_ELSEWHERE
     names = ordered(dict.fromkeys((*verdict.need, *verdict.have)))
+    root, more = _told(verdict)
     return VerdictView(
         job=job_name(verdict.job),
         cause=verdict.cause,
         message=verdict.message,
         queue=verdict.queue,
+        root=root,
+        more=more,
+        position=verdict.position,
+        ahead=[job_name(each) for each in verdict.ahead],
         amounts=[
             Amount(
                 name=name,
@@ -86,6 +94,31 @@ def verdict_view(verdict: Verdict, *, fixes: bool = False) -> VerdictView:
         ],
         facts=[Fact(name=name, text=text) for name, text in verdict_facts(verdict) if name not in elsewhere],
     )
+
+
+def _told(verdict: Verdict) -> tuple[str, list[str]]:
+    """The first thing that a message says, and what it says besides and no other field has."""
+    first, *rest = verdict.message.split("; ")
+    named = {holder.name for holder in verdict.holders}
+    told = [
+        clause
+        for clause in rest
+        if not any(f"{name} holds" in clause for name in named)
+        and not (verdict.position and _IN_LINE.match(clause))
+        and not (verdict.need and clause.endswith("asked for"))
+    ]
+    return first, told
+
+
+def with_people(view: ExplanationView, rows: Iterable[JobRow]) -> ExplanationView:
+    """The same with the users of the jobs that hold what is missing, and when these end."""
+    wanted = {holder.name for verdict in view.verdicts for holder in verdict.holders if "/" in holder.name}
+    known = {name: row for row in rows if (name := f"{row.namespace}/{row.name}") in wanted} if wanted else {}
+    for verdict in view.verdicts:
+        for holder in verdict.holders:
+            if (row := known.get(holder.name)) is not None:
+                holder.user, holder.ends = row.user, row.ends
+    return view
 
 
 def fix_id(fix: Fix) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -13,7 +14,8 @@ from unisono.api.resources import pod_requests, resource_list
 from unisono.api.selecting import pod_group_of
 from unisono.api.verdict import job_name
 from unisono.dashboard.views.table import amount_text, amounts_text, counted, natural, ordered, quantity, windowed
-from unisono.dashboard.views.wire import Held, NodeCell, NodesView
+from unisono.dashboard.views.why import Choice
+from unisono.dashboard.views.wire import Held, JobRow, NodeCell, NodesView
 from unisono.fleet.members.member import accelerator_type
 from unisono.history.records import is_gpu, is_part_of_gpu
 from unisono.sdk.overview.queues import node_state
@@ -127,19 +129,37 @@ def _told(resources: ResourceRequirements | None) -> tuple[Any, ...]:
 
 _NO_DEVICES = ("cpu", "memory", "pods", "ephemeral-storage")
 _MOST_HELD = 20
+_TAKES_PODS = ("idle", "mix", "alloc")
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class NodeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which nodes are shown: words that are in name or HyperNode, a state, and a window."""
+    """Which nodes are shown.
+
+    Attributes:
+        q: words that are in name, HyperNode, or job or user of a holder.
+        state: of the node.
+        model: of its cards.
+        free: at least so many cards of it are free, and it takes pods.
+        offset, limit: the window.
+
+    """
 
     q: str = ""
     state: str = ""
+    model: str = ""
+    free: int = 0
     offset: int = 0
     limit: int = 500
 
 
 def node_cells(
-    nodes: Sequence[Node], holders: Mapping[str, Mapping[str, Holder]], hyper_nodes: Iterable[HyperNode]
+    nodes: Sequence[Node],
+    holders: Mapping[str, Mapping[str, Holder]],
+    hyper_nodes: Iterable[HyperNode],
+    jobs: Mapping[str, JobRow] = NOTHING,
+    quiet: Mapping[str, float] = NOTHING,
+    used_cards: Mapping[str, float] = NOTHING,
 ) -> list[NodeCell]:
     """All nodes that the viewer may see, in the order of their places.
 
@@ -147,6 +167,9 @@ def node_cells(
         nodes: of the cluster.
         holders: what jobs hold, by node.
         hyper_nodes: of the cluster.
+        jobs: rows of those that hold something, by ``namespace/name``.
+        quiet: since when jobs have done nothing.
+        used_cards: measured mean use of cards, by node.
 
     """
     by_name = {node.metadata.name: node for node in nodes}
@@ -172,7 +195,8 @@ def node_cells(
                 share=share,
                 pods=taken.get("pods", 0),
                 path=list(reversed(paths.get(name, ()))),
-                held=_held(holders.get(name, {}), devices),
+                held=_held(holders.get(name, {}), devices, jobs, quiet),
+                use=used_cards.get(name, -1.0),
             )
         )
     cells.sort(key=lambda cell: (not cell.path, natural(" ".join(cell.path)), natural(cell.name)))
@@ -194,7 +218,9 @@ def nodes_view(cells: Sequence[NodeCell], query: NodeQuery, *, cordons: bool, re
         cell
         for cell in cells
         if query.state in ("", cell.state)
-        and all(word in f"{cell.name} {' '.join(cell.path)}".lower() for word in words)
+        and query.model in ("", cell.model)
+        and (query.free <= 0 or _free(cell) >= query.free)
+        and _has(cell, words)
     ]
     offset, window = windowed(found, query.offset, query.limit)
     return NodesView(
@@ -205,8 +231,32 @@ def nodes_view(cells: Sequence[NodeCell], query: NodeQuery, *, cordons: bool, re
         order=[cell.name for cell in window],
         rows={cell.name: cell for cell in window},
         states=counted(Counter(cell.state for cell in cells)),
+        models=counted(Counter(cell.model for cell in cells if cell.model)),
+        free=_by_free(cells),
         cordons=cordons,
     )
+
+
+def _has(cell: NodeCell, words: Sequence[str]) -> bool:
+    if not words:
+        return True
+    text = f"{cell.name} {' '.join(cell.path)} {' '.join(f'{each.job} {each.user}' for each in cell.held)}".lower()
+    return all(word in text for word in words)
+
+
+def _free(cell: NodeCell) -> float:
+    """Cards that a new pod may have."""
+    return cell.cards - cell.cards_used if cell.state in _TAKES_PODS else 0.0
+
+
+def _by_free(cells: Sequence[NodeCell]) -> list[Choice]:
+    """By each number of free cards that a node has, how many have as many or more; the largest number first."""
+    counts = Counter(int(free) for cell in cells if (free := _free(cell)) >= 1)
+    found, nodes = [], 0
+    for free in sorted(counts, reverse=True):
+        nodes += counts[free]
+        found.append(Choice(value=str(free), count=nodes))
+    return found
 
 
 def _devices(there: Mapping[str, int]) -> list[str]:
@@ -244,14 +294,20 @@ def _parts(there: Mapping[str, int], used: Mapping[str, int], devices: Sequence[
     return cards / 1000, taken / 1000, round(min(1.0, amount / of), 4) if of else 0.0
 
 
-def _held(holders: Mapping[str, Holder], devices: Sequence[str]) -> list[Held]:
+def _held(
+    holders: Mapping[str, Holder], devices: Sequence[str], jobs: Mapping[str, JobRow], quiet: Mapping[str, float]
+) -> list[Held]:
     counted = _counted(devices)
 
     def cards(holder: Holder) -> int:
         return sum(holder.amounts.get(name, 0) for name in counted)
 
     found = sorted(holders.items(), key=lambda each: (-cards(each[1]), -each[1].amounts.get("cpu", 0), each[0]))
-    return [
-        Held(job=job, amount=amounts_text(holder.amounts), cards=cards(holder) / 1000)
-        for job, holder in found[:_MOST_HELD]
-    ]
+    shown = []
+    for job, holder in found[:_MOST_HELD]:
+        held = Held(job=job, amount=amounts_text(holder.amounts), cards=cards(holder) / 1000)
+        if (row := jobs.get(job)) is not None:
+            held.user, held.since, held.ends = row.user, row.started, row.ends
+        held.idle = quiet.get(job, 0.0) if held.cards else 0.0
+        shown.append(held)
+    return shown

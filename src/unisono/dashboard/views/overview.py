@@ -18,11 +18,12 @@ from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list, to_units
 from unisono.api.times import time_or
+from unisono.dashboard.views.nodes import NOTHING
+from unisono.dashboard.views.people import holders, idle_lines, news, own_jobs, user_lines
 from unisono.dashboard.views.table import choices, ordered, quantity
+from unisono.dashboard.views.why import Choice, Fact
 from unisono.dashboard.views.wire import (
-    Choice,
     ComponentView,
-    Fact,
     FleetView,
     JobRow,
     MemberRow,
@@ -56,6 +57,8 @@ def overview_view(
     hidden: Sequence[str],
     now: float,
     *,
+    user: str = "",
+    quiet: Mapping[str, float] = NOTHING,
     ready: bool = True,
 ) -> OverviewView:
     """Everything at one moment.
@@ -67,13 +70,21 @@ def overview_view(
         rows: of the jobs.
         hidden: kinds that the viewer may not see.
         now: seconds since 1970.
+        user: the viewer, whose jobs come first.
+        quiet: since when jobs have done nothing, by ``namespace/name``.
         ready: everything was listed once.
 
     """
     rows = list(rows)
+    mine = own_jobs(rows, user)
     ready_nodes = [node for node in nodes if is_ready(node)]
     return OverviewView(
         ready=ready,
+        mine=news(mine, now),
+        mine_states=choices(row.state for row in mine),
+        users=user_lines(rows),
+        holders=list(holders(rows)),
+        idle=idle_lines(rows, quiet, now),
         components=[] if "leases" in hidden else [component_view(each) for each in components(leases, now)[1:]],
         resources=resource_views([node for node in ready_nodes if not node.spec.unschedulable], used),
         groups=waiting_groups(rows),

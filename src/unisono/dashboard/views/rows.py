@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import yaml
 
+from unisono.api.annotations import USER
 from unisono.api.conditions import SUSPENDED
 from unisono.api.kinds import POD_GROUPS
-from unisono.api.pod_states import container_statuses, has_ended, pod_end, scheduled_at
+from unisono.api.pod_states import container_statuses, has_ended, pod_end, scheduled_at, stated_run_seconds
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
 from unisono.api.selecting import controller_of, queue_of
@@ -45,14 +46,15 @@ def key_of(kind: Kind[Any], namespace: str, name: str) -> str:
     return f"{kind.resource}/{namespace}/{name}"
 
 
-def job_row(kind: Kind[Any], job: Object, found: Dependents) -> JobRow:
-    """The row of a job of any kind."""
+def job_row(kind: Kind[Any], job: Object, found: Dependents, owner: str = "") -> JobRow:
+    """The row of a job of any kind; ``owner`` is the user of jobs of which none is known."""
     view = observation(kind, job, found).view
     group = found.groups[0] if found.groups else None
     queue = view.queue if group is None else queue_of(group)
     priority = (group.spec.priority_class_name if group else None) or _priority(kind, job)
     waits = not view.stopped and view.placed < view.gang
     state = _state(view.ended, view.succeeded, view.phase, waits)
+    life = _life(found.pods, placed=not waits, over=view.ended)
     return JobRow(
         key=key_of(kind, view.namespace, view.name),
         api_version=kind.api_version,
@@ -68,7 +70,13 @@ def job_row(kind: Kind[Any], job: Object, found: Dependents) -> JobRow:
         running=sum(task.count("Running") for task in view.tasks),
         pods=sum(task.wanted for task in view.tasks),
         cards=cards_of(found.groups, found.pods),
+        user=_user(job, *found.groups) or owner,
         created=time_or(job.metadata.creation_timestamp),
+        held=life.held,
+        held_cpus=life.held_cpus,
+        started=life.started,
+        ends=life.ends,
+        ended=life.ended,
         waiting=view.waiting[:_LONGEST_LINE] if state == "waiting" else "",
         cause=_cause(found.groups) if state == "waiting" else "",
         progress=str(view.progress) if view.progress else "",
@@ -91,9 +99,9 @@ def _state(ended: bool, succeeded: bool, phase: str, waits: bool) -> str:
     return "waiting" if waits else "running"
 
 
-def group_row(group: PodGroup, pods: Sequence[Pod]) -> JobRow:
+def group_row(group: PodGroup, pods: Sequence[Pod], owner: str = "") -> JobRow:
     """The row of a gang that belongs to no job: of a Deployment, of single pods, or one that a user made."""
-    owner = controller_of(group)
+    above = controller_of(group)
     least = group.spec.min_member or 1
     placed = [pod for pod in pods if pod.spec.node_name]
     phase = group.status.phase or "Pending"
@@ -101,12 +109,13 @@ def group_row(group: PodGroup, pods: Sequence[Pod]) -> JobRow:
     failed = over and any(pod.status.phase == "Failed" for pod in pods)
     state = _state(over, over and not failed, phase, len(placed) < least)
     namespace = group.metadata.namespace or "default"
+    life = _life(pods, placed=len(placed) >= least, over=over)
     return JobRow(
         key=key_of(POD_GROUPS, namespace, group.metadata.name),
-        api_version=owner.api_version if owner else POD_GROUPS.api_version,
-        kind=owner.kind if owner else POD_GROUPS.kind,
+        api_version=above.api_version if above else POD_GROUPS.api_version,
+        kind=above.kind if above else POD_GROUPS.kind,
         namespace=namespace,
-        name=owner.name if owner else group.metadata.name,
+        name=above.name if above else group.metadata.name,
         queue=queue_of(group),
         priority=group.spec.priority_class_name or "",
         phase=phase,
@@ -116,12 +125,64 @@ def group_row(group: PodGroup, pods: Sequence[Pod]) -> JobRow:
         running=sum(pod.status.phase == "Running" for pod in pods),
         pods=max(len(pods), least),
         cards=cards_of([group], pods),
+        user=_user(group) or owner,
         created=time_or(group.metadata.creation_timestamp),
-        waiting=waiting_text(group.metadata.annotations, owned=owner is not None)[:_LONGEST_LINE]
+        held=life.held,
+        held_cpus=life.held_cpus,
+        started=life.started,
+        ends=life.ends,
+        ended=life.ended,
+        waiting=waiting_text(group.metadata.annotations, owned=above is not None)[:_LONGEST_LINE]
         if state == "waiting"
         else "",
         cause=_cause([group]) if state == "waiting" else "",
     )
+
+
+def _user(*objects: Object) -> str:
+    """Who submitted it, as the server has written it down; the first that says it tells it."""
+    return next((user for each in objects if (user := (each.metadata.annotations or {}).get(USER, ""))), "")
+
+
+class _Life(NamedTuple):
+    held: float
+    held_cpus: float
+    started: float
+    ends: float
+    ended: float
+
+
+def _life(pods: Sequence[Pod], *, placed: bool, over: bool) -> _Life:
+    """What a job holds, and when it began, will end and has ended."""
+    held: dict[str, int] = {}
+    begun = ends = ended = 0.0
+    for pod in pods:
+        since = time_or(scheduled_at(pod)) if pod.spec.node_name else 0.0
+        begun = max(begun, since)
+        if has_ended(pod):
+            ended = max(ended, _finished(pod))
+        elif pod.spec.node_name:
+            add(held, requests_of(pod.spec))
+            ends = max(ends, stated_end(pod))
+    return _Life(
+        gpus(held) / 1000,
+        held.get("cpu", 0) / 1000,
+        begun if placed or over else 0.0,
+        ends if placed and not over else 0.0,
+        ended if over else 0.0,
+    )
+
+
+def _finished(pod: Pod) -> float:
+    ends = (each.state.terminated for each in container_statuses(pod) if each.state and each.state.terminated)
+    return max((time_or(end.finished_at) for end in ends), default=0.0)
+
+
+def stated_end(pod: Pod) -> float:
+    """When a pod that has a node ends by its own words; 0 where it says nothing of it."""
+    since = time_or(scheduled_at(pod))
+    told = stated_run_seconds(pod.metadata.annotations or {}, pod.spec.active_deadline_seconds)
+    return since + told if since and told else 0.0
 
 
 def cards_of(groups: Sequence[PodGroup], pods: Sequence[Pod]) -> float:
@@ -149,7 +210,6 @@ def _cards_of_gang(group: PodGroup) -> int:
 def pod_row(pod: Pod, usage: str = "") -> PodRow:
     """The row of a pod, with what was measured of its use."""
     statuses = container_statuses(pod)
-    ended = [each.state.terminated for each in statuses if each.state and each.state.terminated]
     over = has_ended(pod)
     waits = waiting_containers(pod)
     asked = {name: amount for name, amount in requests_of(pod.spec).items() if amount}
@@ -162,7 +222,8 @@ def pod_row(pod: Pod, usage: str = "") -> PodRow:
         created=time_or(pod.metadata.creation_timestamp),
         scheduled=time_or(scheduled_at(pod)),
         started=time_or(pod.status.start_time),
-        finished=max((time_or(end.finished_at) for end in ended), default=0.0) if over else 0.0,
+        finished=_finished(pod) if over else 0.0,
+        ends=0.0 if over else stated_end(pod),
         restarts=sum(each.restart_count or 0 for each in statuses),
         ending="" if ending == "Succeeded" else ending,
         containers=[each.name for each in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))],

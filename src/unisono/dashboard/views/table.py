@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from unisono.api.resources import is_bytes
-from unisono.dashboard.views.wire import Choice, JobRow, JobsView
+from unisono.dashboard.views.why import Choice
+from unisono.dashboard.views.wire import JobRow, JobsView
 from unisono.history.records import is_gpu
 
 # Amounts of resources in units that people use: ``8 GPUs, 96 CPUs, 384 GiB`` (pure).
@@ -86,6 +87,8 @@ def natural(text: str) -> list[tuple[int, str]]:
 
 T = TypeVar("T")
 
+ME = "me"
+"""In place of a user: the viewer."""
 MOST_ROWS = 500
 """Rows of one window."""
 # Values of one filter that are offered.
@@ -99,7 +102,7 @@ class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         q: words, each of which must be in a row.
         state: of the jobs; ``live`` is every one that has not ended, an empty text all.
-        queue, namespace, kind, cause: only these; empty for all.
+        queue, namespace, kind, cause, user: only these; empty for all. The user may be ``me``.
         sort: a column; a minus before it for the other direction.
         offset, limit: the window.
 
@@ -111,6 +114,7 @@ class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespace: str = ""
     kind: str = ""
     cause: str = ""
+    user: str = ""
     sort: str = "state"
     offset: int = 0
     limit: int = 100
@@ -128,6 +132,7 @@ _SORTS: dict[str, Callable[[JobRow], Any]] = {
     "gang": lambda row: row.gang,
     "pods": lambda row: row.pods,
     "cards": lambda row: row.cards,
+    "user": lambda row: (row.user or "~", row.created),
     "created": lambda row: -row.created,
     "cause": lambda row: (row.cause or "~", row.created),
 }
@@ -141,6 +146,7 @@ class Filters(NamedTuple):
     namespaces: list[Choice]
     kinds: list[Choice]
     causes: list[Choice]
+    users: list[Choice]
 
 
 def filters_of(rows: Collection[JobRow]) -> Filters:
@@ -151,6 +157,7 @@ def filters_of(rows: Collection[JobRow]) -> Filters:
         choices(row.namespace for row in rows),
         choices(row.kind for row in rows),
         choices(row.cause for row in rows),
+        choices(row.user for row in rows),
     )
 
 
@@ -187,6 +194,7 @@ def jobs_view(
         namespaces=there.namespaces,
         kinds=there.kinds,
         causes=there.causes,
+        users=there.users,
     )
 
 
@@ -220,10 +228,13 @@ def _fits(row: JobRow, query: Query) -> bool:
         (query.namespace, row.namespace),
         (query.kind, row.kind),
         (query.cause, row.cause),
+        (query.user, row.user),
     ):
         if wanted and value != wanted:
             return False
     if not query.q:
         return True
-    text = f"{row.namespace}/{row.name} {row.kind} {row.queue} {row.phase} {row.priority} {row.waiting}".lower()
+    text = (
+        f"{row.namespace}/{row.name} {row.kind} {row.queue} {row.phase} {row.priority} {row.user} {row.waiting}".lower()
+    )
     return all(word in text for word in query.q.lower().split())

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from unisono.dashboard.views.why import Choice, EventRow, ExplanationView, Fact
+
 
 class Wire(msgspec.Struct, rename="camel", kw_only=True):
     """Base of all views."""
@@ -28,7 +30,12 @@ class JobRow(Wire):
         running: pods that run.
         pods: pods that it wants.
         cards: GPUs that its pods ask for together; 0 for none.
+        held, held_cpus: GPUs and CPUs of its pods that have a node and have not ended.
+        user: who submitted it, where that is known.
         created: when the object was created.
+        started: when its last pod got a node; 0 while its gang waits, or nothing says it.
+        ends: when it ends by what is stated of its run time; 0 where nothing is.
+        ended: when its last pod ended; 0 before.
         waiting: why it waits, one line.
         cause: of the verdict.
         progress: ``30/100``, where the job tells it.
@@ -50,18 +57,17 @@ class JobRow(Wire):
     running: int = 0
     pods: int = 0
     cards: float = 0.0
+    held: float = 0.0
+    held_cpus: float = 0.0
+    user: str = ""
     created: float = 0.0
+    started: float = 0.0
+    ends: float = 0.0
+    ended: float = 0.0
     waiting: str = ""
     cause: str = ""
     progress: str = ""
     message: str = ""
-
-
-class Choice(Wire):
-    """A value to filter by, and how many rows have it."""
-
-    value: str
-    count: int
 
 
 class JobsView(Wire):
@@ -74,7 +80,7 @@ class JobsView(Wire):
         offset: number of the first row of ``order``.
         order: keys of the rows of the window.
         rows: by key.
-        states, queues, namespaces, kinds, causes: what there is to filter by.
+        states, queues, namespaces, kinds, causes, users: what there is to filter by.
 
     """
 
@@ -89,6 +95,7 @@ class JobsView(Wire):
     namespaces: list[Choice] = []
     kinds: list[Choice] = []
     causes: list[Choice] = []
+    users: list[Choice] = []
 
 
 class PodRow(Wire):
@@ -97,6 +104,7 @@ class PodRow(Wire):
     Attributes:
         name, task, phase, node: of the pod.
         created, scheduled, started, finished: its life; 0 for what has not happened.
+        ends: when it ends by what is stated of its run time; 0 where nothing is.
         restarts: of its containers.
         ending: ``exit code 1 (Error)`` where it has ended, or why its containers wait.
         containers: names.
@@ -113,138 +121,12 @@ class PodRow(Wire):
     scheduled: float = 0.0
     started: float = 0.0
     finished: float = 0.0
+    ends: float = 0.0
     restarts: int = 0
     ending: str = ""
     containers: list[str] = []
     requests: str = ""
     usage: str = ""
-
-
-class Amount(Wire):
-    """One resource of a verdict, in quantities for people; ``short`` where less is there than is needed."""
-
-    name: str
-    need: str = ""
-    have: str = ""
-    short: bool = False
-
-
-class HolderLine(Wire):
-    """Who holds what a job waits for."""
-
-    kind: str
-    name: str
-    amounts: str = ""
-
-
-class Fact(Wire):
-    """A name and what is to be said under it."""
-
-    name: str
-    text: str
-
-
-class VerdictView(Wire):
-    """Why one gang waits.
-
-    Attributes:
-        job: ``namespace/name`` of the job.
-        cause, message, queue: as the scheduler wrote them.
-        amounts: need against have.
-        needed, placeable: pods of the gang, and how many of them would find a place.
-        reasons: why nodes are ruled out, the most frequent first.
-        nodes: how many were looked at.
-        holders: the largest first.
-        facts: what else is known.
-
-    """
-
-    job: str
-    cause: str
-    message: str
-    queue: str = ""
-    amounts: list[Amount] = []
-    needed: int = 0
-    placeable: int = 0
-    reasons: list[Choice] = []
-    nodes: int = 0
-    holders: list[HolderLine] = []
-    facts: list[Fact] = []
-
-
-class OperationView(Wire):
-    """One request of a fix.
-
-    Attributes:
-        title: ``queue.scheduling.volcano.sh/research``.
-        verb: ``patch``, ``create``, ``delete``, or ``replace``: delete and create again.
-        body: the patch or the manifest, as YAML.
-        kubectl: the same as a command.
-        allowed: whether the viewer may do it.
-
-    """
-
-    title: str
-    verb: str
-    body: str = ""
-    kubectl: str = ""
-    allowed: bool = False
-
-
-class FixView(Wire):
-    """One way out.
-
-    Attributes:
-        id: tells this fix from all others; changes with what it would do.
-        text: for people.
-        tried: the scheduler carried it out on a copy of the cluster, and the job started.
-        why_not: why it cannot be carried out from here; empty where it can.
-        allowed: the viewer may do all of it.
-        operations: what it does.
-
-    """
-
-    id: str
-    text: str
-    tried: bool = False
-    why_not: str = ""
-    allowed: bool = False
-    operations: list[OperationView] = []
-
-
-class ExplanationView(Wire):
-    """Why a job waits, or what is to be known of one that does not.
-
-    Attributes:
-        known: whether it was asked for already.
-        headline: one line.
-        verdicts: of its gangs.
-        notes: further lines.
-        warnings: the same, to be looked at.
-        fixes: ways out, the first one first.
-        problem: why nothing can be said.
-
-    """
-
-    known: bool = False
-    headline: str = ""
-    verdicts: list[VerdictView] = []
-    notes: list[str] = []
-    warnings: list[str] = []
-    fixes: list[FixView] = []
-    problem: str = ""
-
-
-class EventRow(Wire):
-    """An event of a job, or of something that belongs to it."""
-
-    key: str
-    time: float
-    type: str
-    reason: str
-    message: str
-    about: str
-    count: int = 1
 
 
 class JobView(Wire):
@@ -320,10 +202,51 @@ class WaitingGroup(Wire):
     since: float
 
 
+class UserLine(Wire):
+    """What one user holds and waits for; an empty name stands for jobs of which no user is known.
+
+    Attributes:
+        user: name.
+        running, waiting: jobs.
+        held, held_cpus: GPUs and CPUs of pods that have a node.
+        wanted: GPUs of jobs that wait.
+        share: of all that is held, of GPUs where any are; 0 to 1.
+
+    """
+
+    user: str
+    running: int = 0
+    waiting: int = 0
+    held: float = 0.0
+    held_cpus: float = 0.0
+    wanted: float = 0.0
+    share: float = 0.0
+
+
+class IdleLine(Wire):
+    """A job that holds GPUs and does nothing, and since when."""
+
+    row: JobRow
+    since: float
+
+
 class OverviewView(Wire):
-    """The cluster at a glance."""
+    """The cluster at a glance.
+
+    Attributes:
+        mine: the viewer's own jobs that matter most now; as many as fit, of ``mine_states``.
+        users: who holds most.
+        holders: jobs that hold most.
+        idle: jobs that hold GPUs and have done nothing for a while, by what is measured of their pods.
+
+    """
 
     ready: bool = False
+    mine: list[JobRow] = []
+    mine_states: list[Choice] = []
+    users: list[UserLine] = []
+    holders: list[JobRow] = []
+    idle: list[IdleLine] = []
     components: list[ComponentView] = []
     resources: list[ResourceView] = []
     groups: list[WaitingGroup] = []
@@ -378,11 +301,26 @@ class QueuesView(Wire):
 
 
 class Held(Wire):
-    """What a job holds of a node: an amount for people, and whole or part cards."""
+    """What a job holds of a node: an amount for people, and whole or part cards.
+
+    Attributes:
+        job: ``namespace/name``.
+        amount: for people.
+        cards: whole or part cards.
+        user: of the job.
+        since: when the job began; 0 where that is not known.
+        ends: when it ends by what is stated; 0 where nothing is.
+        idle: since when its pods with cards have done nothing; 0 where they work, or nothing is measured.
+
+    """
 
     job: str
     amount: str
     cards: float = 0.0
+    user: str = ""
+    since: float = 0.0
+    ends: float = 0.0
+    idle: float = 0.0
 
 
 class NodeCell(Wire):
@@ -396,6 +334,7 @@ class NodeCell(Wire):
         cards, cards_used: devices.
         share: of its devices, or else of its cores, that are used; 0 to 1.
         pods: how many it has.
+        use: measured mean use of its cards, 0 to 1; below 0 where nothing measures it.
         path: the HyperNodes above it, the uppermost first.
         held: who holds what, the largest first.
 
@@ -411,12 +350,19 @@ class NodeCell(Wire):
     cards_used: float = 0.0
     share: float = 0.0
     pods: int = 0
+    use: float = -1.0
     path: list[str] = []
     held: list[Held] = []
 
 
 class NodesView(Wire):
-    """A window of the nodes, sorted by their place in the topology."""
+    """A window of the nodes, sorted by their place in the topology.
+
+    Attributes:
+        states, models: to filter by.
+        free: by a number of cards, how many nodes that take pods have so many free or more.
+
+    """
 
     ready: bool = False
     total: int = 0
@@ -425,6 +371,8 @@ class NodesView(Wire):
     order: list[str] = []
     rows: dict[str, NodeCell] = {}
     states: list[Choice] = []
+    models: list[Choice] = []
+    free: list[Choice] = []
     cordons: bool = False
 
 

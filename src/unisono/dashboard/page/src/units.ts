@@ -68,6 +68,25 @@ export function resourceTitle(name: string): string {
   return name.endsWith("/gpu") ? `GPU (${name})` : name;
 }
 
+/** A line of the scheduler as people say it: `8 GPUs` for `nvidia.com/gpu 8`, `1 CPU` for `cpu 1`. */
+export function inWords(line: string): string {
+  return line
+    .replace(/\b(?:[a-z0-9.-]+\/gpu) (\d[\d.]*)(?![\w/])/g, (_, amount: string) => unit(amount, "GPU"))
+    .replace(/\bcpu (\d[\d.]*m?)(?![\w/])/g, (_, amount: string) => (amount.endsWith("m") ? `cpu ${amount}` : unit(amount, "CPU")))
+    .replace(/([GC]PUs(?: more)?(?: of [\d,.]+)?) is (asked for|free)/g, "$1 are $2");
+}
+
+function unit(amount: string, word: string): string {
+  const value = amount.replace(/\.$/, "");
+  const rest = amount.slice(value.length);
+  return `${Number(value).toLocaleString("en", { maximumFractionDigits: 3 })} ${word}${value === "1" ? "" : "s"}${rest}`;
+}
+
+/** With a capital at its beginning. */
+export function sentence(text: string): string {
+  return (text[0]?.toUpperCase() ?? "") + text.slice(1);
+}
+
 // Colours, titles and links that terminals obey: CSI, OSC and other strings, and two-character sequences.
 const SEQUENCES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[ -/]*[0-~])/g;
 // Other control characters, and marks that turn the direction of what follows.

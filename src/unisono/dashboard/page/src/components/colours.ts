@@ -1,6 +1,6 @@
-// A colour for each job, among few that can be told apart: by its name, and another one where that is taken already.
+// Colours for the few that hold most of what is in sight. More than these nobody can tell apart: the others are grey.
 
-const COLOURS = 12; // as style.css has them, for light and for dark
+const COLOURS = 11; // as style.css has them, for light and for dark
 
 function hashed(name: string): number {
   let hash = 2166136261;
@@ -8,16 +8,18 @@ function hashed(name: string): number {
   return (hash >>> 0) % COLOURS;
 }
 
-/** CSS classes of jobs that are in sight together: different ones, unless there are more jobs than colours. */
-export function colourClasses(names: Iterable<string>): Map<string, string> {
-  const found = new Map<string, string>();
-  const taken = new Set<number>();
-  // In the order of their names: the same jobs have the same colours, whatever holds them.
-  for (const name of [...new Set(names)].sort()) {
+/** A CSS class for each of those that hold most, the largest first; each has a colour that no other one has. */
+export function colourClasses(amounts: Map<string, number>): Map<string, string> {
+  const largest = [...amounts].sort(([a, most], [b, other]) => other - most || (a < b ? -1 : 1)).slice(0, COLOURS);
+  const taken = new Map<string, number>();
+  // In the order of their names: the same ones have the same colours, whatever holds more by now.
+  for (const name of largest.map(([each]) => each).sort()) {
     let colour = hashed(name);
-    for (let tries = 0; tries < COLOURS && taken.has(colour); tries++) colour = (colour + 1) % COLOURS;
-    taken.add(colour);
-    found.set(name, `job-${colour}`);
+    while ([...taken.values()].includes(colour)) colour = (colour + 1) % COLOURS;
+    taken.set(name, colour);
   }
-  return found;
+  return new Map(largest.map(([name]) => [name, `job-${taken.get(name)}`]));
 }
+
+/** The colour of one that is none of these. */
+export const OTHERS = "job-others";

@@ -1,12 +1,26 @@
 // Why a job waits: the scheduler's verdict with its numbers, and the changes that would start the job.
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import type { Done, ExplanationView, FixView, VerdictView } from "../../generated/views";
-import { Failure, request } from "../session";
-import { JobLink } from "./link";
+import { Failure, request, useUser } from "../session";
+import { count, duration, inWords, resourceTitle, sentence } from "../units";
+import { causeTitle } from "./causes";
+import { JobLink, Link } from "./link";
+import { UserLink } from "./people";
 
-export function Explanation(props: { job: object; told: ExplanationView }) {
-  const { told } = props;
+export interface JobRef {
+  apiVersion: string;
+  kind: string;
+  namespace: string;
+  name: string;
+}
+
+export function Explanation(props: { job: JobRef; waits: boolean; told: ExplanationView; now: number }) {
+  const { job, waits } = props;
+  const searched = useSearch(job, waits && props.told.known && props.told.verdicts.length > 0);
+  const told = (waits && searched.found) || props.told;
+  // What the scheduler itself has tried is offered where the search has found nothing.
+  const fixes = told.fixes.length > 0 ? told.fixes : props.told.fixes;
   if (!told.known) return <p class="hint">Asking why …</p>;
   return (
     <section class={`card ${told.verdicts.length ? "why" : ""}`} aria-label="Why">
@@ -14,7 +28,7 @@ export function Explanation(props: { job: object; told: ExplanationView }) {
       {told.problem && <p class="problem">{told.problem}</p>}
       {told.verdicts.length === 0 && <p class="headline">{told.headline}</p>}
       {told.verdicts.map((verdict) => (
-        <Verdict key={verdict.job} verdict={verdict} />
+        <Verdict key={verdict.job} verdict={verdict} now={props.now} />
       ))}
       {told.notes.length > 0 && <pre class="notes">{told.notes.join("\n")}</pre>}
       {told.warnings.map((warning) => (
@@ -22,78 +36,116 @@ export function Explanation(props: { job: object; told: ExplanationView }) {
           {warning}
         </p>
       ))}
-      {told.fixes.length > 0 && <h2>What would help</h2>}
-      {told.fixes.map((fix) => (
-        <Fix key={fix.id} job={props.job} fix={fix} />
+      {fixes.length > 0 && <h2>What would help</h2>}
+      {fixes.slice(0, MOST_FIXES).map((fix) => (
+        <Fix key={fix.id} job={job} fix={fix} />
       ))}
+      {fixes.length > MOST_FIXES && (
+        <details>
+          <summary>{count(fixes.length - MOST_FIXES, "other way")}</summary>
+          {fixes.slice(MOST_FIXES).map((fix) => (
+            <Fix key={fix.id} job={job} fix={fix} />
+          ))}
+        </details>
+      )}
+      {waits && told.verdicts.length > 0 && <SearchLine searched={searched} silent={fixes.length > 0 || told.warnings.length > 0} />}
     </section>
   );
 }
 
-function Verdict(props: { verdict: VerdictView }) {
+const MOST_FIXES = 2;
+
+interface Searched {
+  found: ExplanationView | null;
+  busy: boolean;
+  problem: string;
+  again: () => void;
+}
+
+/** What the scheduler finds for this job alone, with changes that are tried on a copy of the cluster. */
+function useSearch(job: JobRef, wanted: boolean): Searched {
+  const [found, setFound] = useState<ExplanationView | null>(null);
+  const [problem, setProblem] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [asked, setAsked] = useState(0);
+  useEffect(() => {
+    if (!wanted) return undefined;
+    let current = true;
+    setBusy(true);
+    setProblem("");
+    request<ExplanationView>("POST", "/api/search", job)
+      .then(
+        (told) => current && setFound(told),
+        (error: unknown) => current && setProblem(error instanceof Failure ? error.message : String(error)),
+      )
+      .finally(() => current && setBusy(false));
+    return () => {
+      current = false;
+    };
+  }, [wanted, asked, JSON.stringify(job)]);
+  return { found, busy, problem, again: () => setAsked(asked + 1) };
+}
+
+function SearchLine(props: { searched: Searched; silent: boolean }) {
+  const { busy, problem, found, again } = props.searched;
+  return (
+    <div class="actions">
+      <button type="button" disabled={busy} onClick={again}>
+        Look again
+      </button>
+      <span role="status" class={problem ? "problem" : "hint"}>
+        {busy
+          ? "Trying on a copy of the cluster what would start it …"
+          : problem || (found && !props.silent ? "No change of a few steps was found that starts it: it is its turn that it waits for." : "")}
+      </span>
+    </div>
+  );
+}
+
+function Verdict(props: { verdict: VerdictView; now: number }) {
   const { verdict } = props;
+  const looked = verdict.nodes || verdict.reasons.reduce((sum, each) => sum + each.count, 0);
   return (
     <div class="verdict">
       <p class="headline">
-        <span class="cause">{verdict.cause}</span> {verdict.message}
+        <span class="cause" title={verdict.cause}>
+          {causeTitle(verdict.cause)}
+        </span>{" "}
+        {sentence(inWords(verdict.root))}
       </p>
       <div class="columns">
-      {verdict.amounts.length > 0 && (
-        <table aria-label="Need and have">
-          <thead>
-            <tr>
-              <th scope="col">Resource</th>
-              <th scope="col" class="number">Need</th>
-              <th scope="col" class="number">Have</th>
-            </tr>
-          </thead>
-          <tbody>
-            {verdict.amounts.map((amount) => (
-              <tr key={amount.name} class={amount.short ? "short" : ""}>
-                <td>{amount.name}</td>
-                <td class="number">{amount.need}</td>
-                <td class="number">
-                  {amount.have}
-                  {amount.short ? <b title="less than is needed"> ✕<span class="unseen"> (too little)</span></b> : ""}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      )}
-      {verdict.reasons.length > 0 && (
-        <div>
-          <h3>Why nodes are ruled out ({verdict.nodes} looked at)</h3>
-          <ul>
-            {verdict.reasons.map((reason) => (
-              <li key={reason.value}>
-                {reason.count} {reason.value}
-              </li>
-            ))}
-          </ul>
-        </div>
-      )}
-      {verdict.holders.length > 0 && (
-        <table aria-label="Who holds it">
-          <thead>
-            <tr>
-              <th scope="col">Who holds it</th>
-              <th scope="col">What</th>
-            </tr>
-          </thead>
-          <tbody>
-            {verdict.holders.map((holder) => (
-              <tr key={`${holder.kind}/${holder.name}`}>
-                <td>
-                  {holder.kind} {holder.name.includes("/") ? <JobLink job={holder.name} /> : holder.name}
-                </td>
-                <td>{holder.amounts}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      )}
+        {verdict.amounts.length > 0 && <Numbers verdict={verdict} />}
+        {verdict.holders.length > 0 && <HeldBy verdict={verdict} now={props.now} />}
+        {verdict.reasons.length > 0 && (
+          <div>
+            <h3>Why nodes are ruled out ({looked.toLocaleString("en")} looked at)</h3>
+            <ul>
+              {verdict.reasons.map((reason) => (
+                <li key={reason.value}>
+                  <b>{reason.count.toLocaleString("en")}</b> {reason.value}
+                </li>
+              ))}
+            </ul>
+          </div>
+        )}
       </div>
+      <ul class="besides">
+        {verdict.position > 0 && (
+          <li>
+            Place in the line of queue {verdict.queue}: <b>{verdict.position.toLocaleString("en")}</b>
+            {verdict.ahead.length > 0 && ", behind "}
+            {verdict.ahead.map((job, index) => (
+              <>
+                {index > 0 && ", "}
+                <JobLink job={job} />
+              </>
+            ))}
+          </li>
+        )}
+        {verdict.more.map((each) => (
+          <li key={each}>{sentence(inWords(each))}</li>
+        ))}
+      </ul>
       <dl class="facts">
         {verdict.facts.map((fact) => (
           <div key={fact.name}>
@@ -106,7 +158,70 @@ function Verdict(props: { verdict: VerdictView }) {
   );
 }
 
-function Fix(props: { job: object; fix: FixView }) {
+function Numbers(props: { verdict: VerdictView }) {
+  return (
+    <table aria-label="Need and have">
+      <thead>
+        <tr>
+          <th scope="col">What it needs</th>
+          <th scope="col" class="number">Need</th>
+          <th scope="col" class="number">There is</th>
+        </tr>
+      </thead>
+      <tbody>
+        {props.verdict.amounts.map((amount) => (
+          <tr key={amount.name} class={amount.short ? "short" : ""}>
+            <td>{resourceTitle(amount.name)}</td>
+            <td class="number">{amount.need}</td>
+            <td class="number">
+              {amount.have}
+              {amount.short ? <b title="less than is needed"> ✕<span class="unseen"> (too little)</span></b> : ""}
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function HeldBy(props: { verdict: VerdictView; now: number }) {
+  const { holders } = props.verdict;
+  const own = useUser();
+  const jobs = holders.some((holder) => holder.name.includes("/"));
+  return (
+    <table aria-label="Who holds it">
+      <thead>
+        <tr>
+          <th scope="col">Who holds it</th>
+          {jobs && <th scope="col">User</th>}
+          <th scope="col">What</th>
+          {jobs && <th scope="col">Ends</th>}
+        </tr>
+      </thead>
+      <tbody>
+        {holders.map((holder) => (
+          <tr key={`${holder.kind}/${holder.name}`}>
+            <td>
+              {holder.kind}{" "}
+              {holder.name.includes("/") ? (
+                <JobLink job={holder.name} />
+              ) : holder.kind === "Queue" ? (
+                <Link to={`/jobs?${new URLSearchParams({ state: "running", queue: holder.name })}`}>{holder.name}</Link>
+              ) : (
+                holder.name
+              )}
+            </td>
+            {jobs && <td>{holder.user && <UserLink user={holder.user} own={own} />}</td>}
+            <td>{holder.amounts}</td>
+            {jobs && <td>{holder.ends > props.now ? `within ${duration(holder.ends - props.now)}` : ""}</td>}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Fix(props: { job: JobRef; fix: FixView }) {
   const { fix } = props;
   const [told, setTold] = useState("");
   const [failed, setFailed] = useState(false);
@@ -127,7 +242,7 @@ function Fix(props: { job: object; fix: FixView }) {
   return (
     <article class="fix">
       <p>
-        <strong>{(fix.text[0]?.toUpperCase() ?? "") + fix.text.slice(1)}</strong>{" "}
+        <strong>{sentence(inWords(fix.text))}</strong>{" "}
         <span class={fix.tried ? "badge good" : "badge"}>
           {fix.tried ? "tried on a copy of the cluster: the job starts" : "not tried"}
         </span>

@@ -6,14 +6,14 @@ import { clock, duration } from "../units";
 const MOST = 64;
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 43200, 86400, 7 * 86400];
 
-function timeOf(time: number, day: boolean, seconds: boolean): string {
+export function timeOf(time: number, day: boolean, seconds: boolean): string {
   const date = new Date(time * 1000);
   if (day) return date.toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
   return date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(seconds ? { second: "2-digit" } : {}) });
 }
 
 /** Times of the axis: five at most, at full steps. */
-function ticks(begin: number, end: number): number[] {
+export function ticks(begin: number, end: number): number[] {
   const step = STEPS.find((each) => (end - begin) / each <= 5) ?? (end - begin) / 5;
   const found = [];
   // One at the very end would stand beside the picture.
@@ -21,12 +21,24 @@ function ticks(begin: number, end: number): number[] {
   return found;
 }
 
+/** `waited 5 min, ran 2 h, ends within 10 min` */
+function lifeOf(job: JobRow, until: number): string {
+  const told = [`waited ${duration((job.started || until) - job.created)}`];
+  if (job.started) told.push(`ran ${duration((job.ended || until) - job.started)}`);
+  if (job.ends > until) told.push(`ends within ${duration(job.ends - until)}`);
+  return `whole job: ${told.join(", ")}`;
+}
+
 export function Gantt(props: { job: JobRow; pods: PodRow[]; admitted: number; now: number }) {
   const { job, now } = props;
   const pods = props.pods.slice(0, MOST);
   const ends = pods.map((pod) => pod.finished || now);
+  const placed = pods.some((pod) => pod.scheduled || pod.started);
   const begin = Math.min(job.created || now, ...pods.map((pod) => pod.created || now));
-  const end = Math.max(begin + 1, job.state === "waiting" || job.state === "running" || !ends.length ? now : Math.max(...ends));
+  const past = Math.max(begin + 1, job.state === "waiting" || job.state === "running" || !ends.length ? now : Math.max(...ends));
+  // What it says of its end is drawn, too, but never so that what has been cannot be seen any more.
+  const ahead = job.state === "running" && job.ends > now ? Math.min(job.ends - now, 3 * (now - begin)) : 0;
+  const end = past + ahead;
   // Times that an object claims may lie beyond both ends.
   const part = (time: number) => Math.min(100, Math.max(0, (100 * (time - begin)) / (end - begin)));
   const place = (from: number, to: number) => ({
@@ -40,13 +52,18 @@ export function Gantt(props: { job: JobRow; pods: PodRow[]; admitted: number; no
     <figure class="gantt">
       <figcaption>
         <span>
-          {clock(begin)} to {clock(end)} ({duration(end - begin)})
+          {clock(begin)} to {clock(past)} ({duration(past - begin)})
         </span>
         <span class="legend">
           <i class="wait" /> waited for a node
           <i class="start" /> starting
           <i class="run" /> ran
           <i class="fail" /> failed
+          {ahead > 0 && (
+            <>
+              <i class="ahead" /> ends by then
+            </>
+          )}
           {props.admitted > 0 && (
             <>
               <i class="gang-mark" /> gang placed
@@ -64,10 +81,22 @@ export function Gantt(props: { job: JobRow; pods: PodRow[]; admitted: number; no
           ))}
         </span>
       </div>
-      {pods.map((pod) => {
-        const placed = pod.scheduled || pod.started;
+      <div class="gantt-row whole">
+        <span class="gantt-name">whole job</span>
+        <span class="gantt-track" role="img" aria-label={lifeOf(job, past)} title={lifeOf(job, past)}>
+          {times.map((time) => (
+            <i key={time} class="tick" style={{ left: place(time, time).left }} />
+          ))}
+          <i class="wait" style={place(job.created, job.started || past)} />
+          {job.started > 0 && <i class={job.state === "failed" ? "fail" : "run"} style={place(job.started, job.ended || past)} />}
+          {ahead > 0 && <i class="ahead" style={place(now, now + ahead)} />}
+        </span>
+      </div>
+      {/* While no pod has a node, their rows would all say the same. */}
+      {(placed ? pods : []).map((pod) => {
+        const got = pod.scheduled || pod.started;
         const until = pod.finished || now;
-        const waited = (placed || until) - pod.created;
+        const waited = (got || until) - pod.created;
         const text = `${pod.name}: waited ${duration(waited)}${pod.started ? `, ran ${duration(until - pod.started)}` : ""}`;
         return (
           <div key={pod.name} class="gantt-row">
@@ -76,8 +105,8 @@ export function Gantt(props: { job: JobRow; pods: PodRow[]; admitted: number; no
               {times.map((time) => (
                 <i key={time} class="tick" style={{ left: place(time, time).left }} />
               ))}
-              <i class="wait" style={place(pod.created, placed || until)} />
-              {placed > 0 && <i class="start" style={place(placed, pod.started || until)} />}
+              <i class="wait" style={place(pod.created, got || until)} />
+              {got > 0 && <i class="start" style={place(got, pod.started || until)} />}
               {pod.started > 0 && (
                 <i class={pod.phase === "Failed" ? "fail" : "run"} style={place(pod.started, until)} />
               )}

@@ -3,7 +3,7 @@
 export function State(props: { state: string; phase?: string; text?: string }) {
   return (
     <span class={`state state-${props.state}`} title={props.phase ? `phase ${props.phase}` : ""}>
-      {props.text ?? props.state}
+      <span class="state-word">{props.text ?? props.state}</span>
     </span>
   );
 }

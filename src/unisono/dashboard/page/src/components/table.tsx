@@ -8,7 +8,11 @@ export interface Column<Row> {
   title: string;
   /** Whether the server can sort by it. */
   sorts?: boolean;
+  /** Left out where the page is narrow; `medium`: also on smaller screens. */
   narrow?: boolean;
+  medium?: boolean;
+  /** There alone where the page is not narrow: elsewhere another cell says it. */
+  wide?: boolean;
   /** Stands at the right, as numbers do. */
   right?: boolean;
   /** Takes the room that is left, and is cut where that is too little. */
@@ -16,11 +20,14 @@ export interface Column<Row> {
   cell: (row: Row) => ComponentChildren;
 }
 
-const ROW = 33; // pixels, as style.css has it
+// Pixels, as style.css has them; where the page is narrow, a row has three lines.
+const ROW = 33;
+const NARROW_ROW = 78;
+const NARROW = matchMedia("(max-width: 50rem)");
 const AHEAD = 20;
 
 function classOf<Row>(column: Column<Row>): string {
-  return [column.narrow && "narrow", column.right && "number", column.rest && "rest"].filter(Boolean).join(" ");
+  return [column.narrow && "narrow", column.medium && "medium", column.wide && "narrow", column.right && "number", column.rest && "rest"].filter(Boolean).join(" ");
 }
 
 export function Table<Row>(props: {
@@ -39,6 +46,7 @@ export function Table<Row>(props: {
   const box = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
   const [height, setHeight] = useState(600);
+  const row = useRowHeight();
   useEffect(() => {
     const element = box.current;
     if (!element) return;
@@ -48,8 +56,8 @@ export function Table<Row>(props: {
     observer.observe(element);
     return () => observer.disconnect();
   }, []);
-  const first = Math.floor(top / ROW);
-  const shown = Math.ceil(height / ROW) + 1;
+  const first = Math.floor(top / row);
+  const shown = Math.ceil(height / row) + 1;
   useEffect(() => {
     const last = Math.min(first + shown, props.matched);
     if (first >= props.offset && last <= props.offset + props.order.length) return;
@@ -86,18 +94,18 @@ export function Table<Row>(props: {
         </thead>
         <tbody>
           {from > 0 && (
-            <tr aria-hidden="true" style={{ height: `${from * ROW}px` }}>
+            <tr aria-hidden="true" style={{ height: `${from * row}px` }}>
               <td colSpan={props.columns.length} class="gap" />
             </tr>
           )}
           {keys.map((key, index) => {
-            const row = props.rows[key];
+            const shownRow = props.rows[key];
             return (
-              row && (
+              shownRow && (
                 <tr key={key} aria-rowindex={from + index + 2}>
                   {props.columns.map((column) => (
                     <td key={column.name} class={classOf(column)}>
-                      {column.cell(row)}
+                      {column.cell(shownRow)}
                     </td>
                   ))}
                 </tr>
@@ -105,7 +113,7 @@ export function Table<Row>(props: {
             );
           })}
           {props.matched > from + keys.length && (
-            <tr aria-hidden="true" style={{ height: `${(props.matched - from - keys.length) * ROW}px` }}>
+            <tr aria-hidden="true" style={{ height: `${(props.matched - from - keys.length) * row}px` }}>
               <td colSpan={props.columns.length} class="gap" />
             </tr>
           )}
@@ -114,4 +122,14 @@ export function Table<Row>(props: {
       {props.matched === 0 && <p class="empty">{props.empty}</p>}
     </div>
   );
+}
+
+function useRowHeight(): number {
+  const [narrow, setNarrow] = useState(NARROW.matches);
+  useEffect(() => {
+    const look = () => setNarrow(NARROW.matches);
+    NARROW.addEventListener("change", look);
+    return () => NARROW.removeEventListener("change", look);
+  }, []);
+  return narrow ? NARROW_ROW : ROW;
 }

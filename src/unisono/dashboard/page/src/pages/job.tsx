@@ -1,30 +1,33 @@
 // One job: why it waits and what would help, its pods over time, logs, events and YAML.
 
 import { useEffect, useState } from "preact/hooks";
-import type { Done, JobView, PodRow } from "../../generated/views";
+import type { Done, EventRow, JobView, PodRow } from "../../generated/views";
 import { Estimate } from "../components/estimate";
-import { Explanation } from "../components/explanation";
+import { Explanation, type JobRef } from "../components/explanation";
 import { Gantt } from "../components/gantt";
 import { Link } from "../components/link";
 import { Logs } from "../components/logs";
 import { State } from "../components/state";
+import { UserLink } from "../components/people";
 import { Status } from "../components/status";
 import { useNow } from "../now";
 import { useRoute, withQuery } from "../route";
-import { Failure, request } from "../session";
+import { Failure, request, useUser } from "../session";
 import { useView } from "../stream";
 import { age, clock, count, duration, number } from "../units";
 
 const TABS = ["pods", "logs", "events", "yaml"] as const;
 
-export function Job(props: { apiVersion: string; kind: string; namespace: string; name: string }) {
+export function Job(props: JobRef) {
+  const job = { apiVersion: props.apiVersion, kind: props.kind, namespace: props.namespace, name: props.name };
   const route = useRoute();
   const now = useNow();
-  const ref = new URLSearchParams({ ...props }).toString();
+  const ref = new URLSearchParams(job).toString();
   const live = useView<JobView>(`/api/views/job?${ref}`);
   const view = live.view;
   const tab = route.query.get("tab") ?? "pods";
   const row = view?.row;
+  const own = useUser();
   return (
     <main>
       <h1>
@@ -47,16 +50,26 @@ export function Job(props: { apiVersion: string; kind: string; namespace: string
                 <Link to={`/jobs?queue=${encodeURIComponent(row.queue)}`}>{row.queue}</Link>
               </dd>
             </div>
+            {row.user && (
+              <div>
+                <dt>User</dt>
+                <dd>
+                  <UserLink user={row.user} own={own} />
+                </dd>
+              </div>
+            )}
             <Fact name="Priority" text={row.priority} />
             <Fact name="Gang" text={`${number(Math.min(row.placed, row.gang))} of ${number(row.gang)} placed`} />
             <Fact name="Pods" text={view.phases.map((each) => `${number(each.count)} ${each.value}`).join(", ") || "none"} />
             <Fact name="GPUs" text={row.cards ? number(row.cards) : ""} />
             <Fact name="Created" text={`${clock(row.created)} (${age(row.created, now)} ago)`} />
+            <Fact name="Waited" text={row.started ? duration(row.started - row.created) : ""} />
+            <Fact name="Ends by" text={row.ends > now ? `${clock(row.ends)} (in ${duration(row.ends - now)})` : ""} />
             <Fact name="Progress" text={row.progress} />
             <Fact name="Message" text={row.message} />
           </dl>
-          <Actions job={props} actions={view.actions} phase={row.phase} state={row.state} />
-          <Explanation job={props} told={view.explanation} />
+          <Actions job={job} actions={view.actions} phase={row.phase} state={row.state} />
+          <Explanation job={job} waits={row.state === "waiting"} told={view.explanation} now={now} />
           {row.state === "waiting" && <Estimate namespace={row.namespace} name={row.name} />}
           <nav class="tabs" aria-label="Parts of this page">
             {TABS.map((name) => (
@@ -71,8 +84,8 @@ export function Job(props: { apiVersion: string; kind: string; namespace: string
               <Pods view={view} now={now} namespace={props.namespace} />
             </>
           )}
-          {tab === "logs" && <Logs job={props} pods={view.order.map((name) => view.pods[name] as PodRow)} />}
-          {tab === "events" && <Events view={view} now={now} />}
+          {tab === "logs" && <Logs job={job} pods={view.order.map((name) => view.pods[name] as PodRow)} />}
+          {tab === "events" && <Events key={row.key} view={view} now={now} />}
           {tab === "yaml" && <Yaml reference={ref} />}
         </>
       )}
@@ -169,11 +182,31 @@ function Pods(props: { view: JobView; now: number; namespace: string }) {
   );
 }
 
+/** Events of a job; what was said while it waited is no news of one that runs or has ended, and is put away. */
 function Events(props: { view: JobView; now: number }) {
-  if (!props.view.events.length) return <p class="empty">No events are known.</p>;
+  const { view, now } = props;
+  if (!view.events.length) return <p class="empty">No events are known.</p>;
+  const since = view.row.state === "running" || view.row.ended ? view.row.started : 0;
+  const old = view.events.filter((event) => event.time < since);
+  const current = view.events.filter((event) => event.time >= since);
   return (
-    <div class="scroll" tabIndex={0}>
-      <table aria-label="Events">
+    <>
+      {current.length > 0 && <EventTable label="Events" events={current} now={now} />}
+      {current.length === 0 && <p class="empty">Nothing has happened since its pods were placed.</p>}
+      {old.length > 0 && (
+        <details class="old">
+          <summary>{count(old.length, "event")} from before its pods were placed</summary>
+          <EventTable label="Earlier events" events={old} now={now} />
+        </details>
+      )}
+    </>
+  );
+}
+
+function EventTable(props: { label: string; events: EventRow[]; now: number }) {
+  return (
+    <div class="scroll" tabIndex={0} role="group" aria-label={props.label}>
+      <table aria-label={props.label}>
         <thead>
           <tr>
             {["Age", "Type", "Reason", "About", "Message"].map((title) => (
@@ -184,7 +217,7 @@ function Events(props: { view: JobView; now: number }) {
           </tr>
         </thead>
         <tbody>
-          {props.view.events.map((event) => (
+          {props.events.map((event) => (
             <tr key={event.key} class={event.type === "Warning" ? "warning" : ""}>
               <td title={clock(event.time)}>
                 {age(event.time, props.now)}

@@ -2,14 +2,16 @@
 
 import type { OverviewView, ResourceView } from "../../generated/views";
 import { Card, Grid } from "../components/card";
+import { causeTitle, root } from "../components/causes";
 import { Link } from "../components/link";
+import { Holders, Idle, MyJobs, Users } from "../components/people";
 import { SharesOverTime } from "../components/shares";
 import { Bar } from "../components/state";
 import { Status } from "../components/status";
 import { useNow } from "../now";
 import { jobAddress } from "../route";
 import { useView } from "../stream";
-import { age, count, percent, resourceTitle } from "../units";
+import { age, count, inWords, percent, resourceTitle } from "../units";
 
 export function Overview() {
   const live = useView<OverviewView>("/api/views/overview");
@@ -23,7 +25,13 @@ export function Overview() {
         <>
           {view.hidden.length > 0 && <p class="hint">You may not see {view.hidden.join(", ")} of this cluster.</p>}
           <Alerts view={view} />
+          <MyJobs view={view} now={now} />
           <Tiles view={view} />
+          <Idle lines={view.idle} now={now} />
+          <div class="columns">
+            <Users users={view.users} />
+            <Holders rows={view.holders} now={now} />
+          </div>
           <div class="columns">
             <Card title="In use">
               {view.resources.length === 0 && <p class="empty">No node that takes pods.</p>}
@@ -63,7 +71,7 @@ export function Overview() {
                       <Link
                         to={`/jobs?${new URLSearchParams({ state: "waiting", queue: group.queue, ...(group.cause ? { cause: group.cause } : {}) })}`}
                       >
-                        {group.cause || "not told yet"}
+                        {group.cause ? causeTitle(group.cause) : "not told yet"}
                       </Link>
                     </td>
                     <td class="number">{group.jobs.toLocaleString("en")}</td>
@@ -71,7 +79,7 @@ export function Overview() {
                     <td class="number">{age(group.since, now)}</td>
                     <td class="wrap">
                       <Link to={jobAddress(group.example)}>{group.example.name}</Link>
-                      {group.line && <span class="two-lines" title={group.line}>{group.line}</span>}
+                      {group.line && <span class="two-lines" title={group.line}>{inWords(root(group.line))}</span>}
                     </td>
                   </tr>
                 ))}
