@@ -204,8 +204,7 @@ class ClusterState:
         """A pod that cannot be read is on its node all the same, with as much of its requests as can be read."""
         if not pod.spec.node_name or has_ended(pod):
             return False
-        task = blind_task(pod, self.classes)
-        self._put_in(task)
+        self._put_in(blind_task(pod, self.classes))
         return True
 
     def _recount(self, without: str = "") -> None:
