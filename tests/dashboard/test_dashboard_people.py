@@ -194,8 +194,7 @@ def test_a_verdict_is_told_as_root_numbers_holders_and_place_in_line() -> None:
     verdict = Verdict(
         job="default/train-00000000-0000-4000-8000-000000000001",
         cause="NodesFull",
-        message="cpu 8 is asked for, and cpu 0 of 64 is free; default/other holds cpu 64; no preemption: it is off; "
-        "cpu 8 more is asked for; 64th in queue batch, behind a/b and 63 more jobs",
+        message="cpu 8 is asked for, and cpu 0 of 64 is free; no preemption: it is off",
         queue="batch",
         need={"cpu": 8000},
         holders=(Holder("Job", "default/other", {"cpu": 64_000}), Holder("Queue", "llm", {"cpu": 1000})),

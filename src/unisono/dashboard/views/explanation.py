@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -32,7 +31,6 @@ _MOST_VERDICTS = 20
 _MOST_LINES = 20
 # Those facts have places of their own.
 _SHOWN_ELSEWHERE = ("cause", "need", "have", "held by", "nodes")
-_IN_LINE = re.compile(r"\d+(?:st|nd|rd|th) in queue ")
 _MOST = 100
 _LONGEST = 1000
 
@@ -65,7 +63,7 @@ def verdict_view(verdict: Verdict, *, fixes: bool = False) -> VerdictView:
     """A verdict with its numbers; what to try is said once where there are fixes for it."""
     elsewhere = (*_SHOWN_ELSEWHERE, "try") if fixes else _SHOWN_ELSEWHERE
     names = ordered(dict.fromkeys((*verdict.need, *verdict.have)))
-    root, more = _told(verdict)
+    root, *more = verdict.message.split("; ")
     return VerdictView(
         job=job_name(verdict.job),
         cause=verdict.cause,
@@ -94,20 +92,6 @@ def verdict_view(verdict: Verdict, *, fixes: bool = False) -> VerdictView:
         ],
         facts=[Fact(name=name, text=text) for name, text in verdict_facts(verdict) if name not in elsewhere],
     )
-
-
-def _told(verdict: Verdict) -> tuple[str, list[str]]:
-    """The first thing that a message says, and what it says besides and no other field has."""
-    first, *rest = verdict.message.split("; ")
-    named = {holder.name for holder in verdict.holders}
-    told = [
-        clause
-        for clause in rest
-        if not any(f"{name} holds" in clause for name in named)
-        and not (verdict.position and _IN_LINE.match(clause))
-        and not (verdict.need and clause.endswith("asked for"))
-    ]
-    return first, told
 
 
 def with_people(view: ExplanationView, rows: Iterable[JobRow]) -> ExplanationView:
