@@ -123,7 +123,7 @@ def _picture(page: Any, address: str, text: str, file: Path) -> None:
         page.get_by_label("More nodes").fill("6")
         page.get_by_role("button", name="More nodes").click()
         page.get_by_role("button", name="Simulate").click()
-        page.get_by_text("possible future").wait_for()
+        page.get_by_text("In the next").wait_for()
     page.get_by_text("Trying on a copy").wait_for(state="detached")
     page.wait_for_timeout(1500)  # charts and bars have come to rest
     page.screenshot(path=file)

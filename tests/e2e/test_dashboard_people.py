@@ -152,6 +152,10 @@ def looked_at(url: str, link: str) -> list[str]:
                 page.goto(url + path)
                 page.get_by_text(text).first.wait_for()
                 wrong += wrong_of(page, f"{path} at {width}, {scheme}")
+                if path == "/nodes" and width > 400:
+                    # Only what is held and does nothing is hatched.
+                    hatched = page.locator(".cell.idle").first.evaluate("e => getComputedStyle(e).backgroundImage")
+                    wrong += [] if hatched == "none" else [f"a free node is drawn with {hatched}"]
                 if path == "/nodes":
                     screens = page.evaluate("document.documentElement.scrollHeight") / height
                     wrong += [f"{path} has {screens:.1f} screens at {width}"] if screens >= 5 else []

@@ -103,7 +103,7 @@ export function Nodes() {
             many={groups.size > 1 && shown.length > MANY}
             cells={cells}
             chosen={chosen}
-            colour={(held) => `${colour(held)}${isIdle(held, now) ? " idle" : ""}`}
+            colour={(held) => `${colour(held)}${isIdle(held, now) ? " does-nothing" : ""}`}
             byUse={byUse}
             onChoose={(name) => set({ node: name === chosen?.name ? "" : name })}
           />
@@ -187,7 +187,7 @@ function Legend(props: { largest: Map<string, string>; amounts: Map<string, numb
         <>
           {props.idle && (
             <>
-              <i class="job-others idle" /> held and idle
+              <i class="job-others does-nothing" /> held and idle
             </>
           )}
           <i class="node-drain" /> cordoned
