@@ -291,7 +291,7 @@ async def test_a_search_answers_as_explain_does_and_its_fix_can_be_carried_out(t
     unknown = await browser.call("POST", "/api/fix", {**ref, "id": "x"})
     assert unknown.status == 409
     gone = await browser.call("POST", "/api/search", {**ref, "name": "gone"})
-    assert gone.status == 400
+    assert gone.status == 404
     assert "not found" in gone.text
 
 

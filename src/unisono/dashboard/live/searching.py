@@ -77,8 +77,11 @@ async def search(client: HttpClient, kind: Kind[Any], namespace: str, name: str,
 
     Raises:
         CannotTell: the answer takes too long.
+        ApiError: there is no such job, or the viewer may not see it.
 
     """
+    # Who may not see the job is refused in the server's words, and at no cost.
+    await client.get(kind, name, namespace)
     told = await elsewhere(_found, client.config, kind.api_version, kind.kind, namespace, name)
     fixes = [_fix(each) for each in told["fixes"]]
     return Found(now, msgspec.convert(told["view"], ExplanationView), {fix_id(each): each for each in fixes})
