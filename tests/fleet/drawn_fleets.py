@@ -11,7 +11,7 @@ from typing import Any
 from fleet_world import GPU, World, fleet, template
 
 from unisono.agent.simulated.nodes import SimulatedNodes, parse_specs
-from unisono.api.annotations import DISPATCH, NETWORK, ORIGIN_UID, WORKER_LOST_TIMEOUT
+from unisono.api.annotations import CLUSTER_ID, DISPATCH, NETWORK, ORIGIN_UID, WORKER_LOST_TIMEOUT
 from unisono.api.kind import Kind
 from unisono.api.kind_families import HYPER_JOBS, PYTORCH_JOBS
 from unisono.api.kinds import JOBS, NODES, POD_GROUPS, PODS
@@ -43,8 +43,9 @@ CONFIGS: Mapping[str, str] = {
 class Drawn:
     """One fleet and what happens to it."""
 
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
+    def __init__(self, seed: int, *, named: bool = False) -> None:
+        """``named``: pods have names across members, so that training jobs are divided, too."""
+        self.rng, self.named = random.Random(seed), named
         names = [f"m{number}" for number in range(self.rng.randint(2, 4))]
         self.sizes = {name: [self.rng.choice((1, 2, 4, 8)) for _ in range(self.rng.randint(1, 2))] for name in names}
         self.config = self.rng.choice(list(CONFIGS))
@@ -58,6 +59,8 @@ class Drawn:
         """A gang that fits the empty fleet, by construction: what it is, and its parts by size."""
         total, most = sum(map(sum, self.sizes.values())), max(map(sum, self.sizes.values()))
         form = self.rng.choice(("hyper", "hyper", "divided", "divided", "plain", "training"))
+        if self.named and form == "training":
+            return form, self.rng.randint(min(most + 1, total), total)
         if form in ("plain", "training"):
             return form, self.rng.randint(1, most)
         if form == "divided":
@@ -73,6 +76,9 @@ class Drawn:
             left[name] -= size
             parts.append(size)
         return form, parts
+
+    def labels(self, name: str) -> dict[str, str]:
+        return {NETWORK: "mesh", **({CLUSTER_ID: name} if self.named else {})}
 
     async def submit(self, world: World, form: str, size: Any) -> tuple[str, int]:
         name, self.number = f"g{self.number}", self.number + 1
@@ -169,13 +175,13 @@ class Drawn:
         self.expect(not world.hub_client.objects(POD_GROUPS), f"{name} is deleted and keeps its group")
 
 
-async def calm(seed: int, rounds: int = 4) -> None:
+async def calm(seed: int, rounds: int = 4, *, named: bool = False) -> None:
     """Gangs one after the other, each of which the empty fleet can take: each starts in time and leaves nothing."""
-    drawn = Drawn(seed)
+    drawn = Drawn(seed, named=named)
     async with fleet(*drawn.sizes, config=CONFIGS[drawn.config]) as world:
         for name, sizes in drawn.sizes.items():
             await world.whole(name, sizes, CONFIGS[drawn.config])
-            world.join(name, [], **{NETWORK: "mesh"})
+            world.join(name, [], **drawn.labels(name))
         world.start()
         await world.run_whole(8)
         for _ in range(rounds):
@@ -256,14 +262,14 @@ class Troubles:
             {"lose": self.lose, "find": self.find, "grow": self.grow}[what]()
 
 
-async def troubled(seed: int, steps: int = 8) -> None:
+async def troubled(seed: int, steps: int = 8, *, named: bool = False) -> None:
     """Gangs beside each other while members and the hub come and go: none is lost, doubled, stuck or over its queue."""
-    drawn = Drawn(seed)
+    drawn = Drawn(seed, named=named)
     async with fleet(*drawn.sizes, config=CONFIGS[drawn.config]) as world:
         world.queue("limited", capability={"cpu": "1000", GPU: str(LIMIT)})
         for name, sizes in drawn.sizes.items():
             await world.whole(name, sizes, CONFIGS[drawn.config])
-            world.join(name, [], **{NETWORK: "mesh"})
+            world.join(name, [], **drawn.labels(name))
         troubles = Troubles(drawn, world)
         troubles.start()
         await world.run_whole(8)

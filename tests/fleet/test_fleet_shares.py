@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import pytest
 from fleet_world import World, fleet, node
 
 from unisono.api.annotations import WORKER_LOST_TIMEOUT
-from unisono.api.kinds import JOBS
+from unisono.api.base import ObjectMeta
+from unisono.api.core import PriorityClass
+from unisono.api.kinds import JOBS, PRIORITY_CLASSES
 from unisono.fleet.jobs.copies import placement_of
 
 SHARES = """
@@ -203,3 +206,33 @@ def dispatches(world: World) -> dict[str, int]:
 def assert_nothing_twice(world: World, but: str = "") -> None:
     copies = Counter(name for cluster, found in world.copies().items() if cluster != but for name in found)
     assert not [name for name, number in copies.items() if number > 1]
+
+
+async def test_the_rate_of_evictions_is_bounded_over_all_members():
+    """``eviction-guard`` counts pods of all members: of four victims two are taken back in its window."""
+    guard = {"name": "eviction-guard", "arguments": {"eviction-guard.maxPerWindow": 4, "eviction-guard.window": "5m"}}
+    plugins = [{"name": "priority"}, {"name": "gang"}, {"name": "conformance"}, guard]
+    rest = [{"name": "predicates"}, {"name": "proportion"}]
+    actions = "enqueue, allocate, preempt, backfill"
+    config = json.dumps({"actions": actions, "tiers": [{"plugins": plugins}, {"plugins": rest}]})
+    async with fleet("a", "b", config=config) as world:
+        for name, value in (("high", 1000), ("low", 1)):
+            world.hub_client.put(PRIORITY_CLASSES, PriorityClass(metadata=ObjectMeta(name=name), value=value))
+        for name in "ab":
+            world.join(name, [node("n", 4)])
+        world.start()
+        await world.run(10)
+        for number in range(4):
+            await world.job(f"low{number}", 2, priorityClassName="low")
+        await world.run(5)
+        world.play()
+        await world.tell_running()
+        await world.run(5)
+        for number in range(2):
+            await world.job(f"high{number}", 4, priorityClassName="high")
+        for _ in range(15):
+            await world.run(2)
+            world.play()
+        placed = {name for name, cluster in world.where().items() if cluster}
+        assert len(placed & {"high0", "high1"}) == 1
+        assert len(placed & {f"low{number}" for number in range(4)}) == 2

@@ -258,7 +258,7 @@ class Hub(Scheduler):
         self._hyper_gangs.connect(
             jobs.job, jobs.look_at, dispatching.hold, self._held_room.look_again, self._divided_as
         )
-        return dispatching, TakingBack(self.members_state, finder)
+        return dispatching, TakingBack(self.members_state, finder, self._clock)
 
     async def run(self) -> None:
         """Connect, decide, dispatch and mirror until cancelled."""

@@ -15,7 +15,7 @@ from unisono.api.groups.batch import HyperJob
 from unisono.api.keys import JOB_NAME
 from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.selecting import controller_of
-from unisono.cluster.recent import Setback
+from unisono.cluster.recent import PastEviction, Setback
 from unisono.cluster.status import TaskStatus
 from unisono.controllers.hyperjob.decide import SplitError
 from unisono.controllers.job.view import JobView
@@ -354,8 +354,8 @@ class Dispatching:
 class TakingBack:
     """Takes the jobs of victims back from their members; in the scheduler's place of an evictor."""
 
-    def __init__(self, state: HubState, finder: TargetFinder) -> None:
-        self._state, self._finder = state, finder
+    def __init__(self, state: HubState, finder: TargetFinder, clock: Clock) -> None:
+        self._state, self._finder, self._clock = state, finder, clock
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def follow_notices(self) -> None:
@@ -372,8 +372,19 @@ class TakingBack:
             target = self._finder.of_group(task.job)
             if target is None or task.job in self._tasks or not target.can_be_taken_back:
                 continue
-            self._tasks[task.job] = asyncio.get_running_loop().create_task(self._take_back(task.job, target, why))
+            gone = self._count(task.job)
+            self._tasks[task.job] = asyncio.get_running_loop().create_task(self._take_back(task.job, target, why, gone))
         return count
+
+    def _count(self, group: str) -> list[str]:
+        """Count all pods of a job that goes as evicted, for limits on how many may be in a while; their uids."""
+        state, now = self._state.feed.state, self._clock.time()
+        job = state.book.jobs.get(group)
+        gone = [task for task in job.tasks.values() if task.node] if job is not None else []
+        for task in gone:
+            eviction = PastEviction(now, task.key, task.uid, group, job.queue if job is not None else "")
+            self._state.feed.do(partial(state.evictions.note, eviction))
+        return [task.uid for task in gone]
 
     async def close(self) -> None:
         """Stop."""
@@ -381,10 +392,12 @@ class TakingBack:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    async def _take_back(self, group: str, target: Target, why: str) -> None:
+    async def _take_back(self, group: str, target: Target, why: str, gone: Sequence[str]) -> None:
         try:
             await target.take_back(why)
         except (UnisonoError, OSError) as error:
             _log.warning("taking_back.failed", job=target.key, error=str(error))
+            for uid in gone:
+                self._state.feed.do(partial(self._state.feed.state.evictions.strike, uid))
         finally:
             self._tasks.pop(group, None)
