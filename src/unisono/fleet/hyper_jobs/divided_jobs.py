@@ -235,12 +235,12 @@ def find(
         unnamed = needs_names(kind, nameless)
     floor = Floor(table, roles, takers)
     shares = floor.share(floor.whole, len(takers))
-    together = ", ".join(sorted({share.cluster for share in shares}))
+    together = sorted({share.cluster for share in shares})
+    if len(together) < 2:  # what keeps it from one member is told of that member
+        return Finding()
     network = f"they are in no common network, which the label {NETWORK} of their AttachedClusters names"
-    text = why or unnamed or network
-    return Finding(
-        why={together: f"have room for it together if they are empty, and it is not divided: {text}"} if shares else {}
-    )
+    text = f"have room for it together if they are empty, and it is not divided: {why or unnamed or network}"
+    return Finding(why={", ".join(together): text})
 
 
 def _networks(labels: Mapping[str, str]) -> Iterator[list[str]]:
