@@ -172,8 +172,8 @@ FAULTS = (
         "forget-a-victim-that-stands",
         "evictions",
         "unisono.scheduler.evictor",
-        "            self._feed.do(partial(self._feed.state.keep, key))\n        _log",
-        "            pass\n        _log",
+        "        self._feed.do(partial(self._feed.state.keep, key))\n",
+        "",
     ),
     Fault(
         "count-a-pod-twice",
