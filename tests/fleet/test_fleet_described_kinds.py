@@ -11,7 +11,9 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod, PodSpec, PodStatus
 from unisono.api.decode import decode
 from unisono.api.kind import Kind
-from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, POD_GROUPS, PODS
+from unisono.api.kind_families import JOB_SETS
+from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, JOBS, POD_GROUPS, PODS, ROLES, SERVICES
+from unisono.fleet.jobs.described import kinds_of
 from unisono.jobkinds.registry import of_resource
 from unisono.jobkinds.tables import ForeignObject
 
@@ -47,6 +49,17 @@ def definition(kind, table=TABLE, *, status=True):
 def swarm(helpers=3, **spec):
     given = {"leader": template(1), "helper": template(1), "helpers": helpers, "queue": "default", **spec}
     return ForeignObject(metadata=ObjectMeta(name="bees", namespace="default"), spec=given)
+
+
+@pytest.mark.parametrize("kind", [JOBS, ROLES, JOB_SETS, SERVICES])
+def test_a_table_changes_nothing_about_a_kind_that_this_program_knows(kind):
+    assert kinds_of([definition(kind)]) == {}
+
+
+def test_a_kind_without_namespaces_is_not_sent():
+    found = definition(SWARMS)
+    found.spec.scope = "Cluster"
+    assert kinds_of([found]) == {}
 
 
 def copy_in(world, name, kind=SWARMS):
@@ -160,3 +173,22 @@ async def test_pods_without_marks_are_known_by_their_label_and_count_once():
         column, row = table.index["large:n"], table.registry.row(GPU)
         assert int(table.used[row, column]) == 7 * 1000
         assert DISPATCH in copy_in(world, "large", SPARK).metadata.labels
+
+
+async def test_a_kind_that_is_to_stay_is_sent_no_longer_and_what_is_away_is_left_alone():
+    async with fleet("small", "large") as world:
+        await start(world)
+        await world.hub_client.create(SWARMS, swarm())
+        await world.run(10)
+        assert world.where(SWARMS) == {"bees": "large"}
+        world.hub_client.put(CUSTOM_RESOURCE_DEFINITIONS, definition(SWARMS, TABLE + "fleet: false\n"))
+        await world.run(5)
+        late = swarm(1)
+        late.metadata.name = "wasps"
+        await world.hub_client.create(SWARMS, late)
+        await world.run(20)
+        assert world.copies(SWARMS) == {"small": [], "large": ["bees"]}
+        assert [group.metadata.owner_references[0].name for group in world.hub_client.objects(POD_GROUPS)] == ["bees"]
+        world.hub_client.put(CUSTOM_RESOURCE_DEFINITIONS, definition(SWARMS))
+        await world.run(20)
+        assert world.where(SWARMS)["wasps"]
