@@ -16,7 +16,8 @@ from unisono.kube.controller import Context, Controller
 class DescribedKinds(Controller):
     """Tells of each such kind when its definition comes, and again when its table changes.
 
-    A kind that is not to be sent any more is told with an empty ``fleet``. What a kind has in members stays known when its definition goes, until its objects have gone with it.
+    A kind that is not to be sent any more is told with an empty ``fleet``.
+    What a kind has in members stays known when its definition goes, until its objects have gone with it.
     """
 
     name = "fleet-described-kinds"
