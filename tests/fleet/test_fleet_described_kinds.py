@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 from fleet_world import GPU, fleet, node, template
 
+from support.memory import MemoryClient
+from support.virtual_clock import settle
 from unisono.api.annotations import DISPATCH, JOB_KIND, MEMBER_REASONS, ORIGIN_UID
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod, PodSpec, PodStatus
@@ -13,9 +17,12 @@ from unisono.api.decode import decode
 from unisono.api.kind import Kind
 from unisono.api.kind_families import JOB_SETS
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, JOBS, POD_GROUPS, PODS, ROLES, SERVICES
+from unisono.fleet.dispatch import described_kinds
+from unisono.fleet.jobs import described
 from unisono.fleet.jobs.described import kinds_of
 from unisono.jobkinds.registry import of_resource
 from unisono.jobkinds.tables import ForeignObject
+from unisono.kube.controller import Manager
 
 TABLE = """
 pods:
@@ -60,6 +67,31 @@ def test_a_kind_without_namespaces_is_not_sent():
     found = definition(SWARMS)
     found.spec.scope = "Cluster"
     assert kinds_of([found]) == {}
+
+
+def test_an_object_of_many_large_roles_is_stood_for_by_as_many_pods_as_one_may_have(monkeypatch):
+    made, pod = [], described._pod
+    monkeypatch.setattr(described, "MOST_PODS", 10)
+    monkeypatch.setattr(described, "_pod", lambda *given: made.append(given) or pod(*given))
+    roles = "".join(f"- {{role: r{at}, template: spec.leader, default: 1000000}}\n" for at in range(64))
+    known = kinds_of([definition(SWARMS, f"pods:\n{roles}")])[SWARMS.resource]
+    bees = swarm()
+    bees.metadata.uid = "u"
+    assert len(described.work_of(known, bees).pods) == len(made) == 10
+
+
+async def test_a_hub_sends_kinds_of_so_many_definitions_and_no_more(monkeypatch):
+    monkeypatch.setattr(described_kinds, "MOST_KINDS", 3)
+    client, found = MemoryClient(), []
+    manager = Manager(client, clock=client.clock)
+    for at in range(5):
+        kind = Kind("example.com", "v1", f"Swarm{at}", f"swarms{at}", ForeignObject)
+        client.put(CUSTOM_RESOURCE_DEFINITIONS, definition(kind))
+    running = asyncio.create_task(manager.run([described_kinds.DescribedKinds(found.append)]))
+    await settle(200)
+    assert len(found) == 3
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 def copy_in(world, name, kind=SWARMS):

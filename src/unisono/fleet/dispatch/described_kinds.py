@@ -6,11 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import structlog
+
 from unisono.api.annotations import JOB_KIND
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from unisono.fleet.jobs.described import is_described, kinds_of
 from unisono.jobkinds.kind import JobKind
 from unisono.kube.controller import Context, Controller
+
+_log = structlog.get_logger(__name__)
+
+MOST_KINDS = 64
+"""Kinds of users' own that one hub sends: each is watched in every member until the hub ends."""
 
 
 class DescribedKinds(Controller):
@@ -44,6 +51,9 @@ class DescribedKinds(Controller):
         known = kinds_of([crd]).get(key)
         if known is None and key in self._kinds:
             known = replace(self._kinds[key], fleet="")
+        if known is not None and key not in self._kinds and len(self._kinds) >= MOST_KINDS:
+            _log.warning("described_kinds.too_many", kind=key, most=MOST_KINDS)
+            return None
         if known is not None:
             self._kinds[key] = known
             self._found(known)

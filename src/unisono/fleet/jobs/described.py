@@ -75,8 +75,10 @@ def work_of(known: JobKind, job: Object) -> Work | None:
     group = pod_group_of_job(known.kind, job, f"{meta.name}-{meta.uid}", spec)
     pods: list[Pod] = []
     for each in sets:
-        pods += [_pod(known, job, each, at, group.metadata.name) for at in range(min(each.count, MOST_PODS))]
-    return Work(group, tuple(bare(pod) for pod in pods[:MOST_PODS]))
+        pods += [
+            _pod(known, job, each, at, group.metadata.name) for at in range(min(each.count, MOST_PODS - len(pods)))
+        ]
+    return Work(group, tuple(bare(pod) for pod in pods))
 
 
 def _pod(known: JobKind, job: Object, pods: PodSet, at: int, group: str) -> Pod:
