@@ -190,7 +190,7 @@ class Reflector(Generic[T]):
         except ApiError as error:
             if self._absent_seconds is None or not _is_absent(error):
                 raise
-            if not self.synced.is_set():
+            if not self._lists:
                 self._sink.replace([])  # what was read before is not gone because it may not be read any more
             self._heard()
             self._note_absence(error)
