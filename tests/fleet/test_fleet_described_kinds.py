@@ -224,3 +224,12 @@ async def test_a_kind_that_is_to_stay_is_sent_no_longer_and_what_is_away_is_left
         world.hub_client.put(CUSTOM_RESOURCE_DEFINITIONS, definition(SWARMS))
         await world.run(20)
         assert world.where(SWARMS)["wasps"]
+
+
+async def test_a_label_of_pods_that_a_table_changes_counts_at_once():
+    async with fleet("small", "large") as world:
+        await start(world)
+        changed = TABLE.replace("example.com/swarm", "example.com/hive")
+        world.hub_client.put(CUSTOM_RESOURCE_DEFINITIONS, definition(SWARMS, changed))
+        await world.run(5)
+        assert world.hub.members_state.labels == {"example.com/hive": {SWARMS.resource}}
