@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from support.backends import OPTIONS, WriteOptions, job_body, opened, queue_body, value
+from support.definitions import crd, define, version, widget
 from unisono.api.annotations import CLUSTER, DISPATCH, GANG
 from unisono.api.keys import MASTERS
 from unisono.api.kinds import JOBS, QUEUES
@@ -81,3 +82,23 @@ async def test_a_user_sends_no_job_anywhere(backend: Backend) -> None:
     with pytest.raises(ApiError, match="the hub chooses the member"):
         await patch(backend, {CLUSTER: "b", DISPATCH: "4"}, ALICE)
     assert await marks(backend) == PLACED
+
+
+async def test_an_object_of_a_kind_that_is_described_later_has_no_place_written_by_hand(backend: Backend) -> None:
+    """Whoever writes a table sends what waits, and nothing past the limits of queues."""
+    service = backend.service
+    status = version(subresources={"status": {}})
+    kind = await define(service, crd("widgets", status))
+    found = widget("w", {"size": 1})
+    found["metadata"]["annotations"] = dict(PLACED)
+    await service.create(kind, "default", found, ALICE)
+
+    async def placed() -> Any:
+        return value(await service.get(kind, "default", "w"))["metadata"].get("annotations")
+
+    assert await placed() is None
+    change = {"metadata": {"annotations": dict(PLACED)}, "status": {"size": 1}}
+    await service.patch(kind, "default", "w", change, "merge", ALICE, "status")
+    assert await placed() is None
+    with pytest.raises(ApiError, match="the hub chooses the member"):
+        await service.patch(kind, "default", "w", change, "merge", ALICE)

@@ -14,8 +14,9 @@ from click.testing import CliRunner
 from unisono.cli.main import cli
 from unisono.cli.slurm.batches import JOB_ID
 from unisono.cli.slurm.script import BadScript
-from unisono.cli.slurm.selecting import SUMMARY, node_states, sinfo_formatted, without_numbers
+from unisono.cli.slurm.selecting import SUMMARY, chosen_nodes, node_states, of_names, sinfo_formatted, without_numbers
 from unisono.cli.slurm.starting import begin_at
+from unisono.errors import NotFound
 from unisono.sdk.overview.queues import NodeLine
 
 NODES = [
@@ -63,6 +64,27 @@ def test_states_of_nodes(text: str, states: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("states", "names", "responding", "shown"),
+    [
+        ("", "", False, ["n1", "n2", "n3", "n4"]),
+        ("", "", True, ["n1", "n2", "n3"]),
+        ("down", "", True, []),
+        ("mix", "n[2-4]", False, ["n2"]),
+        ("", "n[3-1]", False, []),
+    ],
+)
+def test_nodes_that_sinfo_shows(states: str, names: str, responding: bool, shown: list[str]) -> None:
+    assert [node.name for node in chosen_nodes(NODES, node_states(states), names, responding=responding)] == shown
+
+
+def test_a_partition_that_is_not_there_is_named() -> None:
+    assert of_names(NODES, ("n2",), "node") == [NODES[1]]
+    assert of_names(NODES, (), "node") == NODES
+    with pytest.raises(NotFound, match="there is no node odd"):
+        of_names(NODES, ("n1", "odd"), "node")
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         ("scontrol ping", "'unisono status'"),
@@ -95,6 +117,7 @@ def test_what_is_not_here_is_refused_with_what_stands_for_it(words: str, said: s
         ("midnight", 12 * 3600),
         ("2026-03-03T12:00", 24 * 3600),
         ("2026-03-03", 12 * 3600),
+        ("12:00:30", 30),
     ],
 )
 def test_begin_is_read_as_slurm_reads_it(text: str, seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +131,7 @@ def test_begin_is_read_as_slurm_reads_it(text: str, seconds: int, monkeypatch: p
         time.tzset()
 
 
-@pytest.mark.parametrize("text", ["odd", "25:00", "now+1fortnight", "12:61", ""])
+@pytest.mark.parametrize("text", ["odd", "25:00", "now+1fortnight", "12:61", "12:00:99", ""])
 def test_other_times_are_refused(text: str) -> None:
     with pytest.raises(BadScript, match="give now"):
         begin_at(text, 0.0)

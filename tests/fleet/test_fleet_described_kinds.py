@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 from fleet_world import GPU, fleet, node, template
 
+from support.memory import MemoryClient
+from support.virtual_clock import settle
 from unisono.api.annotations import DISPATCH, JOB_KIND, MEMBER_REASONS, ORIGIN_UID
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod, PodSpec, PodStatus
 from unisono.api.decode import decode
 from unisono.api.kind import Kind
-from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, POD_GROUPS, PODS
+from unisono.api.kind_families import JOB_SETS
+from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, JOBS, POD_GROUPS, PODS, ROLES, SERVICES
+from unisono.fleet.dispatch import described_kinds
+from unisono.fleet.jobs import described
+from unisono.fleet.jobs.described import kinds_of
 from unisono.jobkinds.registry import of_resource
 from unisono.jobkinds.tables import ForeignObject
+from unisono.kube.controller import Manager
 
 TABLE = """
 pods:
@@ -47,6 +56,42 @@ def definition(kind, table=TABLE, *, status=True):
 def swarm(helpers=3, **spec):
     given = {"leader": template(1), "helper": template(1), "helpers": helpers, "queue": "default", **spec}
     return ForeignObject(metadata=ObjectMeta(name="bees", namespace="default"), spec=given)
+
+
+@pytest.mark.parametrize("kind", [JOBS, ROLES, JOB_SETS, SERVICES])
+def test_a_table_changes_nothing_about_a_kind_that_this_program_knows(kind):
+    assert kinds_of([definition(kind)]) == {}
+
+
+def test_a_kind_without_namespaces_is_not_sent():
+    found = definition(SWARMS)
+    found.spec.scope = "Cluster"
+    assert kinds_of([found]) == {}
+
+
+def test_an_object_of_many_large_roles_is_stood_for_by_as_many_pods_as_one_may_have(monkeypatch):
+    made, pod = [], described._pod
+    monkeypatch.setattr(described, "MOST_PODS", 10)
+    monkeypatch.setattr(described, "_pod", lambda *given: made.append(given) or pod(*given))
+    roles = "".join(f"- {{role: r{at}, template: spec.leader, default: 1000000}}\n" for at in range(64))
+    known = kinds_of([definition(SWARMS, f"pods:\n{roles}")])[SWARMS.resource]
+    bees = swarm()
+    bees.metadata.uid = "u"
+    assert len(described.work_of(known, bees).pods) == len(made) == 10
+
+
+async def test_a_hub_sends_kinds_of_so_many_definitions_and_no_more(monkeypatch):
+    monkeypatch.setattr(described_kinds, "MOST_KINDS", 3)
+    client, found = MemoryClient(), []
+    manager = Manager(client, clock=client.clock)
+    for at in range(5):
+        kind = Kind("example.com", "v1", f"Swarm{at}", f"swarms{at}", ForeignObject)
+        client.put(CUSTOM_RESOURCE_DEFINITIONS, definition(kind))
+    running = asyncio.create_task(manager.run([described_kinds.DescribedKinds(found.append)]))
+    await settle(200)
+    assert len(found) == 3
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 def copy_in(world, name, kind=SWARMS):
@@ -160,3 +205,31 @@ async def test_pods_without_marks_are_known_by_their_label_and_count_once():
         column, row = table.index["large:n"], table.registry.row(GPU)
         assert int(table.used[row, column]) == 7 * 1000
         assert DISPATCH in copy_in(world, "large", SPARK).metadata.labels
+
+
+async def test_a_kind_that_is_to_stay_is_sent_no_longer_and_what_is_away_is_left_alone():
+    async with fleet("small", "large") as world:
+        await start(world)
+        await world.hub_client.create(SWARMS, swarm())
+        await world.run(10)
+        assert world.where(SWARMS) == {"bees": "large"}
+        world.hub_client.put(CUSTOM_RESOURCE_DEFINITIONS, definition(SWARMS, TABLE + "fleet: false\n"))
+        await world.run(5)
+        late = swarm(1)
+        late.metadata.name = "wasps"
+        await world.hub_client.create(SWARMS, late)
+        await world.run(20)
+        assert world.copies(SWARMS) == {"small": [], "large": ["bees"]}
+        assert [group.metadata.owner_references[0].name for group in world.hub_client.objects(POD_GROUPS)] == ["bees"]
+        world.hub_client.put(CUSTOM_RESOURCE_DEFINITIONS, definition(SWARMS))
+        await world.run(20)
+        assert world.where(SWARMS)["wasps"]
+
+
+async def test_a_label_of_pods_that_a_table_changes_counts_at_once():
+    async with fleet("small", "large") as world:
+        await start(world)
+        changed = TABLE.replace("example.com/swarm", "example.com/hive")
+        world.hub_client.put(CUSTOM_RESOURCE_DEFINITIONS, definition(SWARMS, changed))
+        await world.run(5)
+        assert world.hub.members_state.labels == {"example.com/hive": {SWARMS.resource}}

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from aiohttp import WSMessage, WSMsgType
 from fleet_world import NAMESPACE, kubeconfig
+from test_fleet_described_kinds import SWARMS, definition
 
 from support.memory import MemoryClient
 from unisono.api.annotations import CLUSTER, DISPATCH, HUB, ORIGIN_UID
@@ -18,7 +19,7 @@ from unisono.api.core import Event, Namespace, ObjectReference, Secret
 from unisono.api.groups.batch import Job
 from unisono.api.groups.fleet import AttachedCluster, AttachedClusterSpec
 from unisono.api.kind_families import ATTACHED_CLUSTERS
-from unisono.api.kinds import JOBS, NAMESPACES, SECRETS
+from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, JOBS, NAMESPACES, SECRETS
 from unisono.apiserver.nodes import STDERR, STDOUT, ContainerTarget, Wanted
 from unisono.errors import ApiError, NotFound, Unavailable
 from unisono.fleet.members.member import NewsSink, beginnings, told
@@ -140,6 +141,23 @@ async def test_a_member_that_does_not_list_its_pods_is_named_and_holds_nothing_u
     found, silent = await pods.listed("team", {})
     assert found == []
     assert "member a does not show its pods" in silent[0]
+
+
+async def test_a_kind_of_a_users_own_that_cannot_be_read_hides_no_other_pods(world):
+    pods, api, hub = world
+    hub.put(CUSTOM_RESOURCE_DEFINITIONS, definition(SWARMS))
+    api.pods["/api/v1/namespaces/team/pods"] = (200, {"items": [pod()]})
+    api.pods["/api/v1/namespaces/team/pods/my-train-w-0"] = (200, pod())
+
+    def broken(verb: str, plural: str, *_: str) -> None:
+        if plural == SWARMS.plural:
+            raise ApiError("the conversion webhook does not answer", code=500, reason="InternalError")
+
+    hub.interceptor = broken
+    found, silent = await pods.listed("team", {})
+    assert len(found) == 1
+    assert "conversion webhook" in silent[0]
+    assert await pods.find("team", "my-train-w-0")
 
 
 class FakeSocket:

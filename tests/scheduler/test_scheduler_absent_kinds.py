@@ -64,3 +64,31 @@ async def test_a_kind_that_the_server_does_not_know(seconds: float | None) -> No
     assert heard.lines[-1] == "ADDED b"
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_was_read_before_a_kind_may_not_be_read_any_more_is_not_gone() -> None:
+    """Rights that are taken away for a moment, or a version that is served no longer, delete nothing."""
+    client, heard = Missing(), Heard()
+    client.absent = False
+    await client.create(HYPER_NODES, node("a"))
+    reflector: Reflector[HyperNode] = Reflector(
+        client, HYPER_NODES, heard, clock=client.clock, backoff=Backoff(base=1.0, jitter=0.0), absent_seconds=60.0
+    )
+    task = asyncio.create_task(reflector.run())
+    await settle()
+    client.absent = True
+
+    def unserved(verb: str, *_: str) -> None:
+        if client.absent and verb == "watch":
+            raise NotFound("the server could not find the requested resource")
+
+    client.interceptor = unserved
+    client.drop_watches()
+    await client.clock.advance(5)
+    assert (heard.lines, reflector.is_absent) == ([["a"]], True)
+    client.absent = False
+    await client.delete(HYPER_NODES, "a")
+    await client.clock.advance(61)
+    assert heard.lines[-1] == []
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -308,13 +308,12 @@ class Hub(Scheduler):
 
     def _described_kind(self, known: JobKind) -> None:
         """Send objects of a kind to members, or by what its table says now."""
+        self.members_state.label_pods(known.kind.resource, known.pods_label)
         running = next((each for each in self._dispatch if each.kind.resource == known.kind.resource), None)
         if running is not None:
             running.known = known
             running.look_at_waiting()
             return
-        if known.pods_label:
-            self.members_state.labels.setdefault(known.pods_label, set()).add(known.kind.resource)
         self._members.watch(known.kind)
         made = DispatchController(
             known.kind, self.members_state, self._members.member, self.events, self._policies, known=known

@@ -222,6 +222,14 @@ class HubState:
         if record is not None:
             self.show(self.stand_ins.pod(event_type, record.origin, self._marked(cluster, obj)))
 
+    def label_pods(self, resource: str, label: str) -> None:
+        """Pods that are of a described kind have the name of their job by this label from now on; by none for none."""
+        for resources in self.labels.values():
+            resources.discard(resource)
+        if label:
+            self.labels.setdefault(label, set()).add(resource)
+        self.labels = {name: resources for name, resources in self.labels.items() if resources}
+
     def _marked(self, cluster: str, pod: Pod) -> Pod:
         """A pod of a copy with the copy's marks, where its kind has no templates that could carry them."""
         labels = pod.metadata.labels or {}

@@ -294,9 +294,9 @@ class MemberPods:
 
     async def listed(self, namespace: str | None, query: Mapping[str, str]) -> tuple[list[bytes], list[str]]:
         """See `RemotePods`."""
-        own = await self._uids(namespace)
+        own, silent = await self._uids(namespace)
         if not own:
-            return [], []
+            return [], silent
         hub = await self._hub.get(NAMESPACES, _IDENTITY_NAMESPACE)
         labels = ",".join(filter(None, (f"{HUB}={hub.metadata.uid or 'hub'}", query.get("labelSelector", ""))))
         asked = {"labelSelector": labels, "limit": str(_MOST_LISTED)}
@@ -305,20 +305,29 @@ class MemberPods:
         path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
         clusters = sorted({cluster for clusters in own.values() for cluster in clusters})
         answers = await asyncio.gather(*(self._of_member(cluster, path, asked) for cluster in clusters))
-        found, silent = [], []
+        found = []
         for pods, why in answers:
             found += [pod for uid, pod in pods if uid in own]
             silent += [why] if why else []
         return found, silent
 
-    async def _uids(self, namespace: str | None) -> dict[str, list[str]]:
-        """Jobs with their members."""
+    async def _uids(self, namespace: str | None) -> tuple[dict[str, list[str]], list[str]]:
+        """Jobs with their members, and why those of a kind of somebody's own cannot be read."""
         found: dict[str, list[str]] = {}
-        for kind in (*KINDS, *DIVIDED, *await self._described()):
-            for job in (await self._hub.list(kind, namespace)).items:
+        silent: list[str] = []
+        described = await self._described()
+        for kind in (*KINDS, *DIVIDED, *described):
+            try:
+                jobs = (await self._hub.list(kind, namespace)).items
+            except ApiError as error:
+                if kind not in described:
+                    raise
+                silent.append(f"{kind.resource} cannot be read: {error}")
+                continue
+            for job in jobs:
                 if clusters := clusters_of(job):
                     found[job.metadata.uid or ""] = clusters
-        return found
+        return found, silent
 
     async def _described(self) -> list[Kind[Any]]:
         """Kinds that the hub sends to members by a table."""
@@ -374,13 +383,16 @@ class MemberPods:
         words = pod.split("-")
         names = ["-".join(words[:count]) for count in range(len(words) - 1, 0, -1)][:_MOST_NAMES]
         found: list[Object] = []
-        kinds = (*KINDS, *DIVIDED, *await self._described())
+        described = await self._described()
         for name in names:
-            for kind in kinds:
+            for kind in (*KINDS, *DIVIDED, *described):
                 try:
                     found.append(await self._hub.get(kind, name, namespace))
                 except NotFound:
                     continue
+                except ApiError:
+                    if kind not in described:  # one of somebody's own that cannot be read hides no other's pods
+                        raise
         return found
 
     async def _pod(self, client: HttpClient, cluster: str, namespace: str, name: str) -> bytes | None:

@@ -107,6 +107,7 @@ class Context:
         self.client, self.clock = informers.client, informers.clock
         self.informers, self.queue = informers, queue
         self.first: Informer[Any] | None = None
+        self.used: list[Informer[Any]] = []
         self._controller, self._keeper = controller, keeper
 
     async def tell(self, kind: Kind[Any], obj: Object, error: Exception | None) -> None:
@@ -127,7 +128,9 @@ class Context:
 
     def informer(self, kind: Kind[T]) -> Informer[T]:
         """The shared informer of ``kind``; its cache is complete before the first reconcile."""
-        return self.informers.of(kind)
+        informer = self.informers.of(kind)
+        self.used.append(informer)
+        return informer
 
     def watch(
         self,
@@ -148,6 +151,7 @@ class Context:
 
         """
         informer = self.informers.of(kind, optional=optional)
+        self.used.append(informer)
         if self.first is None:
             self.first = informer
         of = keys or _own_key
@@ -255,14 +259,18 @@ class Manager:
                 run.queue.close()
 
     def add(self, controller: Controller) -> None:
-        """Run one more controller from now on; only while the others run."""
+        """Run one more controller from now on; only while the others run.
+
+        It waits for what it watches, and not for what others do: a kind that cannot be read stops no other.
+        """
         if self._group is not None:
             run = self._set_up(controller)
             self._runs.append(run)
             self._group.create_task(self._begin(run, self._group))
 
     async def _begin(self, run: _Run, group: asyncio.TaskGroup) -> None:
-        await self.informers.wait_synced()
+        for informer in run.context.used if run.context is not None else ():
+            await informer.synced.wait()
         await run.loop(group, self._clock, self._backoff())
 
     def _set_up(self, controller: Controller) -> _Run:

@@ -100,7 +100,8 @@ class Reflector(Generic[T]):
         most: int | None = None,
     ) -> None:
         """``watch_seconds`` is the shortest life of a watch. With ``absent_seconds`` a server that does not know the
-        kind, or does not let us read it, counts as one that holds no objects of it, and is asked again after so long.
+        kind, or does not let us read it, counts as one that holds no objects of it, and is asked again after so long;
+        what it told of before stays.
         ``resume_from`` is the resourceVersion up to which the sink knows everything from before: a list comes only
         where the server does not know it any more. A watch that begins with more than ``most`` objects is given up.
         """
@@ -189,7 +190,8 @@ class Reflector(Generic[T]):
         except ApiError as error:
             if self._absent_seconds is None or not _is_absent(error):
                 raise
-            self._sink.replace([])
+            if not self._lists:
+                self._sink.replace([])  # what was read before is not gone because it may not be read any more
             self._heard()
             self._note_absence(error)
             self.synced.set()

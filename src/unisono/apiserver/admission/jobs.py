@@ -19,7 +19,7 @@ from unisono.api.queues import Family, exceeded, oversubscribed, summed, warning
 from unisono.api.resources import resource_list, to_wire
 from unisono.api.selecting import DEFAULT_QUEUE, ROOT
 from unisono.apiserver.admission.request import Request, Settings, View
-from unisono.apiserver.custom.kinds import as_job, as_json
+from unisono.apiserver.custom.kinds import CustomKind, as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid
 from unisono.jobkinds import registry
 from unisono.jobkinds.registry import too_many
@@ -137,11 +137,8 @@ _KEYS: Final = (CLUSTER, DISPATCH, GANG, SPLIT)
 
 
 def is_dispatched(kind: Kind[Any]) -> bool:
-    """Whether objects of a kind carry their place."""
-    if kind.resource in DISPATCHED:
-        return True
-    known = as_job(kind)
-    return known is not None and known.fleet == "whole"
+    """Whether objects of a kind carry their place, or may once a table describes their kind."""
+    return kind.resource in DISPATCHED or isinstance(kind, CustomKind)
 
 
 def keep(request: Request, _: View) -> None:

@@ -113,25 +113,23 @@ async def _update(where: Where, words: tuple[str, ...]) -> None:
 async def _show(where: Where, what: str, names: tuple[str, ...]) -> None:
     from unisono.api.kinds import JOBS
     from unisono.cli.connection import connect, namespace_of
-    from unisono.cli.slurm.selecting import jobs_called
+    from unisono.cli.slurm.selecting import jobs_called, of_names
     from unisono.sdk.overview.overview import read_overview
 
     async with connect(where) as client:
         namespace = namespace_of(where)
         seen = await read_overview(client, namespace)
         if what == "node":
-            for node in seen.nodes:
-                if not names or node.name in names:
-                    amounts = {"State": node.state, "CPUs": node.cpus, "Memory": node.memory, "Gres": node.devices}
-                    _print({"NodeName": node.name, **amounts})
+            for node in of_names(seen.nodes, names, what):
+                amounts = {"State": node.state, "CPUs": node.cpus, "Memory": node.memory, "Gres": node.devices}
+                _print({"NodeName": node.name, **amounts})
             return
         if what == "partition":
-            for queue in seen.queues:
-                if not names or queue.name in names:
-                    waiting = queue.groups.get("Pending", 0) + queue.groups.get("Inqueue", 0)
-                    counts = {"Waiting": waiting, "Running": queue.groups.get("Running", 0)}
-                    state = "UP" if queue.state == "Open" else queue.state.upper()
-                    _print({"PartitionName": queue.name, "State": state, "Parent": queue.parent or "None", **counts})
+            for queue in of_names(seen.queues, names, what):
+                waiting = queue.groups.get("Pending", 0) + queue.groups.get("Inqueue", 0)
+                counts = {"Waiting": waiting, "Running": queue.groups.get("Running", 0)}
+                state = "UP" if queue.state == "Open" else queue.state.upper()
+                _print({"PartitionName": queue.name, "State": state, "Parent": queue.parent or "None", **counts})
             return
         jobs = [job for name in names for job in await jobs_called(client, namespace, name)]
         nodes = {job.name: job.nodes for job in seen.running if job.namespace == namespace}

@@ -155,31 +155,27 @@ def sinfo_command(
         raise click.UsageError(f"--output {output}: text, json or a line such as '%n %t %G' is expected.")
     if partition:
         click.echo(f"{click.style('Note:', fg='yellow')} queues share all nodes; these are all", err=True)
-    wanted = node_states(states)
-    if responding:
-        wanted = (wanted or node_states("idle,mix,alloc,drain")) - {"down"}
+    chosen = {"states": node_states(states), "names": nodes, "responding": responding}
     pattern = output if "%" in output else SUMMARY if summarize and output == "text" else ""
-    run_async(_sinfo(where, output, pattern, wanted, nodes, by_node=by_node, title=not noheader))
+    run_async(_sinfo(where, output, pattern, chosen, by_node=by_node, title=not noheader))
 
 
 async def _sinfo(
-    where: Where, output: str, pattern: str, states: frozenset[str], names: str, *, by_node: bool, title: bool
+    where: Where, output: str, pattern: str, chosen: dict[str, Any], *, by_node: bool, title: bool
 ) -> None:
     from dataclasses import asdict
 
     from unisono.cli.connection import connect, namespace_of
     from unisono.cli.overview_lines import not_shown
     from unisono.cli.printing import print_json
-    from unisono.cli.slurm.selecting import sinfo_formatted, sinfo_lines
-    from unisono.cli.slurm.steps.words import hosts_of
+    from unisono.cli.slurm.selecting import chosen_nodes, sinfo_formatted, sinfo_lines
     from unisono.sdk.overview.overview import read_overview
 
     async with connect(where) as client:
         found = await read_overview(client, namespace_of(where))
     for line in not_shown(found, ("nodes", "pods")):
         click.echo(line, err=True)
-    only = frozenset(hosts_of(names)) if names else frozenset()
-    nodes = [node for node in found.nodes if (not states or node.state in states) and (not only or node.name in only)]
+    nodes = chosen_nodes(found.nodes, **chosen)
     if output == "json":
         print_json([asdict(node) for node in nodes])
         return

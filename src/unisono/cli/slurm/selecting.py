@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from unisono.cli.printing import clock_text, columns
-from unisono.errors import UnisonoError
+from unisono.errors import NotFound, UnisonoError
 
 if TYPE_CHECKING:
     from unisono.api.groups.batch import Job
     from unisono.cli.options import Where
     from unisono.kube.http import HttpClient
     from unisono.sdk.overview.overview import JobLine, Overview
-    from unisono.sdk.overview.queues import NodeLine
+    from unisono.sdk.overview.queues import NodeLine, QueueView
 
+Line = TypeVar("Line", "NodeLine", "QueueView")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _STATES = {"R": "R", "RUNNING": "R", "PD": "PD", "PENDING": "PD"}
@@ -86,7 +87,6 @@ async def jobs_called(client: HttpClient, namespace: str, name: str) -> list[Job
     """
     from unisono.api.kinds import JOBS
     from unisono.cli.slurm.batches import JOB_ID
-    from unisono.errors import NotFound
 
     name = name.removeprefix("job/")
     try:
@@ -365,6 +365,34 @@ def node_states(text: str) -> frozenset[str]:
     if wrong := sorted(found - {*_OPEN, "drain", "down"}):
         raise click.UsageError(f"--states {wrong[0]}: nodes are idle, mix, alloc, drain or down.")
     return found
+
+
+def chosen_nodes(
+    nodes: Iterable[NodeLine], states: frozenset[str], names: str, *, responding: bool = False
+) -> list[NodeLine]:
+    """Nodes in one of the states, with one of the names (``n[1-3]``), and that answer; nothing given asks nothing."""
+    from unisono.cli.slurm.steps.words import hosts_of
+
+    only = frozenset(hosts_of(names))
+    return [
+        node
+        for node in nodes
+        if (not states or node.state in states)
+        and (not names or node.name in only)
+        and not (responding and node.state == "down")
+    ]
+
+
+def of_names(lines: Sequence[Line], names: Collection[str], what: str) -> list[Line]:
+    """The lines of these names; all for no names.
+
+    Raises:
+        NotFound: one is not there.
+
+    """
+    if missing := sorted(set(names) - {line.name for line in lines}):
+        raise NotFound(f"there is no {what} {missing[0]}: 'unisono sinfo' and 'unisono queue list' list what there is")
+    return [line for line in lines if not names or line.name in names]
 
 
 def sinfo_formatted(nodes: Iterable[NodeLine], pattern: str, *, each: bool = False, title: bool = True) -> list[str]:

@@ -120,7 +120,13 @@ def would_start(where: Where, program: Program) -> str:
 _UNITS = {"second": 1, "sec": 1, "": 1, "minute": 60, "min": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
 _FROM_NOW = re.compile(r"now(?:\+(\d{1,9})([a-z]*?)s?)?")
 _OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
-_WORDS = {"midnight": (0, 0), "noon": (12, 0), "teatime": (16, 0), "fika": (15, 0), "elevenses": (11, 0)}
+_WORDS = {
+    "midnight": (0, 0, 0),
+    "noon": (12, 0, 0),
+    "teatime": (16, 0, 0),
+    "fika": (15, 0, 0),
+    "elevenses": (11, 0, 0),
+}
 
 
 def begin_at(text: str, now: float) -> float:
@@ -137,10 +143,11 @@ def begin_at(text: str, now: float) -> float:
     if word in ("today", "tomorrow"):
         return (here if word == "today" else today + timedelta(days=1)).timestamp()
     clock = _WORDS.get(word)
-    if (match := _OF_DAY.fullmatch(word)) is not None and int(match[1]) < 24 and int(match[2]) < 60:
-        clock = int(match[1]), int(match[2])
+    if (match := _OF_DAY.fullmatch(word)) is not None:
+        hour, minute, second = (int(each or 0) for each in match.groups())
+        clock = (hour, minute, second) if hour < 24 and minute < 60 and second < 60 else None
     if clock is not None:
-        at = today.replace(hour=clock[0], minute=clock[1])
+        at = today.replace(hour=clock[0], minute=clock[1], second=clock[2])
         return (at if at.timestamp() > now else at + timedelta(days=1)).timestamp()
     try:
         return datetime.fromisoformat(text.strip().upper()).astimezone().timestamp()

@@ -331,7 +331,8 @@ class DispatchController(Controller):
 
     def _work_of(self, job: Any) -> Work | None:
         if self.known is not None:
-            return described.work_of(self.known, job)
+            stays = not self.known.fleet and not placement_of(job).cluster
+            return None if stays else described.work_of(self.known, job)
         return self._work.of(self.kind, job, self._clock.time())
 
     def _has_ended(self, job: Object) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+
+import structlog
 
 from unisono.api.annotations import JOB_KIND
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
@@ -11,10 +14,16 @@ from unisono.fleet.jobs.described import is_described, kinds_of
 from unisono.jobkinds.kind import JobKind
 from unisono.kube.controller import Context, Controller
 
+_log = structlog.get_logger(__name__)
+
+MOST_KINDS = 64
+"""Kinds of users' own that one hub sends: each is watched in every member until the hub ends."""
+
 
 class DescribedKinds(Controller):
     """Tells of each such kind when its definition comes, and again when its table changes.
 
+    A kind that is not to be sent any more is told with an empty ``fleet``.
     What a kind has in members stays known when its definition goes, until its objects have gone with it.
     """
 
@@ -24,6 +33,7 @@ class DescribedKinds(Controller):
     def __init__(self, found: Callable[[JobKind], None]) -> None:
         self._found = found
         self._told: dict[str, Any] = {}
+        self._kinds: dict[str, JobKind] = {}
 
     def setup(self, context: Context) -> None:
         """Watch definitions."""
@@ -32,12 +42,19 @@ class DescribedKinds(Controller):
     async def reconcile(self, key: str) -> float | None:
         """Look at one definition."""
         crd = self._definitions.get(key)
-        if crd is None or crd.metadata.deletion_timestamp or not is_described(crd):
+        if crd is None or crd.metadata.deletion_timestamp or not (is_described(crd) or key in self._kinds):
             return None
         told = ((crd.metadata.annotations or {}).get(JOB_KIND), crd.spec.versions)
         if self._told.get(key) == told:
             return None
         self._told[key] = told
-        for known in kinds_of([crd]).values():
+        known = kinds_of([crd]).get(key)
+        if known is None and key in self._kinds:
+            known = replace(self._kinds[key], fleet="")
+        if known is not None and key not in self._kinds and len(self._kinds) >= MOST_KINDS:
+            _log.warning("described_kinds.too_many", kind=key, most=MOST_KINDS)
+            return None
+        if known is not None:
+            self._kinds[key] = known
             self._found(known)
         return None

@@ -16,6 +16,7 @@ from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import CustomResourceDefinition, Pod
 from unisono.api.groups.scheduling import PodGroupSpec
 from unisono.api.keys import GROUP_MIN_MEMBER, GROUP_NAME
+from unisono.api.kinds import ALL_KINDS
 from unisono.api.pod_limit import MOST_PODS
 from unisono.api.selecting import DEFAULT_QUEUE
 from unisono.controllers.job.view import DEFAULT_SCHEDULER
@@ -30,11 +31,15 @@ from unisono.jobkinds.registry import foreign
 from unisono.jobkinds.tables import as_served, described
 
 _SPEC: Final = "spec."
+_OWN: Final = frozenset(kind.resource for kind in ALL_KINDS)
 
 
 def kinds_of(crds: Iterable[CustomResourceDefinition]) -> dict[str, JobKind]:
-    """By resource: kinds of a hub's definitions whose objects it sends to members, by what tables say of them."""
-    crds = list(crds)
+    """By resource: kinds of a hub's definitions whose objects it sends to members, by what tables say of them.
+
+    What a table says of a kind that this program knows by itself counts for nothing, as everywhere else.
+    """
+    crds = [crd for crd in crds if crd.metadata.name not in _OWN and crd.spec.scope == "Namespaced"]
     known = {each.kind.resource: as_served(each, crds) for each in foreign()}
     found = {each.kind.resource: each for each in described(crds, alone=True)[0]}
     served = {crd.metadata.name for crd in crds}
@@ -70,8 +75,10 @@ def work_of(known: JobKind, job: Object) -> Work | None:
     group = pod_group_of_job(known.kind, job, f"{meta.name}-{meta.uid}", spec)
     pods: list[Pod] = []
     for each in sets:
-        pods += [_pod(known, job, each, at, group.metadata.name) for at in range(min(each.count, MOST_PODS))]
-    return Work(group, tuple(bare(pod) for pod in pods[:MOST_PODS]))
+        pods += [
+            _pod(known, job, each, at, group.metadata.name) for at in range(min(each.count, MOST_PODS - len(pods)))
+        ]
+    return Work(group, tuple(bare(pod) for pod in pods))
 
 
 def _pod(known: JobKind, job: Object, pods: PodSet, at: int, group: str) -> Pod:
