@@ -34,6 +34,8 @@ CARRIED: Final = {
     "spec.failurePolicy.maxRestarts": LATER,
     "spec.maxFailedIndexes": LATER,
     "spec.maxRetry": LATER,
+    "spec.tasks.*.maxRetry": LATER,
+    "spec.workerGroupSpecs.*.scaleStrategy.workersToDelete.*": "names a pod that is there, when workers are to go",
     "spec.runPolicy.activeDeadlineSeconds": LATER,
     "spec.runPolicy.backoffLimit": LATER,
     "spec.runPolicy.ttlSecondsAfterFinished": LATER,

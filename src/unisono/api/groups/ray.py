@@ -20,8 +20,7 @@ class RayHeadGroupSpec(Base):
         service_type: type of the head's Service; a headless one when absent.
         head_service: metadata and spec to merge into the head's Service.
         enable_ingress: accepted.
-        resources: resources that Ray is told of instead of the container's.
-        labels: labels that Ray is told of.
+        resources, labels: accepted; Ray is told by ``ray_start_params``.
         ray_start_params: parameters of ``ray start``.
         template: the pod.
 
@@ -53,8 +52,7 @@ class RayWorkerGroupSpec(Base):
         max_replicas: at most so many.
         num_of_hosts: pods of each replica; 1 when absent.
         idle_timeout_seconds: accepted; Ray's own autoscaler reads it.
-        resources: resources that Ray is told of instead of the container's.
-        labels: labels that Ray is told of.
+        resources, labels: accepted; Ray is told by ``ray_start_params``.
         ray_start_params: parameters of ``ray start``.
         template: the pod.
         scale_strategy: pods to remove first.
