@@ -20,7 +20,7 @@ from unisono.dashboard.live.measuring import Holding, Measured, card_use, holdin
 from unisono.dashboard.live.searching import Found, Searches
 from unisono.dashboard.views.explanation import explanation_view, verdict_view, with_people
 from unisono.dashboard.views.nodes import NodeQuery, Usage, node_cells, nodes_view
-from unisono.dashboard.views.people import IDLE_SECONDS, holders, idle_lines, news, own_jobs, user_lines
+from unisono.dashboard.views.overview import IDLE_SECONDS, holders, idle_lines, news, own_jobs, user_lines
 from unisono.dashboard.views.rows import group_row, job_row
 from unisono.dashboard.views.table import Query, jobs_view
 from unisono.dashboard.views.why import ExplanationView

@@ -39,13 +39,15 @@ LOOK_AHEAD = "24h"
 """How far ``explain --estimate`` looks ahead, and ``whatif`` where nothing else is said."""
 FUTURES = 20
 """How many possible futures both simulate."""
-_PROCESSOR_SECONDS = 10.0
-"""Time that an estimate may take of a processor."""
+_CPU_SECONDS = 10.0
+"""CPU time that an estimate may take."""
+QUICK_FUTURES, QUICK_SECONDS = 9, 2.0
+"""The same for people who wait for the prompt: the fast model answers first, and the engine has little time."""
 _SHOWN = 10
 
 
 def estimated_starts(
-    where: Where, groups: Collection[str], *, futures: int = FUTURES, seconds: float = _PROCESSOR_SECONDS
+    where: Where, groups: Collection[str], *, futures: int = FUTURES, seconds: float = _CPU_SECONDS
 ) -> list[Start]:
     """Estimates of those of these PodGroups (``namespace/name``) that wait, in their order.
 
@@ -53,7 +55,7 @@ def estimated_starts(
         where: the cluster.
         groups: which are asked about.
         futures: how many are simulated.
-        seconds: time of a processor that it may take.
+        seconds: CPU time that it may take.
 
     Raises:
         ApiError: the user may not list what the scheduler goes by, or the server cannot answer.
@@ -95,6 +97,27 @@ def lines(starts: Collection[Start]) -> list[str]:
     if source:
         told.append(f"  estimated by {source}")
     return told
+
+
+def start_text(start: Start) -> str:
+    """``may start in 8m 20s (80 %: 5m 00s to 12m 30s)``."""
+    from unisono.cli.simulating import between, seconds
+
+    if start.never:
+        return f"cannot start as things stand: {start.never}"
+    guess = "" if start.known else "; nothing says how long it runs"
+    if start.median is None:
+        return f"may not start within {seconds(parse_duration(LOOK_AHEAD))}{guess}"
+    if start.median < 1.0:
+        return f"may start at once{guess}"
+    interval = "" if start.low == start.high else f" (80 %: {between(start)})"
+    return f"may start in {seconds(start.median)}{interval}{guess}"
+
+
+def starts_of(where: Where, waiting: Collection[str]) -> dict[str, Start]:
+    """Estimates of PodGroups that wait (``namespace/name``), by their keys, from a few futures."""
+    found = estimated_starts(where, waiting, futures=QUICK_FUTURES, seconds=QUICK_SECONDS) if waiting else []
+    return {start.key: start for start in found}
 
 
 # Verdicts for people, one fact per line.

@@ -107,8 +107,8 @@ def _accepted(allocatable: Vector, firm: list[Vector], claims: Iterable[Task]) -
 # Room that is promised to pods which are to come: it counts as used for everybody but its owner (pure).
 #
 # A promise has an owner, the PodGroup of the job that a hub sends, and an end. For each pod that is to come a task
-# stands on its node, and nobody else gets that room; the amounts of all that stand are the owner's, who has them
-# already where it is asked what there is room for. Who is told of a promise must end it: this module knows no clock.
+# stands on its node, so that the room is free for its owner alone; the amounts of all that stand count as held by the
+# owner when it is asked what there is room for. Who is told of a promise must end it: this module knows no clock.
 
 
 def owner_of(namespace: str, labels: Mapping[str, str]) -> str:

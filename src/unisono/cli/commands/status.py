@@ -45,7 +45,7 @@ async def _seen(where: Where) -> Overview:
 
 
 def _starts(where: Where, found: Overview) -> dict[str, Start]:
-    from unisono.cli.slurm.starting import starts_of
+    from unisono.cli.explaining import starts_of
 
     return starts_of(where, [f"{job.namespace}/{job.group}" for job in found.waiting])
 
@@ -64,7 +64,7 @@ def _show(found: Overview, starts: dict[str, Start], most: int, output: str) -> 
             told["estimated_starts"] = [{"podGroup": key, **start_json(each)} for key, each in starts.items()]
         print_json(told)
         return
-    from unisono.cli.slurm.starting import start_text
+    from unisono.cli.explaining import start_text
 
     terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if terminal else 1000

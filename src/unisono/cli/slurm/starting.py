@@ -1,16 +1,16 @@
-"""When jobs that wait may start, for ``unisono sbatch`` and ``unisono status --start``."""
+"""When a batch may start and when it is to: ``sbatch`` with ``--test-only``, ``--begin``, ``--hold`` and ``--wait``."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from unisono.api.times import parse_duration
-from unisono.cli.explaining import LOOK_AHEAD
+from unisono.cli.explaining import LOOK_AHEAD, QUICK_FUTURES, QUICK_SECONDS, start_text, starts_of
 from unisono.cli.slurm.script import BadScript
 
 if TYPE_CHECKING:
@@ -18,35 +18,9 @@ if TYPE_CHECKING:
     from unisono.sdk.follow.events import Target
     from unisono.sdk.jobs.program import Program
     from unisono.sdk.overview.overview import JobLine
-    from unisono.simulator.forecast.forecast import Start
 
-# Who has just submitted a job waits for the prompt: the fast model answers first, and the engine has little time.
-_FUTURES, _SECONDS = 9, 2.0
 # How long a scheduler may need for its first look at a new job.
 _LOOKS, _LOOK_SECONDS = 30, 0.1
-
-
-def start_text(start: Start) -> str:
-    """``may start in 8m 20s (80 %: 5m 00s to 12m 30s)``."""
-    from unisono.cli.simulating import between, seconds
-
-    if start.never:
-        return f"cannot start as things stand: {start.never}"
-    guess = "" if start.known else "; nothing says how long it runs"
-    if start.median is None:
-        return f"may not start within {seconds(parse_duration(LOOK_AHEAD))}{guess}"
-    if start.median < 1.0:
-        return f"may start at once{guess}"
-    interval = "" if start.low == start.high else f" (80 %: {between(start)})"
-    return f"may start in {seconds(start.median)}{interval}{guess}"
-
-
-def starts_of(where: Where, waiting: Collection[str]) -> dict[str, Start]:
-    """Estimates of PodGroups that wait (``namespace/name``), by their keys, from a few futures."""
-    from unisono.cli.explaining import estimated_starts
-
-    found = estimated_starts(where, waiting, futures=_FUTURES, seconds=_SECONDS) if waiting else []
-    return {start.key: start for start in found}
 
 
 def told_starts(where: Where, created: Sequence[Target]) -> list[str]:
@@ -108,9 +82,9 @@ def would_start(where: Where, program: Program) -> str:
         config,
         now,
         changed,
-        futures=_FUTURES,
+        futures=QUICK_FUTURES,
         until=parse_duration(LOOK_AHEAD),
-        budget=Budget.of(_SECONDS, time.process_time),
+        budget=Budget.of(QUICK_SECONDS, time.process_time),
     )
     own = next((each.after for each in found.moved if each.before is None and each.after is not None), None)
     name = value["metadata"]["name"]
@@ -156,8 +130,8 @@ def begin_at(text: str, now: float) -> float:
 
 
 async def until(moment: float) -> None:
-    """Wait for it by the clock of the wall, which may be set meanwhile."""
-    while (left := moment - time.time()) > 0:  # noqa: ASYNC110 - nobody tells the time
+    """Sleep until then by the wall clock, which may be set meanwhile."""
+    while (left := moment - time.time()) > 0:  # noqa: ASYNC110 - the wall clock sends no event
         await asyncio.sleep(min(left, 30.0))
 
 

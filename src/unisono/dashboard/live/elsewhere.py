@@ -1,4 +1,4 @@
-"""Questions that cost a processor for seconds: each is answered in a process of its own, when its turn comes."""
+"""Questions that take seconds of CPU time: each is answered in a process of its own, when its turn comes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import msgspec
 from unisono.errors import ApiError, UnisonoError
 
 _LONGEST_SECONDS = 300.0
-"""Where other work leaves the processor to nobody's questions."""
+"""After which a question is given up, where other work takes all CPU time."""
 _MOST_BYTES = 4 << 30
 _LOOK_SECONDS = 0.05
 
@@ -26,7 +26,7 @@ class CannotTell(UnisonoError):
 
 
 class Turns:
-    """Each question costs a processor for seconds, and a copy of the cluster: one at a time, of few that wait.
+    """Each question takes seconds of CPU time and a copy of the cluster: one at a time, of few that wait.
 
     Args:
         most: questions that may be open.
@@ -63,8 +63,13 @@ def _busy(message: str) -> ApiError:
     return ApiError(message, code=429, reason="TooManyRequests")
 
 
-async def elsewhere(ask: Callable[..., Any], *given: Any) -> Any:
+async def elsewhere(instead: str, ask: Callable[..., Any], *given: Any) -> Any:
     """What a function of a module answers in another process, which is ended where it takes too long.
+
+    Args:
+        instead: the command that answers the question without a limit.
+        ask: the function.
+        given: its arguments.
 
     Raises:
         CannotTell: the function raised an error of ours, or took too much time or memory.
@@ -83,7 +88,7 @@ async def elsewhere(ask: Callable[..., Any], *given: Any) -> Any:
             answer: bytes = here.recv_bytes()
     except (TimeoutError, EOFError):
         raise CannotTell(
-            "No answer came within five minutes, as others use this processor: ask 'unisono whatif'."
+            f"No answer came within five minutes, as other work takes all CPU time here: run '{instead}'."
         ) from None
     finally:
         process.kill()

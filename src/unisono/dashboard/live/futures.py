@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _FUTURES = 9
 """Of fewer the first and the last are no interval of 80 %."""
 _UNTIL_SECONDS = 4 * 3600.0
-_PROCESSOR_SECONDS = 20.0
-"""Time that an answer may take of a processor; the fast model's comes before."""
+_CPU_SECONDS = 20.0
+"""CPU time that an answer may take; the fast model's comes before."""
 _MOST_SHOWN, _MOST_STARTS = 200, 5000
 """Jobs that a change moves, and jobs whose start is told to the table of jobs."""
 
@@ -46,7 +46,9 @@ async def futures(client: HttpClient, text: str, configuration: ConfigurationVie
     """
     documents = await asyncio.to_thread(_documents, text)
     objects = await list_objects(client)
-    return msgspec.convert(await elsewhere(ask, objects, documents, configuration, time.time()), Futures)
+    return msgspec.convert(
+        await elsewhere("unisono whatif", ask, objects, documents, configuration, time.time()), Futures
+    )
 
 
 def _documents(text: str) -> list[tuple[dict[str, Any], str]]:
@@ -103,7 +105,7 @@ def ask(
         config = load_config(configuration.text, name)
     except ConfigError as error:
         config, name = default_config(), f"the default configuration, since the one in force is refused: {error}"
-    budget = Budget.of(_PROCESSOR_SECONDS, time.process_time)
+    budget = Budget.of(_CPU_SECONDS, time.process_time)
     common: dict[str, Any] = {"futures": _FUTURES, "until": _UNTIL_SECONDS, "budget": budget}
     if not documents:
         said = forecast(objects, config, now, **common, whole=False)

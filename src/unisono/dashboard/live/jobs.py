@@ -248,7 +248,7 @@ class Jobs:
 
     Args:
         sources: by resource: of jobs of all kinds, of what is between them and their pods, PodGroups and pods.
-        owner: user of jobs of which none is known; empty where nobody is.
+        owner: the user to whom jobs without a known user count; may be empty.
 
     Attributes:
         owner: the same.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from unisono.api.groups.resource_metrics import PodMetrics
     from unisono.kube.http import HttpClient
 
-# A process that keeps a card busy uses more of a processor than this (milli-cores of one pod).
+# A process that keeps a card busy uses more CPU time than this (milli-cores of one pod).
 _QUIET_MILLI = 50
 MOST_PODS = 20_000
 """Where more pods are there, nothing is measured for the page: the list of what they use would hold all views up."""

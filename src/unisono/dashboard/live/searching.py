@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from unisono.api.kind import Kind
     from unisono.kube.kubeconfig import ClusterConfig
 
-# An answer is given again to whoever asks within this time; it costs seconds of a processor.
+# Within this time an answer is reused: it costs seconds of CPU time.
 _FRESH_SECONDS = 60.0
 # What was shown can be carried out for so long: the server decides then what may be done.
 _KEPT_SECONDS = 900.0
@@ -82,7 +82,15 @@ async def search(client: HttpClient, kind: Kind[Any], namespace: str, name: str,
     """
     # Who may not see the job is refused in the server's words, and at no cost.
     await client.get(kind, name, namespace)
-    told = await elsewhere(_found, client.config, kind.api_version, kind.kind, namespace, name)
+    told = await elsewhere(
+        f"unisono explain {kind.plural}/{name} -n {namespace}",
+        _found,
+        client.config,
+        kind.api_version,
+        kind.kind,
+        namespace,
+        name,
+    )
     fixes = [_fix(each) for each in told["fixes"]]
     return Found(now, msgspec.convert(told["view"], ExplanationView), {fix_id(each): each for each in fixes})
 

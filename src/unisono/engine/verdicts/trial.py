@@ -209,7 +209,8 @@ class Trials:
             alone: as if no other job waited.
 
         """
-        parts, _ = _parts(change), self._next  # which all that wait have a part in
+        parts = _parts(change)
+        _ = self._next  # found before `_alone` is set: all that wait have a part in it
         self._alone, self._asks, self._answer = alone, True, None
         self._cycles = _CYCLES if any(isinstance(one, UsePriority | AllowReclaim) for one in parts) else 1
 
@@ -511,7 +512,7 @@ def _nodes_last(parts: tuple[Change, ...]) -> Stages:
 def _reason(trial: Cycle, job: JobState | None) -> Draft | None:
     """Why the job waits at the end of a trial; None where the actions said nothing of it."""
     report = trial.reports.get(job.key) if job is not None else None
-    trial.fits.reasons = True
+    trial.fits.reasons = True  # its actions are over: the answer may ask about pods of any class
     return first_cause(Waiting(Tools(trial), job, report)) if job is not None and report is not None else None
 
 

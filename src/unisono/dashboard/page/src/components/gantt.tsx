@@ -21,6 +21,27 @@ export function ticks(begin: number, end: number): number[] {
   return found;
 }
 
+/** Where a time lies, in percent; times that an object claims may lie beyond both ends. */
+export function partOf(begin: number, end: number): (time: number) => number {
+  return (time) => Math.min(100, Math.max(0, (100 * (time - begin)) / (end - begin)));
+}
+
+/** The row of times above the others. */
+export function Axis(props: { times: number[]; part: (time: number) => number; label: (time: number) => string }) {
+  return (
+    <div class="gantt-row" aria-hidden="true">
+      <span />
+      <span class="gantt-axis">
+        {props.times.map((time) => (
+          <span key={time} style={{ left: `${props.part(time)}%` }}>
+            {props.label(time)}
+          </span>
+        ))}
+      </span>
+    </div>
+  );
+}
+
 /** `waited 5 min, ran 2 h, ends within 10 min` */
 function lifeOf(job: JobRow, until: number): string {
   const told = [`waited ${duration((job.started || until) - job.created)}`];
@@ -39,8 +60,7 @@ export function Gantt(props: { job: JobRow; pods: PodRow[]; admitted: number; no
   // What it says of its end is drawn, too, but never so that what has been cannot be seen any more.
   const ahead = job.state === "running" && job.ends > now ? Math.min(job.ends - now, 3 * (now - begin)) : 0;
   const end = past + ahead;
-  // Times that an object claims may lie beyond both ends.
-  const part = (time: number) => Math.min(100, Math.max(0, (100 * (time - begin)) / (end - begin)));
+  const part = partOf(begin, end);
   const place = (from: number, to: number) => ({
     left: `${part(from)}%`,
     width: `${Math.max(0.3, part(to) - part(from))}%`,
@@ -71,16 +91,7 @@ export function Gantt(props: { job: JobRow; pods: PodRow[]; admitted: number; no
           )}
         </span>
       </figcaption>
-      <div class="gantt-row" aria-hidden="true">
-        <span />
-        <span class="gantt-axis">
-          {times.map((time) => (
-            <span key={time} style={{ left: place(time, time).left }}>
-              {timeOf(time, day, end - begin < 120)}
-            </span>
-          ))}
-        </span>
-      </div>
+      <Axis times={times} part={part} label={(time) => timeOf(time, day, end - begin < 120)} />
       <div class="gantt-row whole">
         <span class="gantt-name">whole job</span>
         <span class="gantt-track" role="img" aria-label={lifeOf(job, past)} title={lifeOf(job, past)}>

@@ -2,7 +2,7 @@
 
 import type { Held, NodeCell } from "../../generated/views";
 import { clock, duration } from "../units";
-import { ticks, timeOf } from "./gantt";
+import { Axis, partOf, ticks, timeOf } from "./gantt";
 
 const LONGEST = 12 * 3600; // s on each side of now; what lasts longer is cut there
 const SHORTEST = 600;
@@ -19,7 +19,7 @@ export function Timeline(props: {
   const until = Math.max(now + SHORTEST, ...held.map((each) => each.ends));
   const begin = Math.max(since, now - LONGEST);
   const end = Math.min(until, now + LONGEST);
-  const part = (time: number) => Math.min(100, Math.max(0, (100 * (time - begin)) / (end - begin)));
+  const part = partOf(begin, end);
   const times = ticks(begin, end);
   return (
     <figure class="gantt timeline">
@@ -31,16 +31,7 @@ export function Timeline(props: {
           <i class="gang-mark" /> now
         </span>
       </figcaption>
-      <div class="gantt-row" aria-hidden="true">
-        <span />
-        <span class="gantt-axis">
-          {times.map((time) => (
-            <span key={time} style={{ left: `${part(time)}%` }}>
-              {timeOf(time, end - begin > 86400, false)}
-            </span>
-          ))}
-        </span>
-      </div>
+      <Axis times={times} part={part} label={(time) => timeOf(time, end - begin > 86400, false)} />
       {cells.map((cell) => (
         <div key={cell.name} class="gantt-row">
           <button type="button" class="gantt-name link" onClick={() => props.onChoose(cell.name)}>
@@ -82,6 +73,6 @@ function lanes(cell: NodeCell): { each: Held; top: number; height: number }[] {
 }
 
 function told(cell: NodeCell, now: number): string {
-  if (!cell.held.length) return "nobody holds anything";
+  if (!cell.held.length) return "no job holds anything";
   return cell.held.map((each) => `${each.job} ${each.amount}${each.ends > now ? `, ${duration(each.ends - now)} left` : ""}`).join("; ");
 }

@@ -133,7 +133,7 @@ export function Nodes() {
   );
 }
 
-// As views.people has it: programs read their data first.
+// As views.overview has it: programs read their data first.
 const IDLE_SECONDS = 300;
 
 function isIdle(held: Held, now: number): boolean {
