@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from unisono.api import kinds
 from unisono.api.annotations import ADMITTED_QUEUES, USER
 from unisono.api.groups.admission_registration import VALIDATING_WEBHOOKS
-from unisono.api.keys import CONFIG_MAP_NAMES, CONFIG_MAP_SUFFIX, KUEUE_QUEUE, POD_QUEUE, QUEUE_NAME
+from unisono.api.keys import CONFIG_MAP_NAMES, CONFIG_MAP_SUFFIX, KUEUE_QUEUE
 from unisono.api.kind import Kind
 from unisono.api.kind_families import CRON_JOBS, FLEET_KINDS, FLOW_KINDS, HYPER_JOBS, JOB_FLOWS, KUBEFLOW_KINDS
 from unisono.api.kinds import JOBS, PODS
@@ -47,27 +47,26 @@ def changed(*, annotations: bool = False) -> dict[str, Any]:
 def naming(kinds: Iterable[JobKind]) -> dict[str, Any]:
     """The object names a queue somewhere, or says whose it is or what its author was let use."""
     tree: _Tree = {}
-    for place in dict.fromkeys(
-        place for kind in kinds for place in (*kind.places, *kind.labelled(KUEUE_QUEUE), *_SAID)
-    ):
+    for place in _places(kinds):
         at = tree
         for step in steps(place):
             at = at.setdefault(step, {})
     return {"name": "names-a-queue", "expression": _leads_anywhere(tree, _NEW, 0)}
 
 
-def renaming() -> dict[str, Any]:
+def renaming(kinds: Iterable[JobKind]) -> dict[str, Any]:
     """It is new, or what may name a queue changes: others annotate it far more often."""
-    noted = " || ".join(
-        f"{_text(_NEW, of, key)} != {_text(_OLD, of, key)}"
-        for of, key in (
-            *((of, key) for of in ("annotations", "labels") for key in (POD_QUEUE, QUEUE_NAME)),
-            ("labels", KUEUE_QUEUE),
-            ("annotations", ADMITTED_QUEUES),
-            ("annotations", USER),
-        )
-    )
-    return {"name": "names-another", "expression": f"request.operation != 'UPDATE' || {_differs('spec')} || {noted}"}
+    ways = [steps(place) for place in _places(kinds)]
+    content = dict.fromkeys(root for (root, _), *_ in ways if root != "metadata")
+    own = (way for way in ways if way[0][0] == "metadata")
+    noted = (f"{_text(_NEW, of, key)} != {_text(_OLD, of, key)}" for _, (of, _), (key, _) in own)
+    parts = ("request.operation != 'UPDATE'", *map(_differs, content), *noted)
+    return {"name": "names-another", "expression": " || ".join(parts)}
+
+
+def _places(kinds: Iterable[JobKind]) -> Iterable[str]:
+    every = (place for kind in kinds for place in (*kind.places, *kind.labelled(KUEUE_QUEUE), *_SAID))
+    return dict.fromkeys(every)
 
 
 def not_of_operators() -> dict[str, Any]:
@@ -170,7 +169,7 @@ def webhooks(options: InstallOptions) -> list[dict[str, Any]]:
             # Those that are asked about in any case are here for what changes later.
             [_rule(tuple(each.kind for each in family if each.kind not in _GANGS), "CREATE", "UPDATE")]
             + [_rule((each.kind,), "UPDATE") for each in family if each.kind in _GANGS],
-            [naming(family), renaming(), not_of_components(options.namespace)]
+            [naming(family), renaming(family), not_of_components(options.namespace)]
             + ([not_of_operators()] if family is PODS_ALONE else []),
         )
         for name, family in {**FAMILIES, "others": foreign()}.items()
