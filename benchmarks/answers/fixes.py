@@ -13,9 +13,9 @@ from typing import Any
 from benchmarks.answers.case import Case
 from benchmarks.answers.plane import Plane
 from unisono.cli.explaining import explanation_json
-from unisono.sdk.explanation import Explanation
 from unisono.sdk.fixes.applying import apply_fix
 from unisono.sdk.fixes.fix import Fix
+from unisono.sdk.reasons.explanation import Explanation
 
 Change = dict[str, Any]
 _OF_CARDS = frozenset(("volcano.sh/node-vgpu-register",))

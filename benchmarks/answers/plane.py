@@ -22,7 +22,7 @@ from unisono.engine.config_file.reader import load_config
 from unisono.errors import AlreadyExists, NotFound
 from unisono.kube.discovery import Resource, ResourceMap, discover, request_json
 from unisono.scheduler.scheduler import Decide
-from unisono.sdk.explaining import Explanation
+from unisono.sdk.reasons.explaining import Explanation
 from unisono.sdk.state.dependents import dependents
 from unisono.standalone.shadow import Shadow, opened
 

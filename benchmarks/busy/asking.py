@@ -20,10 +20,10 @@ from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.verdict import Asked
 from unisono.errors import UnisonoError
 from unisono.kube.discovery import request_json
-from unisono.sdk.explaining import Explanation
 from unisono.sdk.fixes.applying import apply_fix
 from unisono.sdk.fixes.fix import Fix
-from unisono.sdk.mending import all_run
+from unisono.sdk.mending.explanations import all_run
+from unisono.sdk.reasons.explaining import Explanation
 from unisono.standalone.shadow import opened
 
 Objects = Sequence[Mapping[str, Any]]

@@ -11,9 +11,9 @@ from benchmarks.answers.composed import judge_composed
 from benchmarks.answers.mutations import CAUSES, KINDS, case_of, drawn
 from benchmarks.answers.plane import Plane
 
-from unisono.sdk import mending
 from unisono.sdk.fixes.fix import Fix
-from unisono.sdk.until_it_runs import limit_of, until_it_runs
+from unisono.sdk.mending import explanations as mending
+from unisono.sdk.mending.until_it_runs import limit_of, until_it_runs
 
 SEED = 20
 TOGETHER = (

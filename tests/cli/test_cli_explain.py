@@ -19,7 +19,7 @@ from unisono.cli.commands.explain import command
 from unisono.errors import NotFound
 from unisono.kube import discovery
 from unisono.kube.discovery import Resource, ResourceMap
-from unisono.sdk.explaining import explain_pod
+from unisono.sdk.reasons.explaining import explain_pod
 
 PORT = "port 18765 is taken by pod default/first; it starts when that pod ends"
 

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from unisono.api.kinds import JOBS, QUEUES
 from unisono.cli import connection, explaining
 from unisono.cli.commands.explain import command
-from unisono.sdk.explanation import Explanation
 from unisono.sdk.fixes import applying
 from unisono.sdk.fixes.fix import Fix, Operation
+from unisono.sdk.reasons.explanation import Explanation
 
 OPEN = Fix(
     "open queue q",

@@ -12,7 +12,7 @@ from unisono.api.kind_families import BATCH_CRON_JOBS
 from unisono.cli.explaining import explain, explanation_json, explanation_lines
 from unisono.errors import UnisonoError
 from unisono.sdk import Client
-from unisono.sdk.explaining import Explanation
+from unisono.sdk.reasons.explaining import Explanation
 
 pytestmark = [pytest.mark.processes]
 

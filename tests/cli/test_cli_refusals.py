@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from unisono.api.verdict import Verdict
 from unisono.cli.explaining import explanation_json, explanation_lines
-from unisono.sdk.explaining import Explanation
-from unisono.sdk.refusals import Refusal, refusal
+from unisono.sdk.reasons.explaining import Explanation
+from unisono.sdk.reasons.refusals import Refusal, refusal
 
 CLAIM = "Failed to create PVC, err: pvc results is not found"
 QUOTA = 'pods "train-w-0" is forbidden: failed quota: gpus: must specify limits.cpu for: c'

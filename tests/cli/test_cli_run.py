@@ -15,7 +15,7 @@ from unisono.api.yaml import load_all
 from unisono.cli.main import cli
 from unisono.cli.running.report import JobView, PodEnd, changes
 from unisono.cli.running.session import ending_line
-from unisono.sdk.first_failure import Failure, process_name
+from unisono.sdk.reasons.failures import Failure, process_name
 
 
 def run(*words: str) -> Result:

@@ -7,7 +7,7 @@ import pytest
 from unisono.cli.describing import describe_lines, event_lines
 from unisono.cli.explaining import explanation_lines
 from unisono.cli.printing import columns, table_lines
-from unisono.sdk.explaining import Explanation
+from unisono.sdk.reasons.explaining import Explanation
 
 BAD = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil\r\b\nFAKE\u2028line"
 SHOWN = r"\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil\r\x08\nFAKE\u2028line"

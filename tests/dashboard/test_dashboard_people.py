@@ -25,7 +25,7 @@ from unisono.dashboard.views.rows import group_row, job_row
 from unisono.dashboard.views.table import Query, jobs_view
 from unisono.dashboard.views.why import ExplanationView
 from unisono.dashboard.views.wire import JobRow
-from unisono.sdk.explanation import Explanation
+from unisono.sdk.reasons.explanation import Explanation
 from unisono.sdk.state.dependents import Dependents
 
 NOW = 1_000_000.0

@@ -19,8 +19,8 @@ from unisono.dashboard.views.overview import waiting_groups
 from unisono.dashboard.views.rows import group_row, job_row, pod_row
 from unisono.dashboard.views.table import MOST_ROWS, Query, jobs_view
 from unisono.dashboard.views.wire import JobRow
-from unisono.sdk.explanation import Explanation
 from unisono.sdk.fixes.fix import Fix
+from unisono.sdk.reasons.explanation import Explanation
 from unisono.sdk.state.dependents import Dependents
 
 

@@ -15,7 +15,7 @@ from unisono.api.groups.batch import Job
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import EVENTS, JOBS, NODES
 from unisono.sdk.fixes.fix import Fix, Operation
-from unisono.sdk.fleet_notes import fleet_notes
+from unisono.sdk.reasons.fleet_notes import fleet_notes
 
 
 def job(**marks: str) -> Job:

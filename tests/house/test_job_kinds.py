@@ -28,7 +28,6 @@ USERS = {
     "controllers/training/jobset/pods.py": "what pods are told",
     "controllers/training/kubeflow/framework.py": "what pods are told",
     "controllers/training/ray/pods.py": "what pods are told",
-    "install/admission.py": "what changes",
 }
 
 

@@ -9,7 +9,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "unisono"
 READS = {
     "engine/verdicts/device_facts.py": "expressions of device classes and claims",
     "engine/verdicts/missing_resources.py": "names of resources",
-    "sdk/failures.py": "what programs print",
+    "sdk/reasons/failures.py": "what programs print",
     "sdk/foreign.py": "messages of servers, kubelets and controllers",
     "sdk/functions/launch.py": "command lines of users",
     "sdk/jobs/builders.py": "command lines of users",

@@ -64,7 +64,7 @@ _ROOM = {"cpu": "100000", "memory": "1000Ti", "pods": "20000", "nvidia.com/gpu":
 _NODES = [
     {"name": f"n{number}", "capacity": _ROOM, "labels": {"zone": "a", "rack": f"r{number}"}} for number in range(3)
 ]
-_SECONDS = (5, 25, 70)
+_SECONDS = (5, 25, 80)
 _AT_ONCE = 150
 _RUN_SECONDS = "20"
 _PODS, _EVENTS = "/api/v1/pods", "/api/v1/events"

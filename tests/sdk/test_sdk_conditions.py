@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from unisono.sdk.conditions import complaints, has_conditions
+from unisono.sdk.reasons.not_begun import complaints, has_conditions
 
 
 def item(*conditions: dict[str, Any]) -> dict[str, Any]:

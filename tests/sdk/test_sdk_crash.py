@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unisono.sdk.failures import LastWords, ending_text, first_of, last_words, signal_of
+from unisono.sdk.reasons.failures import LastWords, ending_text, first_of, last_words, signal_of
 
 TRACEBACK = """epoch 3
 Traceback (most recent call last):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from unisono.sdk.failed_flows import failed_step
+from unisono.sdk.reasons.failed_flows import failed_step
 
 FLOW = {"kind": "JobFlow", "spec": {"flows": [{"name": "a"}, {"name": "b"}]}}
 

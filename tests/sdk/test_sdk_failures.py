@@ -11,8 +11,8 @@ from unisono.api.kinds import PODS
 from unisono.cli.explaining import explanation_lines
 from unisono.errors import ApiError
 from unisono.kube.http import HttpClient
-from unisono.sdk.explaining import Explanation
-from unisono.sdk.failures import failed, failed_pods
+from unisono.sdk.reasons.explaining import Explanation
+from unisono.sdk.reasons.failures import failed, failed_pods
 
 
 class Logs:

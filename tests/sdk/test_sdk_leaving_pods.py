@@ -6,7 +6,7 @@ import pytest
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod, PodSpec
-from unisono.sdk.leaving_pods import has_fixed_names, overdue_text
+from unisono.sdk.state.bound_pods import has_fixed_names, overdue_text
 
 DUE = "2026-01-01T00:00:00Z"
 NOW = 1_767_225_600.0 + 60  # a minute after DUE

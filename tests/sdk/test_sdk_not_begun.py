@@ -9,7 +9,7 @@ import pytest
 
 from unisono.sdk.fixes.of_fields import for_fields
 from unisono.sdk.fixes.pod_specs import pod_specs
-from unisono.sdk.not_begun import empty_by, next_run, paused_by, suspended_part, unattended
+from unisono.sdk.reasons.not_begun import empty_by, next_run, paused_by, suspended_part, unattended
 
 JOBS = "jobs.batch.volcano.sh"
 MADE = "2026-01-01T00:00:00Z"

@@ -11,11 +11,11 @@ from unisono.api.base import ObjectMeta
 from unisono.api.messages import closed_queue_in, pod_group_queue_not_found, queue_not_found, queue_not_open
 from unisono.errors import ApiError
 from unisono.kube.http import HttpClient
-from unisono.sdk.explanation import Explanation
-from unisono.sdk.offered_fixes import offer_fixes
-from unisono.sdk.refusal_causes import meant_in, with_meant_names
-from unisono.sdk.waiting import SCHEDULER, Misnamed, UnboundPod
-from unisono.sdk.waiting_containers import WaitingContainer
+from unisono.sdk.reasons.explanation import Explanation
+from unisono.sdk.reasons.offered import offer_fixes
+from unisono.sdk.reasons.refusal_causes import meant_in, with_meant_names
+from unisono.sdk.state.bound_pods import WaitingContainer
+from unisono.sdk.state.waiting import SCHEDULER, Misnamed, UnboundPod
 
 JOB = {
     "apiVersion": "batch.volcano.sh/v1alpha1",

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from unisono.sdk.refusal_causes import missing_pods, quota_verdict
-from unisono.sdk.refusals import Refusal
+from unisono.jobkinds.registry import missing_pods
+from unisono.sdk.reasons.refusal_causes import quota_verdict
+from unisono.sdk.reasons.refusals import Refusal
 
 FORBIDDEN = 'Error creating: pods "web-1" is forbidden: exceeded quota: '
 

@@ -9,9 +9,9 @@ from unisono.api.core import ContainerState, ContainerStateTerminated, Container
 from unisono.api.times import rfc3339
 from unisono.api.verdict import Cause, Verdict
 from unisono.cli.explaining import explanation_lines
-from unisono.sdk.explaining import Explanation, name_lost_pods
-from unisono.sdk.failures import FailedPod
-from unisono.sdk.running_state import below_minimum, duration, restarts, silent, stall
+from unisono.sdk.reasons.explaining import Explanation, name_lost_pods
+from unisono.sdk.reasons.failures import FailedPod
+from unisono.sdk.state.running import below_minimum, duration, restarts, silent, stall
 
 NOW = 1_700_000_000.0
 

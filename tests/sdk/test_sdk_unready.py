@@ -11,7 +11,7 @@ from unisono.api.core import Pod
 from unisono.api.decode import decode
 from unisono.api.kinds import PODS
 from unisono.kube.http import HttpClient
-from unisono.sdk.unready import unready_text
+from unisono.sdk.state.bound_pods import unready_text
 
 RUNNING = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
 PROBE = {"tcpSocket": {"port": 80}}

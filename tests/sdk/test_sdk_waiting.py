@@ -9,7 +9,7 @@ import pytest
 from unisono.api.core import Pod
 from unisono.api.decode import decode
 from unisono.api.kinds import PODS
-from unisono.sdk.waiting import SCHEDULER, Misnamed, gates_text, unbound_pods, unscheduled, unserved
+from unisono.sdk.state.waiting import SCHEDULER, Misnamed, gates_text, unbound_pods, unscheduled, unserved
 
 
 def pod(name: str = "p", node: str | None = None, **spec: Any) -> Pod:

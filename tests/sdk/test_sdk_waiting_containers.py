@@ -11,11 +11,11 @@ from unisono.api.core import Pod
 from unisono.api.decode import decode
 from unisono.api.kinds import PODS
 from unisono.kube.http import HttpClient
-from unisono.sdk.explanation import Explanation
-from unisono.sdk.failures import looping
 from unisono.sdk.follow.log_lines import LogSelection
-from unisono.sdk.running_state import RunningNote
-from unisono.sdk.waiting_containers import waiting_containers, with_warnings
+from unisono.sdk.reasons.explanation import Explanation
+from unisono.sdk.reasons.failures import looping
+from unisono.sdk.state.bound_pods import waiting_containers, with_warnings
+from unisono.sdk.state.running import RunningNote
 
 MISSING = {"reason": "CreateContainerConfigError", "message": 'secret "creds" not found'}
 CREATING = {"reason": "ContainerCreating"}

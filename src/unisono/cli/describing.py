@@ -38,7 +38,7 @@ async def _answer(client: Any, resource: Any, item: dict[str, Any]) -> list[str]
     """The same text that ``unisono explain`` has for an object that waits, or runs badly."""
     from unisono.cli.explaining import explain_item, explanation_lines
     from unisono.jobkinds.registry import OWNERS
-    from unisono.sdk.explanation import NothingToExplain
+    from unisono.sdk.reasons.explanation import NothingToExplain
 
     if resource.name not in {kind.resource for kind in OWNERS} and resource.kind not in ("Pod", "PodGroup", "Queue"):
         return []

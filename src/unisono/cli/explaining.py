@@ -13,7 +13,7 @@ from unisono.api.verdict import Cause, Verdict, job_name, to_json
 from unisono.cli.printing import visible
 from unisono.errors import NotFound
 from unisono.jobkinds.registry import MAKES_JOBS
-from unisono.sdk.explaining import (
+from unisono.sdk.reasons.explaining import (
     Explanation,
     NothingToExplain,
     explain_group,
@@ -132,7 +132,7 @@ def verdict_lines(verdict: Verdict, title: str = "") -> list[str]:
 
     """
     from unisono.api.verdict import job_name
-    from unisono.sdk.verdict_facts import verdict_facts
+    from unisono.sdk.reasons.verdict_facts import verdict_facts
 
     who = title or job_name(verdict.job)
     queue = f" in queue {verdict.queue}" if verdict.queue else ""
@@ -278,7 +278,7 @@ async def explain(
         raise NothingToExplain(f"{error} Kinds that can be explained: {_known(resources.resources)}.") from None
     if not search:
         return told
-    from unisono.sdk.mending import mended
+    from unisono.sdk.mending.explanations import mended
 
     live = {"apiVersion": resource.api_version, "kind": resource.kind, **item}
     return await mended(client, told, live, lambda copy: explain(copy, words, namespace), config)

@@ -9,7 +9,9 @@ from typing import Any, Final
 from unisono.api.base import Object
 from unisono.api.conditions import ENDED
 from unisono.api.core import CustomResourceDefinition
+from unisono.api.decode import decode
 from unisono.api.kind import Kind
+from unisono.api.kind_families import REPLICA_SETS
 from unisono.api.kinds import JOBS
 from unisono.jobkinds.argo import ARGO
 from unisono.jobkinds.dask import DASK
@@ -238,6 +240,29 @@ def pods_of(obj: Any) -> int:
     """Pods that an object and everything made for it may have at a time; 0 for kinds that ask for none."""
     found = job_kind_of(obj)
     return found.pods_of(obj) if found is not None else 0
+
+
+def pods_wanted(item: Mapping[str, Any]) -> int:
+    """How many pods an object wants at this time, as far as its kind is known."""
+    kind = job_kind_of(item)
+    return sum(each.count for each in kind.pods(decode(kind.kind, item).obj) if not each.later) if kind else 0
+
+
+def missing_pods(item: Mapping[str, Any], there: int) -> int:
+    """How many pods the object still wants, where it has pods of its own and says how many; else 0."""
+    kind = job_kind_of(item)
+    if kind is None or any(each is not REPLICA_SETS for each in kind.makes):
+        return 0
+    obj, wanted = decode(kind.kind, item).obj, pods_wanted(item)
+    if (number := kind.to_end(obj)) is not None:
+        wanted = min(wanted, number - (first(obj, "status.succeeded") or 0))
+    return max(wanted - there, 0)
+
+
+def missing_parts(item: Mapping[str, Any], there: int) -> int:
+    """How many objects that make its pods the object still wants; 0 where its spec does not say that in one number."""
+    kind = job_kind_of(item)
+    return max(kind.parts_of(item) - there, 0) if kind is not None else 0
 
 
 def state_of(obj: Any, *, running: bool = False) -> tuple[str, str]:

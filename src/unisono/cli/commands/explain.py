@@ -9,8 +9,8 @@ import click
 from unisono.cli.options import Where, output_option, where_options
 
 if TYPE_CHECKING:
-    from unisono.sdk.explanation import Explanation
     from unisono.sdk.fixes.fix import Fix
+    from unisono.sdk.reasons.explanation import Explanation
     from unisono.simulator.forecast.forecast import Start
 
 

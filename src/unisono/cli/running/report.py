@@ -25,11 +25,11 @@ from unisono.cli.printing import clock_text, duration_text
 from unisono.cli.running.using import uses
 from unisono.errors import ApiError
 from unisono.jobkinds.registry import FLOWS
-from unisono.sdk.first_failure import process_name
 from unisono.sdk.follow.events import Event, LogFailed, LogText, Observed, Target
 from unisono.sdk.follow.following import follow
 from unisono.sdk.follow.log_lines import LogSelection, container_names, short_name
-from unisono.sdk.running_state import duration, silent
+from unisono.sdk.reasons.failures import process_name
+from unisono.sdk.state.running import duration, silent
 from unisono.sdk.state.views import JobView, Steps, TaskView, end_text, says_steps_alone, slowest, steps_of_line
 
 if TYPE_CHECKING:

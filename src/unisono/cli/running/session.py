@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from unisono.cli.running.place import Place
     from unisono.cli.running.report import Reporter
     from unisono.kube.http import HttpClient
-    from unisono.sdk.first_failure import Failure
     from unisono.sdk.follow.events import Target
     from unisono.sdk.jobs.program import Program
+    from unisono.sdk.reasons.failures import Failure
 
 
 # How the jobs of ``unisono run`` ended: one line each, with the cause, and the result for programs.
@@ -254,7 +254,7 @@ def _of_program(request: Request, program: Program, place: Place, naming: Naming
 
 async def _find_causes(client: HttpClient, request: Request, place: Place, progress: Any, state: _State) -> None:
     from unisono.api.conditions import SUCCEEDED
-    from unisono.sdk.first_failure import failure_of
+    from unisono.sdk.reasons.failures import failure_of
 
     options = "" if place.private else where_arguments(request.where)
     for target, seen in progress.observations.items():

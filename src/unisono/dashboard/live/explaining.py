@@ -17,9 +17,9 @@ from unisono.dashboard.views.explanation import event_rows, explanation_view, fi
 from unisono.dashboard.views.table import amounts_text
 from unisono.dashboard.views.why import EventRow, ExplanationView
 from unisono.errors import ApiError, NotFound
-from unisono.sdk.explaining import Explanation, NothingToExplain, explain_group, explain_owner, explain_pod
 from unisono.sdk.fixes.owners import read
 from unisono.sdk.jobs.control import job_kind_of
+from unisono.sdk.reasons.explaining import Explanation, NothingToExplain, explain_group, explain_owner, explain_pod
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind

@@ -17,9 +17,9 @@ from unisono.dashboard.views.explanation import explanation_view, fix_id
 from unisono.dashboard.views.why import ExplanationView
 from unisono.kube.discovery import request_json
 from unisono.kube.http import HttpClient
-from unisono.sdk.explaining import NothingToExplain
 from unisono.sdk.fixes.fix import Fix, Operation
-from unisono.sdk.mending import mended
+from unisono.sdk.mending.explanations import mended
+from unisono.sdk.reasons.explaining import NothingToExplain
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind

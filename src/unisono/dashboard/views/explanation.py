@@ -23,9 +23,9 @@ from unisono.dashboard.views.why import (
     VerdictView,
 )
 from unisono.dashboard.views.wire import JobRow
-from unisono.sdk.explanation import Explanation
 from unisono.sdk.fixes.fix import Fix, Operation
-from unisono.sdk.verdict_facts import verdict_facts
+from unisono.sdk.reasons.explanation import Explanation
+from unisono.sdk.reasons.verdict_facts import verdict_facts
 
 _MOST_VERDICTS = 20
 _MOST_LINES = 20

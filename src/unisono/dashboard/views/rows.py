@@ -24,10 +24,10 @@ from unisono.dashboard.views.wire import JobRow, PodRow, QueueLine, QueuesView, 
 from unisono.history.records import gpus
 from unisono.jobkinds.registry import job_kind
 from unisono.sdk.overview.queues import queue_views
+from unisono.sdk.state.bound_pods import waiting_containers
 from unisono.sdk.state.dependents import Dependents
 from unisono.sdk.state.observing import observation, task_of
 from unisono.sdk.state.views import end_text
-from unisono.sdk.waiting_containers import waiting_containers
 
 if TYPE_CHECKING:
     from unisono.api.base import Object

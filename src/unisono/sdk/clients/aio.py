@@ -16,8 +16,6 @@ from unisono.errors import ApiError
 from unisono.kube.http import HttpClient
 from unisono.sdk.clients.endpoint import Endpoint, Where, find
 from unisono.sdk.errors import BadWork, JobFailed, WaitTimeout
-from unisono.sdk.explaining import group_verdicts
-from unisono.sdk.first_failure import failure_of
 from unisono.sdk.follow.events import Observed, Target
 from unisono.sdk.follow.following import LogLine, follow_logs, read_logs
 from unisono.sdk.follow.following import follow as follow_targets
@@ -38,6 +36,8 @@ from unisono.sdk.jobs.submission import (
     split,
 )
 from unisono.sdk.overview.queues import QueueView, all_groups, queue_views
+from unisono.sdk.reasons.explaining import group_verdicts
+from unisono.sdk.reasons.failures import failure_of
 from unisono.sdk.state.dependents import Dependents, dependents
 from unisono.sdk.state.observing import index_dependents, look, observation
 from unisono.sdk.state.views import JobHandle, JobRef, JobView, failure_text, timeout_text

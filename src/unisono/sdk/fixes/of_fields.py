@@ -11,7 +11,7 @@ from unisono.sdk.fixes.of_objects import in_queue
 from unisono.sdk.fixes.operations import changed, new_claim
 from unisono.sdk.fixes.owners import Raw
 from unisono.sdk.fixes.pod_specs import pod_specs
-from unisono.sdk.missing_keys import MissingKey, missing_key
+from unisono.sdk.foreign import MissingKey, missing_key
 
 _REFERENCES = {
     "configmap": ("ConfigMap", ("configMap", "configMapRef", "configMapKeyRef")),

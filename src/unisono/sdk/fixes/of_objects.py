@@ -12,13 +12,13 @@ from unisono.api.kind_families import WORKLOAD_POD_GROUPS
 from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES, QUEUES, SERVICE_ACCOUNTS
 from unisono.api.resources import to_units, to_wire
 from unisono.errors import UnisonoError
+from unisono.jobkinds.registry import missing_pods
 from unisono.sdk import foreign
 from unisono.sdk.fixes import gang_sizes, pod_specs
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.fixes.operations import changed, command, create, patch
 from unisono.sdk.fixes.owners import Raw
 from unisono.sdk.fixes.workload_groups import named_in
-from unisono.sdk.refusal_causes import missing_pods
 
 _DEFAULTS = {"cpu": "1", "memory": "1Gi"}
 """What a container may use for which a quota wants a limit, where it requests nothing."""

@@ -12,7 +12,7 @@ from unisono.sdk.fixes.pod_specs import pod_specs
 from unisono.sdk.jobs.control import job_kind_of
 from unisono.sdk.state.dependents import Dependents
 from unisono.sdk.state.observing import workload_view
-from unisono.sdk.waiting import pods_text
+from unisono.sdk.state.waiting import pods_text
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind

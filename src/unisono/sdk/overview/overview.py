@@ -38,7 +38,7 @@ from unisono.sdk.overview.queues import (
     used_by_node,
     used_of_total,
 )
-from unisono.sdk.running_state import stalls
+from unisono.sdk.state.running import stalls
 
 if TYPE_CHECKING:
     from unisono.api.core import Lease, Node, Pod

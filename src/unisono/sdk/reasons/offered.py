@@ -11,9 +11,8 @@ from unisono.api.queues import reserved_queue_in
 from unisono.api.resources import to_units
 from unisono.api.verdict import Verdict
 from unisono.errors import ApiError
+from unisono.jobkinds.registry import missing_pods, pods_wanted
 from unisono.sdk import foreign
-from unisono.sdk.closed_queues import closed_queues
-from unisono.sdk.failed_flows import begun_again
 from unisono.sdk.fixes import of_objects
 from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.fix import Fix
@@ -23,13 +22,15 @@ from unisono.sdk.fixes.of_fields import for_fields, named
 from unisono.sdk.fixes.operations import patch
 from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, read, root_of, writer_of
 from unisono.sdk.fixes.pod_specs import pod_specs
-from unisono.sdk.refusal_causes import missing_pods, pods_wanted, quota_verdict, with_meant
-from unisono.sdk.stray_pods import renamed
-from unisono.sdk.waiting import SCHEDULER, Misnamed, suspended_by
+from unisono.sdk.reasons.closed_queues import closed_queues
+from unisono.sdk.reasons.failed_flows import begun_again
+from unisono.sdk.reasons.misnamed_groups import renamed
+from unisono.sdk.reasons.refusal_causes import quota_verdict, with_meant
+from unisono.sdk.state.waiting import SCHEDULER, Misnamed, suspended_by
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
-    from unisono.sdk.explanation import Explanation
+    from unisono.sdk.reasons.explanation import Explanation
 
 # Verdicts of a queue for whose jobs fixes are made.
 _MOST_JOBS = 10

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from unisono.api.decode import decode
-from unisono.api.kind_families import CLUSTER_TRAINING_RUNTIMES, JOB_TEMPLATES, REPLICA_SETS, TRAINING_RUNTIMES
+from unisono.api.kind_families import CLUSTER_TRAINING_RUNTIMES, JOB_TEMPLATES, TRAINING_RUNTIMES
 from unisono.api.kinds import (
     CONFIG_MAPS,
     LIMIT_RANGES,
@@ -27,18 +26,16 @@ from unisono.api.names import did_you_mean, nearest
 from unisono.api.resources import readable, to_units
 from unisono.api.verdict import Cause, Verdict
 from unisono.errors import ApiError, UnisonoError
-from unisono.jobkinds.paths import first
-from unisono.jobkinds.registry import job_kind_of
 from unisono.sdk import foreign
-from unisono.sdk.closed_queues import closed_queues
-from unisono.sdk.missing_keys import missing_key, with_meant_key
-from unisono.sdk.refusals import Refusal
-from unisono.sdk.waiting import Misnamed
+from unisono.sdk.foreign import missing_key, with_meant_key
+from unisono.sdk.reasons.closed_queues import closed_queues
+from unisono.sdk.reasons.refusals import Refusal
+from unisono.sdk.state.waiting import Misnamed
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind
     from unisono.kube.http import HttpClient
-    from unisono.sdk.waiting_containers import WaitingContainer
+    from unisono.sdk.state.bound_pods import WaitingContainer
 
 _NAMES: tuple[tuple[Pattern[str], Kind[Any]], ...] = (
     (foreign.ACCOUNT, SERVICE_ACCOUNTS),
@@ -189,29 +186,6 @@ def quota_verdict(refusal: Refusal, job: str, missing: int, what: str = "pod") -
         suggestion=f"raise the resource quota {quota}: {by} (whether the cluster has room then was not tried)",
         change={"kind": "RaiseQuota", "quota": quota, "amounts": more, "tried": False},
     )
-
-
-def pods_wanted(item: Mapping[str, Any]) -> int:
-    """How many pods an object wants at this time, as far as its kind is known."""
-    kind = job_kind_of(item)
-    return sum(each.count for each in kind.pods(decode(kind.kind, item).obj) if not each.later) if kind else 0
-
-
-def missing_pods(item: Mapping[str, Any], there: int) -> int:
-    """How many pods the object still wants, where it has pods of its own and says how many; else 0."""
-    kind = job_kind_of(item)
-    if kind is None or any(each is not REPLICA_SETS for each in kind.makes):
-        return 0
-    obj, wanted = decode(kind.kind, item).obj, pods_wanted(item)
-    if (number := kind.to_end(obj)) is not None:
-        wanted = min(wanted, number - (first(obj, "status.succeeded") or 0))
-    return max(wanted - there, 0)
-
-
-def missing_parts(item: Mapping[str, Any], there: int) -> int:
-    """How many objects that make its pods the object still wants; 0 where its spec does not say that in one number."""
-    kind = job_kind_of(item)
-    return max(kind.parts_of(item) - there, 0) if kind is not None else 0
 
 
 def refuses_parts(refusal: Refusal) -> bool:

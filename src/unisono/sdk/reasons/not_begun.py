@@ -1,21 +1,27 @@
-"""Why an object has neither pods nor PodGroups: its fields, its newest warning, or that no controller acts on it."""
+"""Why an object has neither pods nor PodGroups: its fields, its newest warning, or who keeps it so."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from unisono.api.cron import parse_schedule, parse_zone
-from unisono.api.kind_families import BATCH_CRON_JOBS, CRON_JOBS
+from unisono.api.keys import KEDA_PAUSED, KEDA_PAUSED_REPLICAS
+from unisono.api.kind_families import BATCH_CRON_JOBS, CRON_JOBS, SCALED_OBJECTS
 from unisono.api.kinds import EVENTS
 from unisono.api.times import parse_time, rfc3339
+from unisono.errors import ApiError
 from unisono.jobkinds.registry import handed_to
-from unisono.sdk.refusals import event_time
+from unisono.sdk.fixes.fix import Fix
+from unisono.sdk.fixes.operations import patch
+from unisono.sdk.reasons.refusals import event_time
 
 if TYPE_CHECKING:
+    from unisono.api.keda import ScaledObject
     from unisono.kube.http import HttpClient
 
 # Fields that say how many pods an object wants.
@@ -127,3 +133,84 @@ async def not_begun(
     if manager:
         return f"{field} hands it to {manager}, and no controller here acts on it"
     return await newest_warning(client, parts) or unattended(resource, item, now)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """By whom and by what, and the way out."""
+
+    why: str
+    fix: Fix
+
+
+async def kept_empty(client: HttpClient, item: Mapping[str, Any]) -> Kept | None:
+    """Who keeps an object, as the server sent it, at no replicas; None where nobody is known to."""
+    from unisono.controllers.autoscaling.scaled_object import target_of
+
+    meta = item["metadata"]
+    try:
+        listed = (await client.list(SCALED_OBJECTS, meta.get("namespace"))).items
+    except ApiError:  # few users may, and few servers have them
+        return None
+    for scaled in listed:
+        version, kind = target_of(scaled)
+        if (kind, scaled.spec.scale_target_ref.name) == (item["kind"], meta["name"]) and (
+            version is None or version == item["apiVersion"]
+        ):
+            return _kept(scaled)
+    return None
+
+
+def _kept(scaled: ScaledObject) -> Kept | None:
+    name, namespace = scaled.metadata.name, scaled.metadata.namespace or ""
+    notes = scaled.metadata.annotations or {}
+    written = [key for key in (KEDA_PAUSED_REPLICAS, KEDA_PAUSED) if key in notes]
+    if written:
+        body: dict[str, Any] = {"metadata": {"annotations": dict.fromkeys(written)}}
+        change = {"kind": "ResumeScaling", "scaledObject": name, "tried": False}
+        text = f"let ScaledObject {name} scale it again: remove its annotation {' and '.join(written)}"
+        why = f"ScaledObject {name} keeps it there by its annotation {written[0]}"
+    elif not scaled.spec.min_replica_count:
+        body = {"spec": {"minReplicaCount": 1}}
+        change = {"kind": "KeepReplicas", "scaledObject": name, "tried": False}
+        text = f"set minReplicaCount of ScaledObject {name} to 1"
+        why = f"ScaledObject {name} keeps it there while none of its triggers is active"
+    else:
+        return None
+    return Kept(why, Fix(text, False, change, (patch(SCALED_OBJECTS, name, body, namespace),)))
+
+
+# Conditions that ought to be true, besides all whose name ends with Ready, and those that ought not. What others
+# mean is not known here.
+_OUGHT = frozenset(
+    {"Available", "AbleToScale", "ScalingActive", "Active", "Synced", "Healthy", "Accepted", "Established"}
+)
+_OUGHT_NOT = frozenset({"Failed", "Degraded", "Stalled", "ReplicaFailure"})
+_MOST = 3
+
+
+def has_conditions(item: Mapping[str, Any]) -> bool:
+    """Whether the object has conditions as Kubernetes writes them."""
+    return bool(_conditions(item))
+
+
+def complaints(item: Mapping[str, Any]) -> str:
+    """``Ready is False: FailedGetScale: deployments.apps "x" not found``; empty where all is well."""
+    found: dict[str, list[str]] = {}
+    for condition in _conditions(item):
+        name, status = str(condition.get("type")), str(condition.get("status"))
+        ought = name in _OUGHT or name.endswith("Ready")
+        if not (ought and status != "True") and not (name in _OUGHT_NOT and status == "True"):
+            continue
+        said = ": ".join(filter(None, (str(condition.get("reason") or ""), str(condition.get("message") or ""))))
+        found.setdefault(said, []).append(f"{name} is {status}")
+    texts = [", ".join(names) + (f": {said}" if said else "") for said, names in found.items()]
+    return "; ".join(texts[:_MOST])
+
+
+def _conditions(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    status = item.get("status")
+    listed = status.get("conditions") if isinstance(status, Mapping) else None
+    if not isinstance(listed, list):
+        return []
+    return [each for each in listed if isinstance(each, Mapping) and "type" in each and "status" in each]

@@ -1,4 +1,4 @@
-"""Pods that have failed, or fail again and again: how, which of them was the first, and the last lines they wrote."""
+"""Which pods of a job failed and why, and in one sentence: the process that failed first, and its cause."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api.pod_states import PodEnd, container_statuses, pod_end
 from unisono.errors import ApiError
-from unisono.sdk.follow.log_lines import LogSelection
+from unisono.sdk.follow.log_lines import LogSelection, short_name
+from unisono.sdk.jobs.program import TASK
 from unisono.sdk.state.views import end_text, steps_of_line
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
     from unisono.kube.http import HttpClient
-
+    from unisono.sdk.state.observing import Observation
 
 # What a program said and how it ended, as the cause of a failure: its exception, exit code or signal (pure).
 
@@ -304,3 +305,57 @@ def _ended(pod: Pod) -> str:
     states = [state for each in statuses for state in (each.state, each.last_state)]
     ends = [state.terminated for state in states if state and state.terminated]
     return min((str(end.finished_at or "") for end in ends if end.exit_code), default="")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a job failed.
+
+    Attributes:
+        who: the process that failed first: ``rank 2``, ``worker-1``; empty where the job has but one.
+        cause: its exception, or how it ended.
+        others: number of pods that failed after it.
+        read_on: command that prints all lines; empty where there is none.
+
+    """
+
+    who: str
+    cause: str
+    others: int
+    read_on: str = ""
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        first = f"{self.who} failed first: " if self.who and self.others else f"{self.who}: " if self.who else ""
+        more = f"; {self.others} more failed after it" if self.others else ""
+        return f"{first}{self.cause}{more}" + (f"; all lines: {self.read_on}" if self.read_on else "")
+
+
+async def failure_of(client: HttpClient, seen: Observation, read_on: str = "") -> Failure | None:
+    """Why a job that has ended did not succeed; None where no pod of it failed.
+
+    Args:
+        client: the server.
+        seen: the job and its pods at its end.
+        read_on: command that prints all lines.
+
+    """
+    found = await failed_pods(client, seen.pods)
+    if not found:
+        return None
+    view, first = seen.view, found[0]
+    several = sum(task.wanted for task in view.tasks) > 1
+    return Failure(
+        process_name(first.name, view.name) if several else "",
+        first.cause,
+        len(found) - 1,
+        read_on,
+    )
+
+
+def process_name(pod: str, job: str) -> str:
+    """``rank 2`` of ``train-rank-2``, ``worker-1`` of ``train-worker-1``."""
+    short = short_name(pod, job)
+    task, _, number = short.rpartition("-")
+    return f"{task} {number}" if task == TASK else short

@@ -17,20 +17,20 @@ from unisono.api.pod_states import has_ended
 from unisono.api.selecting import pod_group_name
 from unisono.errors import ApiError, UnisonoError
 from unisono.gc_pauses import collector_paused
+from unisono.jobkinds.registry import pods_wanted
 from unisono.sdk.fixes.owners import Raw, read
-from unisono.sdk.offered_fixes import against, offer_fixes
+from unisono.sdk.mending.until_it_runs import Ask, Cluster, Found, Told, adds_nodes, same, until_it_runs
 from unisono.sdk.overview.components import server_time
-from unisono.sdk.refusal_causes import pods_wanted
+from unisono.sdk.reasons.offered import against, offer_fixes
 from unisono.sdk.state.dependents import dependents
-from unisono.sdk.until_it_runs import Ask, Cluster, Found, Told, adds_nodes, same, until_it_runs
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
     from unisono.api.verdict import Verdict
     from unisono.engine.config.model import SchedulerConfig
     from unisono.kube.http import HttpClient
-    from unisono.sdk.explanation import Explanation
     from unisono.sdk.fixes.fix import Fix
+    from unisono.sdk.reasons.explanation import Explanation
 
 _ENDED = ("Running", "Succeeded")
 MOST_OBJECTS = 4000

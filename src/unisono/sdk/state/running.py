@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api.kinds import PODS
 from unisono.api.times import time_or
-from unisono.sdk.pod_warnings import newest_warnings
+from unisono.sdk.state.bound_pods import newest_warnings
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod

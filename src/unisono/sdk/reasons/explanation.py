@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 from unisono.errors import UnisonoError
 from unisono.sdk import foreign
-from unisono.sdk.fleet_notes import FleetNotes
-from unisono.sdk.group_verdicts import telling
-from unisono.sdk.waiting_containers import waiting_text
+from unisono.sdk.reasons.fleet_notes import FleetNotes
+from unisono.sdk.reasons.group_verdicts import telling
+from unisono.sdk.state.bound_pods import waiting_text
 
 if TYPE_CHECKING:
     from unisono.api.verdict import Verdict
-    from unisono.sdk.failed_flows import FailedStep
-    from unisono.sdk.failures import FailedPod
     from unisono.sdk.fixes.fix import Fix
-    from unisono.sdk.kept_empty import Kept
-    from unisono.sdk.refusals import Refusal
-    from unisono.sdk.running_state import RunningNote
-    from unisono.sdk.waiting import Misnamed, UnboundPod
-    from unisono.sdk.waiting_containers import WaitingContainer
+    from unisono.sdk.reasons.failed_flows import FailedStep
+    from unisono.sdk.reasons.failures import FailedPod
+    from unisono.sdk.reasons.not_begun import Kept
+    from unisono.sdk.reasons.refusals import Refusal
+    from unisono.sdk.state.bound_pods import WaitingContainer
+    from unisono.sdk.state.running import RunningNote
+    from unisono.sdk.state.waiting import Misnamed, UnboundPod
 
 _OF_POD = ('pods "', 'Pod "')
 """In what the server says of a pod; claims, PodGroups and Services are refused, too."""

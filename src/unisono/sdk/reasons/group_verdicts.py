@@ -1,7 +1,8 @@
-"""The verdicts that concern an object, and what of them says something."""
+"""The verdicts that concern an object, and what of them says something, and who holds what a quota has given."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -9,21 +10,24 @@ import msgspec
 
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS, QUEUES
 from unisono.api.pod_states import has_ended
+from unisono.api.resources import pod_limits, pod_requests, readable
 from unisono.api.selecting import pod_group_name, queue_of
-from unisono.api.verdict import Cause, Verdict, verdict_in
+from unisono.api.verdict import Cause, Holder, Verdict, verdict_in
 from unisono.errors import ApiError, NotFound
-from unisono.jobkinds.registry import FROM_TEMPLATES, one_by_one
+from unisono.jobkinds.registry import FROM_TEMPLATES, missing_parts, missing_pods, one_by_one
 from unisono.sdk.fixes.change_texts import change_text
-from unisono.sdk.refusal_causes import missing_parts, missing_pods, quota_verdict, refuses_parts
+from unisono.sdk.fixes.owners import owner_of_pod
+from unisono.sdk.reasons.refusal_causes import quota_verdict, refuses_parts
 from unisono.sdk.state.dependents import Dependents, listed
-from unisono.sdk.waiting import gates_text
+from unisono.sdk.state.waiting import gates_text
 
 if TYPE_CHECKING:
     from unisono.api.base import Object, ObjectMeta
     from unisono.api.core import Pod
     from unisono.api.groups.scheduling import PodGroup
     from unisono.kube.client import Client
-    from unisono.sdk.refusals import Refusal
+    from unisono.kube.http import HttpClient
+    from unisono.sdk.reasons.refusals import Refusal
 
 # Causes that say only that pods are missing.
 MISSING_PODS = frozenset({Cause.NO_PODS, Cause.TOO_FEW_PODS})
@@ -143,3 +147,58 @@ def gates_in_template(verdicts: list[Verdict], pods: list[Pod], title: str) -> l
         return verdicts
     text = f"remove spec.schedulingGates from the pod template of {title}"
     return [msgspec.structs.replace(one, suggestion=text) if one.cause == Cause.GATED else one for one in verdicts]
+
+
+_MOST_SETS, _SHOWN = 50, 3
+_REQUESTS, _LIMITS = "requests.", "limits."
+
+
+async def with_quota_holders(client: HttpClient, verdict: Verdict) -> Verdict:
+    """The verdict; where a quota is the cause and others hold it, with the largest of them, those that wait first."""
+    namespace = verdict.job.partition("/")[0]
+    names = [name for name in verdict.need if name == "pods" or not name.startswith("count/")]
+    if verdict.cause != Cause.QUOTA or verdict.holders or not names:
+        return verdict
+    try:
+        pods = [pod for pod in (await client.list(PODS, namespace)).items if not has_ended(pod)]
+    except ApiError:
+        return verdict
+    sets: dict[str, list[Pod]] = defaultdict(list)
+    for pod in pods:  # equal pods are asked for their owner once
+        owner = next((each for each in pod.metadata.owner_references or () if each.controller), None)
+        sets[pod.metadata.uid or "" if owner is None else owner.uid].append(pod)
+    found: dict[tuple[str, str], list[Pod]] = defaultdict(list)
+    for mine in list(sets.values())[:_MOST_SETS]:
+        owner_of = await owner_of_pod(client, mine[0].key)
+        if owner_of is not None:
+            found[owner_of["kind"], owner_of["metadata"]["name"]] += mine
+    held = []
+    for (kind, name), mine in found.items():
+        amounts = {each: sum(_of(pod, each) for pod in mine) for each in names}
+        if f"{namespace}/{name}" != verdict.job and any(amounts.values()):
+            waits = not any(pod.spec.node_name for pod in mine)
+            held.append((not waits, -max(amounts.values()), Holder(kind, f"{namespace}/{name}", amounts), waits))
+    held.sort(key=lambda one: one[:2])
+    texts = [
+        f"{one.kind} {one.name} holds {_amounts(one)}, and none of its pods has a node"
+        for _, _, one, waits in held[:_SHOWN]
+        if waits
+    ]
+    return msgspec.structs.replace(
+        verdict,
+        holders=tuple(one for _, _, one, _ in held[:_SHOWN]),
+        message="; ".join((verdict.message, *texts)),
+    )
+
+
+def _of(pod: Pod, name: str) -> int:
+    """What a pod takes of what a quota calls ``name``, in engine units."""
+    if name == "pods":
+        return 1
+    if name.startswith(_LIMITS):
+        return pod_limits(pod.spec).get(name.removeprefix(_LIMITS), 0)
+    return pod_requests(pod.spec).get(name.removeprefix(_REQUESTS), 0)
+
+
+def _amounts(holder: Holder) -> str:
+    return ", ".join(f"{name} {amount}" for name, amount in readable(holder.amounts).items())

@@ -20,14 +20,9 @@ from unisono.jobkinds.kueue import words_read
 from unisono.jobkinds.others_words import without_effect
 from unisono.jobkinds.registry import OWNERS, job_kind_of
 from unisono.jobkinds.word_places import misplaced, unreadable
-from unisono.sdk.conditions import complaints, has_conditions
-from unisono.sdk.explanation import Explanation, NothingToExplain
-from unisono.sdk.failed_flows import failed_step
-from unisono.sdk.failures import failed_pods, looping_pods
 from unisono.sdk.fixes.owners import read, writer_of
 from unisono.sdk.fixes.pod_specs import unlimited
 from unisono.sdk.fixes.workload_groups import top_name, why_unscheduled
-from unisono.sdk.fleet_notes import fleet_notes
 from unisono.sdk.follow.owner_state import (
     DEFAULT_SCHEDULER,
     is_over,
@@ -37,28 +32,45 @@ from unisono.sdk.follow.owner_state import (
     state_text,
     unseen_by,
 )
-from unisono.sdk.group_verdicts import (
+from unisono.sdk.overview.components import scheduler_health, server_time
+from unisono.sdk.reasons.explanation import Explanation, NothingToExplain
+from unisono.sdk.reasons.failed_flows import failed_step
+from unisono.sdk.reasons.failures import failed_pods, looping_pods
+from unisono.sdk.reasons.fleet_notes import fleet_notes
+from unisono.sdk.reasons.group_verdicts import (
     MISSING_PODS,
     gates_in_template,
     gates_of_group,
     group_verdicts,
     verdicts_beside,
     verdicts_of,
+    with_quota_holders,
 )
-from unisono.sdk.kept_empty import kept_empty
-from unisono.sdk.leaving_pods import has_fixed_names, overdue_text
-from unisono.sdk.missing_groups import pods_with_groups
-from unisono.sdk.not_begun import empty_by, next_run, not_begun, paused_by, suspended_part
-from unisono.sdk.offered_fixes import candidates, offer_fixes
-from unisono.sdk.overview.components import scheduler_health, server_time
-from unisono.sdk.quota_holders import with_quota_holders
-from unisono.sdk.refusal_causes import meant_in, with_meant_names, with_names, with_template
-from unisono.sdk.refusals import refusals
-from unisono.sdk.running_state import running_notes
+from unisono.sdk.reasons.misnamed_groups import meant_for, pods_with_groups
+from unisono.sdk.reasons.not_begun import (
+    complaints,
+    empty_by,
+    has_conditions,
+    kept_empty,
+    next_run,
+    not_begun,
+    paused_by,
+    suspended_part,
+)
+from unisono.sdk.reasons.offered import candidates, offer_fixes
+from unisono.sdk.reasons.refusal_causes import meant_in, with_meant_names, with_names, with_template
+from unisono.sdk.reasons.refusals import refusals
+from unisono.sdk.state.bound_pods import (
+    WaitingContainer,
+    has_fixed_names,
+    overdue_text,
+    unready_text,
+    waiting_containers,
+    with_warnings,
+)
 from unisono.sdk.state.dependents import Dependents, dependents, of_newest_revision
-from unisono.sdk.stray_pods import meant_for
-from unisono.sdk.unready import unready_text
-from unisono.sdk.waiting import (
+from unisono.sdk.state.running import running_notes
+from unisono.sdk.state.waiting import (
     SERVED_NAMES,
     gates_text,
     is_unserved,
@@ -67,7 +79,6 @@ from unisono.sdk.waiting import (
     unserved,
     without_group,
 )
-from unisono.sdk.waiting_containers import WaitingContainer, waiting_containers, with_warnings
 
 if TYPE_CHECKING:
     from unisono.api.base import Object, ObjectMeta
