@@ -351,3 +351,39 @@ async def test_a_cluster_that_wants_rays_autoscaler_is_told_that_there_is_none()
         assert groups(world).count("w") == 3
         await world.change(enableInTreeAutoscaling=False)
         assert world.condition("AutoscalerServed") is None
+
+
+@pytest.mark.parametrize(
+    ("group", "words"),
+    [
+        ({"rayStartParams": {"node-ip-address": "$MY_POD_IP"}}, ["--node-ip-address=$MY_POD_IP"]),
+        ({"rayStartParams": {"resources": '"{\\"a\\": 1}"'}}, ['--resources="{\\"a\\": 1}"']),
+        ({"rayStartParams": {"no-redirect-output": "true"}}, ["--no-redirect-output"]),
+        ({"rayStartParams": {"include-log-monitor": "false"}}, ["--include-log-monitor=false"]),
+        ({"resources": {"CPU": "1500m", "memory": "1Gi"}}, ["--num-cpus=2", "--memory=1073741824"]),
+        (
+            {"resources": {"nvidia.com/gpu": "2", "tape": "500m"}, "rayStartParams": {"num-gpus": "7"}},
+            ["--num-gpus=2", "--resources='{\"tape\":0.5}'"],
+        ),
+        ({"labels": {"b": "2", "a": "1"}, "rayStartParams": {"labels": "c=3"}}, ["--labels=a=1,b=2"]),
+    ],
+)
+async def test_ray_is_told_what_its_group_says(group: dict[str, Any], words: list[str]) -> None:
+    async with TrainingWorld() as world:
+        await world.submit(cluster(workers(1, **group)), admit=False)
+        await world.admit("ray-rc-pg")
+        (worker,) = (pod for pod in world.pods() if pod.metadata.labels["ray.io/node-type"] == "worker")
+    command = worker.spec.containers[0].args[0]
+    assert [word for word in words if word not in command] == []
+    assert command.count("--num-gpus=") + command.count("--labels=") <= 1
+    assert (group.get("labels") or {}).items() <= (worker.metadata.labels or {}).items()
+
+
+async def test_ray_is_told_of_accelerators_of_other_makers() -> None:
+    made = workers(1)
+    made["template"]["spec"]["containers"][0]["resources"] = {"limits": {"google.com/tpu": "4"}}
+    async with TrainingWorld() as world:
+        await world.submit(cluster(made), admit=False)
+        await world.admit("ray-rc-pg")
+        (worker,) = (pod for pod in world.pods() if pod.metadata.labels["ray.io/node-type"] == "worker")
+    assert "--resources='{\"TPU\":4.0}'" in worker.spec.containers[0].args[0]

@@ -92,6 +92,7 @@ GPU_COMPUTE_MINOR: Final = "nvidia.com/gpu.compute.minor"
 
 # Resources.
 NVIDIA_GPU: Final = "nvidia.com/gpu"
+TPU: Final = "google.com/tpu"
 NVIDIA_MIG: Final = "nvidia.com/mig-"  # and the profile, such as 1g.10gb
 AMD_GPU: Final = "amd.com/gpu"
 INTEL_I915: Final = "gpu.intel.com/i915"

@@ -20,10 +20,6 @@ _SOURCE = "name a repository that can be read without it"
 _CLAIMS = "each pod brings its own claims: write resourceClaims of the pods"
 _PREEMPTS = "that of the pods counts: write it there, or in their PriorityClass"
 _DIVISION = "see docs/fleet.md for the fields of a placement that are read"
-_TOLD_TO_RAY = {
-    "resources": "write num-cpus, num-gpus, memory or resources of rayStartParams",
-    "labels": "write labels of rayStartParams",
-}
 
 WITHOUT_EFFECT: Final[Mapping[type[msgspec.Struct], Mapping[str, str]]] = {
     core.PodSpec: {"workloadRef": "write schedulingGroup: Kubernetes has it in its place since 1.36"},
@@ -45,8 +41,8 @@ WITHOUT_EFFECT: Final[Mapping[type[msgspec.Struct], Mapping[str, str]]] = {
         "gcsFaultToleranceOptions": _LOST_HEAD,
         "authOptions": "whoever reaches the pods may use the cluster",
     },
-    ray.RayHeadGroupSpec: {"enableIngress": "write an Ingress for the head's Service", **_TOLD_TO_RAY},
-    ray.RayWorkerGroupSpec: {"idleTimeoutSeconds": _AUTOSCALER, **_TOLD_TO_RAY},
+    ray.RayHeadGroupSpec: {"enableIngress": "write an Ingress for the head's Service"},
+    ray.RayWorkerGroupSpec: {"idleTimeoutSeconds": _AUTOSCALER},
     ray.RayJobSpec: {"deletionStrategy": "write shutdownAfterJobFinishes and ttlSecondsAfterFinished"},
     ray.RayServiceSpec: {
         "serviceUnhealthySecondThreshold": "it has none in KubeRay either",

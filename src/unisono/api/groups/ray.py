@@ -20,7 +20,8 @@ class RayHeadGroupSpec(Base):
         service_type: type of the head's Service; a headless one when absent.
         head_service: metadata and spec to merge into the head's Service.
         enable_ingress: accepted.
-        resources, labels: accepted; Ray is told by ``ray_start_params``.
+        resources: what Ray is told instead of the container's; before ``ray_start_params``.
+        labels: labels of the pods, and those that Ray is told; before ``ray_start_params``.
         ray_start_params: parameters of ``ray start``.
         template: the pod.
 
@@ -52,7 +53,8 @@ class RayWorkerGroupSpec(Base):
         max_replicas: at most so many.
         num_of_hosts: pods of each replica; 1 when absent.
         idle_timeout_seconds: accepted; Ray's own autoscaler reads it.
-        resources, labels: accepted; Ray is told by ``ray_start_params``.
+        resources: what Ray is told instead of the container's; before ``ray_start_params``.
+        labels: labels of the pods, and those that Ray is told; before ``ray_start_params``.
         ray_start_params: parameters of ``ray start``.
         template: the pod.
         scale_strategy: pods to remove first.

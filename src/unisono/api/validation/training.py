@@ -25,7 +25,15 @@ from unisono.api.groups.kubeflow import (
     TFJob,
     XGBoostJob,
 )
-from unisono.api.groups.ray import RayCluster, RayClusterSpec, RayJob, RayJobSpec, RayService
+from unisono.api.groups.ray import (
+    RayCluster,
+    RayClusterSpec,
+    RayHeadGroupSpec,
+    RayJob,
+    RayJobSpec,
+    RayService,
+    RayWorkerGroupSpec,
+)
 from unisono.api.groups.trainer import FIELD_IMMUTABLE, ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from unisono.api.keys import (
     MPI_OPERATOR,
@@ -39,7 +47,8 @@ from unisono.api.keys import (
 )
 from unisono.api.kind import Kind
 from unisono.api.kind_families import KUBEFLOW_KINDS, TRAIN_JOBS
-from unisono.api.validation.meta import by
+from unisono.api.quantity import QuantityError, parse_quantity
+from unisono.api.validation.meta import by, validate_labels
 from unisono.api.validation.pod import validate_template, with_claims
 from unisono.api.yaml import load_all
 from unisono.errors import ConfigError
@@ -230,6 +239,7 @@ def _sidecar(job: RayJob) -> Iterator[FieldError]:
 
 def _ray_cluster(spec: RayClusterSpec, path: str) -> Iterator[FieldError]:
     yield from _template(spec.head_group_spec.template, f"{path}.headGroupSpec.template")
+    yield from _told_to_ray(spec.head_group_spec, f"{path}.headGroupSpec")
     seen: set[str] = set()
     for index, group in enumerate(spec.worker_group_specs or ()):
         at = f"{path}.workerGroupSpecs[{index}]"
@@ -248,6 +258,17 @@ def _ray_cluster(spec: RayClusterSpec, path: str) -> Iterator[FieldError]:
         if low is not None and high is not None and low > high:
             yield invalid(f"{at}.minReplicas", low, "must not be greater than maxReplicas")
         yield from _template(group.template, f"{at}.template")
+        yield from _told_to_ray(group, at)
+
+
+def _told_to_ray(group: RayHeadGroupSpec | RayWorkerGroupSpec, path: str) -> Iterator[FieldError]:
+    """Amounts and labels that stand beside ``rayStartParams`` and go before it."""
+    for name, amount in (group.resources or {}).items():
+        try:
+            parse_quantity(amount)
+        except QuantityError as error:
+            yield invalid(f"{path}.resources[{name}]", amount, str(error))
+    yield from validate_labels(group.labels, f"{path}.labels")
 
 
 def _short_name(name: str, longest: int) -> Iterator[FieldError]:

@@ -115,12 +115,12 @@ def _with(told: Explanation, found: Found) -> Explanation:
         for fix in told.fixes
         if fix.tried or fix.text not in found.failed or (not fix.operations and found.fix is None)
     ]
-    others = [
-        replace(fix, tried=False, change={**fix.change, "tried": False}) if fix.text in found.failed else fix
-        for fix in told.fixes
-    ]
+    others = [_as_found(fix, found) for fix in told.fixes]
     if found.fix is not None:
         others = [fix for fix in others if not same(fix, found.fix)]
+        if found.fix.operations and not adds_nodes(found.fix):
+            # What may help stands only where nothing is known that does, or only machines that have to be had first.
+            others = [fix for fix in others if fix.tried]
         told.verdicts = [
             one
             if one.change and one.change.get("tried") is not False
@@ -130,6 +130,14 @@ def _with(told: Explanation, found: Found) -> Explanation:
     told.fixes = [*([found.fix] if found.fix is not None else ()), *others]
     told.then = list(found.causes[1:])
     return told
+
+
+def _as_found(fix: Fix, found: Found) -> Fix:
+    if fix.text in found.works:
+        return replace(fix, tried=True, change={key: value for key, value in fix.change.items() if key != "tried"})
+    if fix.text in found.failed:
+        return replace(fix, tried=False, change={**fix.change, "tried": False})
+    return fix
 
 
 async def _ask_alone(client: HttpClient, told: Explanation, item: Raw, cluster: Cluster) -> bool:

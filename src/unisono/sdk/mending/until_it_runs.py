@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 CPU_SECONDS = 8.0
 """Within which another change is tried."""
+_OTHERS_SECONDS = 2.0
+"""Within which, once a fix is found, the others that are offered are tried: no longer than people like to wait."""
 _LONGEST_CHAIN = 6
 _ADDED = "-added-"
 _MOST_TRIED = 4
@@ -101,12 +103,14 @@ class Found:
         fix: all changes as one, after which the job runs; None where there is none.
         causes: why it waits, and after each change why it waits then.
         failed: texts of fixes after which alone it does not run.
+        works: texts of other fixes after which alone it runs.
 
     """
 
     fix: Fix | None
     causes: tuple[str, ...]
     failed: tuple[str, ...]
+    works: tuple[str, ...] = ()
 
 
 def until_it_runs(cluster: Cluster, ask: Ask, runs: Runs, against: Against, *, seconds: float = CPU_SECONDS) -> Found:
@@ -138,6 +142,7 @@ class _Search:
 
     def __init__(self, cluster: Cluster, ask: Ask, runs: Runs, against: Against, folder: Path, until: float) -> None:
         self._cluster, self._ask, self._runs, self._folder, self._until = cluster, ask, runs, folder, until
+        self._others_until = time.thread_time() + _OTHERS_SECONDS
         self._against = against
         self._known = {_key(one) for one in cluster.objects}
         self._others = {f"{key[2]}/{key[3]}" for key in self._known if key[1] == "PodGroup"}
@@ -146,6 +151,7 @@ class _Search:
         self._longest: list[_Step] = []
         self._then = ""
         self._failed: dict[str, None] = {}
+        self._offered: list[Fix] = []
 
     def best(self) -> Found:
         """A chain that works, else what is known of the longest one that was found."""
@@ -160,10 +166,35 @@ class _Search:
             except _TimeIsUp:
                 break
             if found is not None:
-                return found
+                return replace(found, works=self._others_that_work(found), failed=tuple(self._failed))
             todo += end or ()
         then = (self._then,) if self._longest else ()
         return Found(None, (*(one.cause for one in self._longest), *then), tuple(self._failed))
+
+    def _others_that_work(self, found: Found) -> tuple[str, ...]:
+        """Texts of what was offered besides and starts the job, too; what does not has failed."""
+        works: list[str] = []
+        self._until = self._others_until
+        for fix in self._offered:
+            if fix.text in self._failed or (found.fix is not None and same(fix, found.fix)):
+                continue
+            try:
+                runs = time.thread_time() < self._until and self._in_copy(self._carried_out(fix), [fix])
+            except _TimeIsUp:
+                break
+            if runs:
+                works.append(fix.text)
+            elif time.thread_time() < self._until:
+                self._failed[fix.text] = None
+        return tuple(works)
+
+    def _carried_out(self, fix: Fix) -> Callable[[Shadow], Awaitable[bool]]:
+        """Whether the job runs with it."""
+
+        async def work(shadow: Shadow) -> bool:
+            return not await self._made(shadow, fix) and await self._runs(shadow.client)
+
+        return work
 
     def _in_copy(self, work: Callable[[Shadow], Awaitable[T]], fixes: Sequence[Fix]) -> T:
         """Work in a new copy, which has the nodes that these fixes add from the beginning."""
@@ -224,6 +255,8 @@ class _Search:
                 now = _words(told)
                 if now in said and (now == said[-1] or said.count(now) > 1 or not any(map(_makes_anew, chain))):
                     return chain, others  # it made no difference
+                if not said:
+                    self._offered = [fix for fix in self._usable((), told, _LONGEST_CHAIN) if not fix.tried]
                 said.append(now)
                 if len(chain) > len(self._longest):
                     self._longest, self._then = list(chain), told.headline
@@ -242,7 +275,7 @@ class _Search:
 
         return work
 
-    def _usable(self, chain: Sequence[_Step], told: Told) -> list[Fix]:
+    def _usable(self, chain: Sequence[_Step], told: Told, most: int = _MOST_TRIED) -> list[Fix]:
         """Fixes that can be sent to the cluster as it is, and once what is in the chain was sent."""
         made = {_target(one) for step in chain for one in step.fix.operations if one.verb == "create"}
         done = [limit_of(step.fix) for step in chain]
@@ -258,7 +291,7 @@ class _Search:
             and all(one.verb == "create" or _target(one) in self._known | made for one in fix.operations)
         ]
         found.sort(key=lambda fix: (adds_nodes(fix), any(one["kind"] in _GIVES_UP for one in parts(fix.change))))
-        return found[:_MOST_TRIED]
+        return found[:most]
 
     async def _made(self, shadow: Shadow, fix: Fix) -> str:
         """Carry it out and wait for what follows; the refusal, empty where there was none."""
@@ -294,11 +327,7 @@ class _Search:
         """One fix, which starts the job; ``proved``: that the steps do, one after the other, is known."""
         live = {_key(one): one for one in self._cluster.objects}
         for fix in (joined(chain, live), joined(chain, {})) if proved else (joined(chain, live),):
-
-            async def work(shadow: Shadow, fix: Fix = fix) -> bool:
-                return not await self._made(shadow, fix) and await self._runs(shadow.client)
-
-            if (proved and len(chain) == 1) or self._in_copy(work, [fix]):
+            if (proved and len(chain) == 1) or self._in_copy(self._carried_out(fix), [fix]):
                 return fix
         return None
 

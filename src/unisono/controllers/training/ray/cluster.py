@@ -16,6 +16,7 @@ from unisono.api.keys import (
     NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED,
     NETWORK_TOPOLOGY_MODE,
     RAY_PRIORITY_CLASS,
+    TPU,
 )
 from unisono.api.kind_families import RAY_CLUSTERS
 from unisono.api.kinds import SERVICES
@@ -197,7 +198,7 @@ class _ClusterDecision:
         self.status.desired_cpu, self.status.desired_memory = total.get("cpu", "0"), total.get("memory", "0")
         gpus = [name for name in total if name.endswith("gpu")]
         self.status.desired_gpu = str(sum(whole_number(total[name]) or 0 for name in gpus))
-        self.status.desired_tpu = total.get("google.com/tpu", "0")
+        self.status.desired_tpu = total.get(TPU, "0")
 
     def _head(self) -> Pod | None:
         place: Place = next(iter(self.places.values()))

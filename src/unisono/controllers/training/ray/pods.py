@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
@@ -32,8 +33,8 @@ from unisono.api.core import (
     Volume,
     VolumeMount,
 )
-from unisono.api.groups.ray import RayCluster, RayWorkerGroupSpec
-from unisono.api.keys import APP_NAME, GROUP_NAME, QUEUE_NAME, RAY_CLUSTER, RAY_GROUP, TASK_INDEX, TASK_SPEC
+from unisono.api.groups.ray import RayCluster, RayHeadGroupSpec, RayWorkerGroupSpec
+from unisono.api.keys import APP_NAME, GROUP_NAME, QUEUE_NAME, RAY_CLUSTER, RAY_GROUP, TASK_INDEX, TASK_SPEC, TPU
 from unisono.api.kind_families import RAY_CLUSTERS
 from unisono.api.quantity import parse_quantity, to_int, to_milli
 from unisono.api.selecting import DEFAULT_QUEUE
@@ -102,6 +103,7 @@ class Place:
     name: str
     template: PodTemplateSpec
     params: dict[str, str]
+    labels: Mapping[str, str]
 
     @property
     def is_head(self) -> bool:
@@ -135,12 +137,12 @@ class RayClusterView:
         """
         head = self.spec.head_group_spec
         name = pod_name(f"{self.name}-head", self.uid, HEAD_GROUP, 0)
-        yield Place(HEAD_GROUP, 0, name, head.template, head.ray_start_params or {})
+        yield Place(HEAD_GROUP, 0, name, head.template, _params(head), head.labels or {})
         living = [pod for pod in pods if is_active(pod)]
         for group in self.workers:
             for index in self._indexes(group, living):
                 name = self._worker(group, index)
-                yield Place(group.group_name, index, name, group.template, group.ray_start_params or {})
+                yield Place(group.group_name, index, name, group.template, _params(group), group.labels or {})
 
     def _worker(self, group: RayWorkerGroupSpec, index: int) -> str:
         return pod_name(f"{self.name}-{group.group_name}-worker", self.uid, group.group_name, index)
@@ -187,8 +189,10 @@ def most(group: RayWorkerGroupSpec) -> int:
     return (2**31 - 1 if group.max_replicas is None else group.max_replicas) * hosts(group)
 
 
-# Parameters of ``ray start`` that are switches.
-_SWITCHES = frozenset({"block", "head", "no-monitor", "disable-usage-stats"})
+# Parameters of ``ray start`` to which true and false are values like others; to all others they turn a switch.
+_WITH_TRUTHS = frozenset({"log-color", "include-dashboard", "include-log-monitor"})
+_ACCELERATORS = {"aws.amazon.com/neuroncore": "neuron_cores", TPU: "TPU"}
+"""Resources of containers, and what Ray calls them."""
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  # nosec B108 # where Ray keeps its objects
 
 
@@ -200,7 +204,7 @@ def build_pod(view: RayClusterView, place: Place) -> Pod:
         metadata=ObjectMeta(
             name=place.name,
             namespace=view.namespace,
-            labels={**(template.metadata.labels or {}), **_labels(view, place)},
+            labels={**(template.metadata.labels or {}), **place.labels, **_labels(view, place)},
             annotations={
                 **{key: given[key] for key in (WORKING_DIRECTORY,) if key in given},
                 **owners.inherited_annotations(given),
@@ -263,7 +267,10 @@ def head_service(view: RayClusterView) -> Service:
 
 
 def start_command(view: RayClusterView, place: Place, container: Container) -> str:
-    """The ``ray start`` of a pod: parameters of the group over those that follow from the container."""
+    """The ``ray start`` of a pod: parameters of the group over those that follow from the container.
+
+    As KubeRay has it, they go to the shell as they were written: authors quote for it and name variables.
+    """
     params = {"block": "true", "metrics-export-port": str(METRICS_PORT), **dict(_amounts(container))}
     if place.is_head:
         params["dashboard-host"] = "0.0.0.0"  # noqa: S104  # nosec B104 # the dashboard is for other pods
@@ -272,11 +279,35 @@ def start_command(view: RayClusterView, place: Place, container: Container) -> s
     params |= place.params
     words = ["ray start", *(["--head"] if place.is_head else [])]
     for name, value in sorted(params.items()):
-        if name in _SWITCHES:
+        if value.lower() in ("true", "false") and name not in _WITH_TRUTHS:
             words += [f"--{name}"] if value.lower() == "true" else []
         else:
-            words.append(f"--{name}={shlex.quote(value)}")
+            words.append(f"--{name}={value}")
     return " ".join(words)
+
+
+_NUMBERS = {"cpu": "num-cpus", "memory": "memory"}
+
+
+def _as_json(amounts: Mapping[str, float]) -> str:
+    return shlex.quote(msgspec.json.encode(amounts, order="sorted").decode())
+
+
+def _params(group: RayHeadGroupSpec | RayWorkerGroupSpec) -> dict[str, str]:
+    """What the group wants ``ray start`` to be told; its resources and labels come before ``rayStartParams``."""
+    params, others = dict(group.ray_start_params or {}), {}
+    for name, value in (group.resources or {}).items():
+        amount, lower = parse_quantity(value), name.lower()
+        key = _NUMBERS.get(lower) or ("num-gpus" if lower.endswith("gpu") else "")
+        if key:
+            params[key] = str(math.ceil(amount))
+        else:
+            others[name] = float(amount)
+    if others:
+        params["resources"] = _as_json(others)
+    if group.labels:
+        params["labels"] = shlex.quote(",".join(f"{name}={value}" for name, value in sorted(group.labels.items())))
+    return params
 
 
 def _gcs_port(view: RayClusterView) -> str:
@@ -303,7 +334,7 @@ def _selector(view: RayClusterView) -> dict[str, str]:
 
 
 def _amounts(container: Container) -> Iterator[tuple[str, str]]:
-    """What Ray is told of the container: CPUs, memory in bytes, GPUs; limits, and for CPUs else requests."""
+    """What Ray is told of the container: CPUs, memory in bytes, accelerators; limits, and for CPUs else requests."""
     limits, requests = container.resources.limits or {}, container.resources.requests or {}
     cpu = limits.get("cpu", requests.get("cpu"))
     if cpu is not None:
@@ -313,6 +344,9 @@ def _amounts(container: Container) -> Iterator[tuple[str, str]]:
     gpus = [int(parse_quantity(value)) for name, value in limits.items() if name.endswith("gpu")]
     if any(gpus):
         yield "num-gpus", str(sum(gpus))
+    others = {_ACCELERATORS[name]: float(parse_quantity(limits[name])) for name in limits if name in _ACCELERATORS}
+    if others:
+        yield "resources", _as_json(others)
 
 
 def _start_ray(view: RayClusterView, place: Place, container: Container) -> None:
