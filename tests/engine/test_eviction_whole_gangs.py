@@ -79,6 +79,19 @@ def test_a_gang_of_which_a_pod_must_stay_goes_not_at_all(outside: bool) -> None:
     assert left(decisions, {"v": 4}) == {"v": 4}
 
 
+def test_of_what_a_gang_wants_beyond_its_minimum_each_kind_of_pod_may_make_room() -> None:
+    """Another pod, for which nobody can make room, does not keep it from that: else a lower job takes its place."""
+    tiers = (["priority", "conformance"], ["gang", "predicates", "capacity", "network-topology-aware"])
+    plugins = "".join(f"\n- plugins: [{', '.join(f'{{name: {name}}}' for name in tier)}]" for tier in tiers)
+    config = load_config(f'actions: "enqueue, allocate, gangpreempt"\ntiers:{plugins}\n')
+    wanting = ranked("j", 3, "high", topology=wish(1), minimum=1, running={0: "a-0"}, cpu=1)
+    wanting[2].spec.node_selector = {"disk": "none"}
+    held = ranked("v", 1, "low", running={0: "a-0"}, cpu=1)
+    decisions = schedule(world(racks({"a": 1}, cpu=2), RANKS, wanting, held), config)
+    assert left(decisions, {"v": 1}) == {"v": 0}
+    assert [(one.pod, one.node) for one in decisions.pipelined] == [("j-w-2", "a-0")]
+
+
 ELASTIC = [
     node("n0", cpu=2),
     node("n1", cpu=2),

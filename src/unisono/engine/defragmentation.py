@@ -342,7 +342,7 @@ def run(cycle: Cycle) -> None:
 
 def serve(cycle: Cycle, job: JobState, limits: Limits) -> DefragmentationPlan | None:
     """Find moves for one gang and commit them; None, and nothing changed, when there are none that let it start."""
-    tasks = wanted_tasks(cycle, job)
+    tasks, _ = wanted_tasks(cycle, job)
     if not tasks or any(task.never_preempts for task in tasks) or not _room_in_all(cycle, job, tasks):
         return None
     pods = MovablePods(cycle, job, tasks, limits)

@@ -51,10 +51,22 @@ class GangRule:
 
 
 def serve(cycle: Cycle, job: JobState, rule: GangRule) -> bool:
-    """Make room for one job; whether victims were chosen and all its tasks got a place on their resources."""
-    tasks = wanted_tasks(cycle, job)
+    """Make room for one job; whether victims were chosen and all its tasks got a place on their resources.
+
+    What a gang that has its minimum wants besides is tried as a whole, then a pod of each class by itself.
+    """
+    tasks, surplus = wanted_tasks(cycle, job)
     if not tasks or any(task.never_preempts for task in tasks):
         return False
+    if _serve(cycle, job, rule, tasks):
+        return True
+    alone: dict[int, Task] = {}
+    for task in tasks if surplus and len(tasks) > 1 else ():
+        alone.setdefault(task.pod_class.id, task)
+    return any(_serve(cycle, job, rule, [task]) for task in alone.values())
+
+
+def _serve(cycle: Cycle, job: JobState, rule: GangRule, tasks: list[Task]) -> bool:
     classes = [task.pod_class for task in tasks]
     if rule.purpose is Purpose.GANG_RECLAIM and cycle.hooks.first("preemptive", job.queue, classes) is not None:
         return False
@@ -66,21 +78,25 @@ def serve(cycle: Cycle, job: JobState, rule: GangRule) -> bool:
     return any(plan.carry_out() for plan in plans)
 
 
-def wanted_tasks(cycle: Cycle, job: JobState) -> list[Task]:
+def wanted_tasks(cycle: Cycle, job: JobState) -> tuple[list[Task], bool]:
     """All pending tasks of a gang that is not ready, else those of its first sub-group that has any.
 
     A sub-group that is part of one that is not ready starts with that.
+
+    Returns:
+        the tasks, and whether the gang and its sub-groups have what they need without them.
+
     """
     tasks = cycle.pending(job, best_effort=False)
     if not cycle.hooks.ready(job):
-        return tasks and tasks + cycle.pending(job, best_effort=True)
+        return tasks and tasks + cycle.pending(job, best_effort=True), False
     for group in groups_of(cycle.session, job):
-        start = [each for each in group.lineage if not cycle.hooks.group_ready(each)] or [group]
-        own = {task.key for task in start[-1].tasks}
+        lacking = [each for each in group.lineage if not cycle.hooks.group_ready(each)]
+        own = {task.key for task in (lacking or [group])[-1].tasks}
         mine = [task for task in tasks if task.key in own]
         if mine:
-            return mine
-    return []
+            return mine, not lacking
+    return [], False
 
 
 def domains_to_try(cycle: Cycle, job: JobState, rule: GangRule, tasks: Sequence[Task]) -> list[int]:
