@@ -67,6 +67,41 @@ def test_no_younger_job_takes_the_room(order: str, queue_name: str, grace: int) 
     assert plane.running()["g"] == 3
 
 
+@pytest.mark.parametrize("order", ORDERS[:3])
+def test_what_a_job_wants_beyond_its_minimum_takes_no_room_that_was_made_for_another(order: str) -> None:
+    """It comes first in the queue, but nobody would be evicted for it."""
+    things: list[Any] = [*RANKS, queue("qa", 1, deserved={"cpu": 4}), node("n0", cpu=2), node("n1", cpu=1)]
+    things.append(group("h", 1, queue="qa", phase="Running", priority_class="high"))
+    things += [pod("h-w-0", "h", node="n1", cpu=1), pod("h-w-1", "h", cpu=1)]
+    for at in range(2):
+        things.append(group(f"v{at}", 1, queue="qa", phase="Running", priority_class="low"))
+        things.append(pod(f"v{at}-w-0", f"v{at}", node="n0", cpu=1))
+    plane = Plane(acting(order, spared=False), things, job("g", 2, 1, queue="qa", priority_class="mid"))
+    for _ in range(4):
+        plane.cycle()
+    assert plane.running() == {"h": 1, "g": 2}
+    assert sum(map(len, plane.evicted)) == 2
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_no_room_is_taken_back_for_a_job_before_which_another_would_take_it(behind: bool) -> None:
+    """The queue holds more processors than it deserves and less memory: it may take room for who asks for both."""
+    things: list[Any] = [*RANKS, queue("qa", 1, deserved={"cpu": 1, "memory": "8Gi"}), queue("qb", 1)]
+    things += [node("n0", cpu=2, memory="16Gi"), node("n1", cpu=2, memory="16Gi")]
+    things.append(group("o", 1, queue="qa", phase="Running", priority_class="high"))
+    things.append(pod("o-w-0", "o", node="n0", cpu=2))
+    for at in range(2):
+        things.append(group(f"v{at}", 1, queue="qb", phase="Running"))
+        things.append(pod(f"v{at}-w-0", f"v{at}", node="n1", cpu=1))
+    things += [group("g", 1, queue="qa"), pod("g-w-0", "g", cpu=1, memory="1Gi")]
+    things += job("h", 1, 1, queue="qa", priority_class="high") if behind else []
+    plane = Plane(acting("allocate, preempt, reclaim, backfill", spared=False), things)
+    for _ in range(4):
+        plane.cycle()
+    assert sum(map(len, plane.evicted)) == (0 if behind else 1)
+    assert plane.running().get("g", 0) == (0 if behind else 1)
+
+
 @pytest.mark.parametrize("order", ["allocate, preempt, backfill", "preempt, allocate, backfill"])
 def test_places_made_for_pods_without_requests_are_theirs(order: str) -> None:
     """The gang asks for nothing but to be two pods on a node that takes two; who comes meanwhile asks for cpu."""

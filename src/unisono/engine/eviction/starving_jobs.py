@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -100,6 +100,11 @@ def _victims(
     return [unit[0] for unit in units]
 
 
+_RECLAIMING = (Purpose.RECLAIM, Purpose.GANG_RECLAIM)
+_RIVALS = 16
+"""Kinds of jobs that are tried at most, whether they would take what is freed."""
+
+
 def starving_jobs(cycle: Cycle) -> dict[str, list[JobState]]:
     """Admitted, valid jobs with waiting tasks that are short of what they need, by queue.
 
@@ -161,6 +166,8 @@ def settle(
     taken = cycle.transaction.log[mark:]
     needed = any(placement.status is TaskStatus.RELEASING for placement in taken)
     enough = cycle.hooks.vote("pipelined", job) is None
+    if enough and needed and is_for_others(cycle, evictions, job, mark, purpose):
+        enough = False
     later = _allocates_later(cycle, purpose)
     spare = not (needed or later) and within_share and any(_waits(cycle, placement) for placement in taken)
     if enough and (needed or spare):
@@ -168,6 +175,52 @@ def settle(
         return True
     evictions.rollback(mark)
     return bool(enough and later and place(cycle, job, remaining_of(cycle, job)))
+
+
+def is_for_others(cycle: Cycle, evictions: Evictions, job: JobState, mark: int, purpose: Purpose) -> bool:
+    """Whether what others hold that were evicted since ``mark`` would go to another job of the queue, served before.
+
+    It has a higher priority and its queue may not take back what it asks for, while it may for this job: that would
+    be left without, and others evicted again.
+    """
+    if purpose not in _RECLAIMING:
+        return False
+    rivals = list(_rivals(cycle, job))
+    transaction = cycle.transaction
+    promises = [each for each in transaction.log[mark:] if each.status is not TaskStatus.RELEASING]
+    for each in reversed(promises if rivals else ()):
+        transaction.withdraw(each)
+    after, taken = transaction.checkpoint(), False
+    for rival in rivals:
+        for task in cycle.pending(rival, best_effort=False):
+            if not cycle.hooks.starving(rival) or not evictions.take_free(rival, task):
+                break
+        taken = not cycle.hooks.starving(rival)
+        evictions.rollback(after)
+        if taken:
+            break
+    for each in promises if rivals else ():
+        transaction.renew(each)
+    return taken
+
+
+def _rivals(cycle: Cycle, job: JobState) -> Iterator[JobState]:
+    """One of each shape, a few at most."""
+    shapes: set[object] = set()
+    for other in cycle.eligible:
+        if other.queue is not job.queue or other.priority <= job.priority or not other.counts[TaskStatus.PENDING]:
+            continue
+        shape = other.shape or other.key
+        if shape in shapes or other.phase == "Pending" or is_bounded(cycle.session, other):
+            continue
+        shapes.add(shape)
+        classes = list({task.pod_class.id: task.pod_class for task in other.record.pending.values()}.values())
+        if cycle.hooks.first("preemptive", other.queue, classes) is None:
+            continue
+        if cycle.valid(other) and cycle.hooks.starving(other):
+            yield other
+            if len(shapes) >= _RIVALS:
+                return
 
 
 def _place_each(

@@ -112,7 +112,8 @@ def promised(cycle: Cycle) -> list[JobState]:
     """Waiting jobs that starve and have a nominated task whose node has room, in queue and job order.
 
     Without this, the job that comes first in the orders, such as a victim's new pod, takes the place, and the eviction
-    has been for nothing. Jobs of the same queue with a higher priority come along, so that they are not passed over;
+    has been for nothing. Jobs of the same queue with a higher priority come along, so that they are not passed over,
+    but not with what they want beyond their minimum, for which nobody would be evicted;
     queues with any come last, so that these take no room that was made for another queue. Jobs that request nothing
     don't: they are placed by backfill, after everybody else.
     """
@@ -129,7 +130,9 @@ def promised(cycle: Cycle) -> list[JobState]:
             higher = [
                 job
                 for job in ready
-                if job.priority > highest and (job.shape or cycle.has_pending(job, best_effort=False))
+                if job.priority > highest
+                and (job.shape or cycle.has_pending(job, best_effort=False))
+                and cycle.hooks.starving(job)
             ]
             outranked |= {job.queue.name for job in higher}
             found += chosen + higher
