@@ -248,6 +248,8 @@ def _check_evictions(cycle: Cycle, broken: dict[str, str]) -> None:
 
 def _check_beneficiaries(cycle: Cycle, broken: dict[str, str]) -> None:
     """Whom pods are evicted for gets places, and a gang as many as it needs with what it keeps."""
+    if not cycle.evicted:
+        return
     got: Counter[str] = Counter()
     for placement in (*cycle.bound, *cycle.transaction.log):
         got[placement.job.key] += len(placement.tasks)
@@ -268,6 +270,8 @@ def _check_beneficiaries(cycle: Cycle, broken: dict[str, str]) -> None:
 
 def _check_victims(cycle: Cycle, broken: dict[str, str]) -> None:
     """No gang gets pods and loses others; one that loses members to others keeps its minimum or goes whole."""
+    if not cycle.evicted:
+        return
     bound = {placement.job.key for placement in cycle.bound}
     lost: Counter[str] = Counter()
     takers: dict[str, set[str]] = defaultdict(set)
