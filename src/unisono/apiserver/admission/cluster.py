@@ -64,10 +64,11 @@ def queue_of_namespace(request: Request, view: View) -> None:
     """A new job that names no queue goes to the queue that its namespace names; asked before defaults are set."""
     job: Job = request.object
     if request.operation == "CREATE" and not job.spec.queue:
-        job.spec.queue = _queue_of_namespace(request, view)
+        job.spec.queue = named_by_namespace(request, view)
 
 
-def _queue_of_namespace(request: Request, view: View) -> str | None:
+def named_by_namespace(request: Request, view: View) -> str | None:
+    """The queue of a request's namespace, for what names none."""
     namespace = view.find(NAMESPACES, request.namespace or "")
     return (namespace.metadata.annotations or {}).get(POD_QUEUE) if namespace else None
 
@@ -106,7 +107,7 @@ def note_queues(may_use: MayUse, request: Request, view: View) -> None:
         before = _named(kind, request.old, request, view)
         admitted = {one for one in admitted_to(request.old.metadata.annotations) if one in named or one not in before}
         named -= before
-    elif not named and (of_namespace := _queue_of_namespace(request, view)):
+    elif not named and (of_namespace := named_by_namespace(request, view)):
         named = {of_namespace}
     if kind.refers:
         named |= {queue.metadata.name for queue in view.all(QUEUES)}

@@ -12,12 +12,13 @@ from unisono.api.defaulting.kubeflow import settle_replicas
 from unisono.api.field_error import FieldError
 from unisono.api.groups.batch import Job
 from unisono.api.groups.scheduling import PodGroup, Queue
-from unisono.api.keys import MASTERS, POD_QUEUE
+from unisono.api.keys import MASTERS
 from unisono.api.kind import Kind
-from unisono.api.kinds import JOBS, LEASES, NAMESPACES, QUEUES
+from unisono.api.kinds import JOBS, LEASES, QUEUES
 from unisono.api.queues import Family, exceeded, oversubscribed, summed, warnings_of
 from unisono.api.resources import resource_list, to_wire
 from unisono.api.selecting import DEFAULT_QUEUE, ROOT
+from unisono.apiserver.admission.cluster import named_by_namespace
 from unisono.apiserver.admission.request import Request, Settings, View
 from unisono.apiserver.custom.kinds import CustomKind, as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid
@@ -77,9 +78,7 @@ def queue_of_namespace(request: Request, view: View) -> None:
     group: PodGroup = request.object
     if (group.spec.queue or DEFAULT_QUEUE) != DEFAULT_QUEUE or any(map(_of_job, group.metadata.owner_references or ())):
         return
-    namespace = view.find(NAMESPACES, request.namespace or "")
-    wanted = (namespace.metadata.annotations or {}).get(POD_QUEUE) if namespace else None
-    group.spec.queue = wanted or DEFAULT_QUEUE
+    group.spec.queue = named_by_namespace(request, view) or DEFAULT_QUEUE
 
 
 def _of_job(owner: OwnerReference) -> bool:
