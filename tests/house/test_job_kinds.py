@@ -15,7 +15,6 @@ KEYS = {"POD_QUEUE", "QUEUE_NAME"}
 # What they do with the keys, and that is no reading of an object's queue.
 USERS = {
     "api/seal.py": "what of a Job the webhook has seen",
-    "apiserver/admission/jobs.py": "the queue of a namespace",
     "apiserver/admission/cluster.py": "the queue of a namespace",
     "cli/commands/pod.py": "options",
     "cli/running/submitting.py": "texts of any manifest",

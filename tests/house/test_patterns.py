@@ -7,7 +7,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "unisono"
 READS = {
-    "engine/verdicts/device_facts.py": "expressions of device classes and claims",
+    "engine/verdicts/device_causes.py": "expressions of device classes and claims",
     "engine/verdicts/missing_resources.py": "names of resources",
     "sdk/reasons/failures.py": "what programs print",
     "sdk/foreign.py": "messages of servers, kubelets and controllers",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
+from unisono.api.times import rfc3339
 from unisono.engine.changes import (
     AddNodes,
     Change,
@@ -24,8 +25,29 @@ from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.evictable import Evictable
 from unisono.engine.verdicts.lines import place, place_in_line
 from unisono.engine.verdicts.rivals import turn
-from unisono.engine.verdicts.spared import spared
 from unisono.engine.verdicts.trial import Trials
+
+_EVICTING = frozenset(("preempt", "reclaim", "gangpreempt", "gangreclaim"))
+
+
+def spared(cycle: Cycle, job: JobState, victims: Sequence[str]) -> str:
+    """One sentence; empty where no limit stands in the way.
+
+    Args:
+        cycle: at its end.
+        job: waits.
+        victims: keys of pods; it is known that the job would start without them.
+
+    """
+    if not _EVICTING & set(cycle.config.actions):
+        return ""
+    setback = cycle.session.snapshot.setbacks.get(job.key)
+    if setback is not None:
+        return f"its binds were refused lately, so no pod is evicted for it before {rfc3339(setback.over)}"
+    tasks = [task for key in victims if (task := cycle.session.snapshot.tasks.get(key)) is not None]
+    reason: str | None = cycle.hooks.first("spared", tasks)
+    return reason or ""
+
 
 MOST_JOBS = 20
 """Jobs for which changes are tried in one cycle."""

@@ -2,13 +2,77 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import numpy as np
+
+from unisono.api.resources import by_importance
+from unisono.cluster.status import HOLDS
+from unisono.engine.changes import amounts_text, listed
+from unisono.engine.cycle.context import Cycle
 from unisono.engine.placement.domain_advice import Advice
 from unisono.engine.placement.waiting_line import advice_of
-from unisono.engine.verdict import Cause
+from unisono.engine.session.job_state import JobState
+from unisono.engine.verdict import Cause, Holder
 from unisono.engine.verdicts import candidates
-from unisono.engine.verdicts.domain_holders import domain_text
 from unisono.engine.verdicts.draft import Draft
+from unisono.engine.verdicts.holders import holder_of, named, owner_of
 from unisono.engine.verdicts.waiting import Waiting
+
+_MOST_NAMED = 3
+
+
+def domain_text(cycle: Cycle, job: JobState, advice: Advice) -> tuple[str, tuple[Holder, ...]]:
+    """``HyperNode rack-a would hold it, but default/hog uses cpu 8 there``, and the holders."""
+    if advice.lost:
+        return f"HyperNode {advice.domain} would hold it, but {_away(cycle, advice.lost)}", ()
+    if not advice.domain:
+        return (
+            "no allowed domain would hold it even if the nodes that its pods may use were empty"
+            if "fit" in advice.message
+            else ""
+        ), ()
+    registry, snapshot = cycle.session.registry, cycle.session.snapshot
+    name = _scarcest(cycle, advice)
+    row = registry.find(name)
+    held: Counter[tuple[str, str]] = Counter()
+    for column in advice.nodes:
+        for task in snapshot.tasks_on.get(cycle.session.snapshot.nodes.names[column], {}).values():
+            if task.job == job.key or not HOLDS[task.status] or row is None:
+                continue
+            record = snapshot.jobs.get(task.job) if task.job else None
+            vector = task.pod_class.vector
+            who = holder_of(record) if record is not None else owner_of(task)
+            held[who.kind, who.name] += int(vector[row]) if row < len(vector) else 0
+    largest = sorted(held.items(), key=lambda one: (-one[1], one[0]))[:_MOST_NAMED]
+    if not largest:
+        return "", ()
+    text = ", ".join(f"{named(Holder(*who))} uses {amounts_text({name: amount})}" for who, amount in largest)
+    holders = tuple(Holder(*who, {name: amount}) for who, amount in largest)
+    return f"HyperNode {advice.domain} would hold it, but {text} there", holders
+
+
+def _scarcest(cycle: Cycle, advice: Advice) -> str:
+    """The resource of which the nodes that have to be empty have least for a pod."""
+    nodes, pod_class = cycle.session.nodes, advice.task.pod_class
+    names = sorted(pod_class.requests, key=by_importance)
+    if not names or not advice.nodes:
+        return names[0] if names else "pods"
+    rows = [cycle.session.registry.requested(name) for name in names]
+    idle = np.maximum(nodes.idle[rows][:, list(advice.nodes)], 0)
+    parts = (idle / np.array([[pod_class.requests[name]] for name in names])).min(axis=1)
+    return names[int(parts.argmin())]
+
+
+def _away(cycle: Cycle, columns: tuple[int, ...]) -> str:
+    """``n-1 is cordoned, and n-2 and n-3 are not ready``."""
+    table = cycle.session.snapshot.nodes
+    unready = tuple(table.names[at] for at in columns if not table.ready[at])
+    cordoned = tuple(table.names[at] for at in columns if table.ready[at])
+    parts = [(cordoned, "cordoned"), (unready, "not ready")]
+    return ", and ".join(
+        f"{listed(names)} {'is' if len(names) == 1 else 'are'} {what}" for names, what in parts if names
+    )
 
 
 def topology(waiting: Waiting) -> Draft | None:
