@@ -83,9 +83,10 @@ def _whole(turn: Turn) -> Iterator[str]:
         if any(pod.key in fresh for pod in members):
             yield f"PodGroup {group} gets places and loses pods in one cycle"
         minimum = found["spec"].get("minMember") or 0
-        before = [pod for pod in members if pod.ours and pod.counts and not pod.ended]
+        # Who has placed a member does not matter, as for Volcano: what another scheduler bound runs for the gang, too.
+        before = [pod for pod in members if pod.counts and not pod.ended]
         after = [pod for pod in before if pod.key not in gone]
-        ended = sum(1 for pod in members if pod.ours and pod.phase == "Succeeded")
+        ended = sum(1 for pod in members if pod.phase == "Succeeded")
         if group not in broken and len(before) + ended >= minimum > len(after) + ended and after:
             yield f"PodGroup {group} is left with {len(after)} of {minimum} pods"
 

@@ -52,7 +52,9 @@ def _beyond_share(cycle: Cycle) -> list[Waiting]:
         if report.quota is None or report.quota.cause is not Cause.OVER_SHARE:
             continue
         job = cycle.session.job(key)
-        if job is not None and not job.counts[TaskStatus.PIPELINED] and _waits_to_start(cycle, job):
+        if job is None or job.counts[TaskStatus.PIPELINED] or not _waits_to_start(cycle, job):
+            continue
+        if cycle.valid(job):
             by_queue.setdefault(job.queue.name, []).append(job)
     found = [
         (jobs[0].queue, sorted(jobs, key=cycle.orders.job_key))

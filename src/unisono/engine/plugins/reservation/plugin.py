@@ -346,6 +346,8 @@ class ReservationPlugin(Plugin):
                 self._follow(job)
                 break
         heeded: list[Plan] = []
+        if any(task.nominated_node and task.pod_class is pod_class for task in job.record.pending.values()):
+            return heeded  # others were evicted for it: what they leave is its own
         ends = -1.0
         for plan in self.plans:
             other = plan.job
