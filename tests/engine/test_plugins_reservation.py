@@ -161,10 +161,17 @@ def binds(things: list[Any], settings: SchedulerConfig | None = None) -> set[str
     return set(placed(engine.run(cluster(things).snapshot(), settings or having(), START + 1000.0)))
 
 
+def promised() -> list[Any]:
+    things = small()
+    things[1].status.nominated_node_name = "n000"
+    return things
+
+
 @pytest.mark.parametrize(
     ("things", "starts"),
     [
         pytest.param(small(), False, id="nobody knows when it ends"),
+        pytest.param(promised(), True, id="others were evicted for it"),
         pytest.param(small(seconds=100), True, id="it ends when the gang could start"),
         pytest.param(small(seconds=101), False, id="it ends too late"),
         pytest.param([node("free", cpu=1), small()], True, id="a node that the gang does not need"),

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from topology_world import TOPOLOGY, racks, spine, wish
 from topology_world import job as job_with
@@ -152,6 +152,7 @@ def check(objects: list[Object], settings: SchedulerConfig) -> list[Verdict]:
 @pytest.mark.parametrize("name", sorted(CONFIGS))
 @settings(max_examples=examples(40), deadline=None)
 @given(seed=st.integers(0, 10**9), share=deserved)
+@example(seed=10631926, share=None)
 def test_what_is_suggested_starts_the_job(name: str, seed: int, share: dict[str, int] | None) -> None:
     nodes, jobs = some(Random(seed))
     check(build(nodes, jobs, share if name == "capacity" else None), CONFIGS[name])

@@ -165,6 +165,13 @@ def close_promises(snapshot: Snapshot, now: float) -> float | None:
     return min((end for end in ends if end > now), default=None)
 
 
+def had_its_chance(snapshot: Snapshot, job: Job) -> None:
+    """What is remembered of a gang holds also for a changed copy of it that is like no other one."""
+    tried = snapshot.memo.of(Promises, Promises).tried
+    if job.shape in tried:
+        tried[job.key] = tried[job.shape]
+
+
 def comes_later(snapshot: Snapshot, key: str, now: float) -> bool:
     """Whether an admitted gang has too few pods, and is still waited for."""
     job, entry = snapshot.jobs.get(key), snapshot.memo.of(Promises, Promises).unfilled.get(key)
