@@ -225,6 +225,18 @@ def test_a_gang_of_which_one_pod_fits_nowhere_keeps_nobody_from_admission(quota:
     assert it.running() == {"next": 4}
 
 
+@pytest.mark.parametrize("quota", SHARING)
+@pytest.mark.parametrize("pods", [7, 0])
+def test_a_gang_has_had_its_chance_in_the_cycle_that_admits_it(quota: str, pods: int) -> None:
+    """Its pods are there and fit nowhere, or they are waited for from then on."""
+    made = [pod(f"hog-{at}", "hog", cpu=1, selector={"zone": "later"}) for at in range(pods)]
+    it = plane(quota, hog("Pending"), made)
+    it.cycle()
+    it.now += 6.0
+    it.cycle()
+    assert it.running() == {"next": 4}
+
+
 def test_many_gangs_that_fit_nowhere_hold_nobody_up() -> None:
     hogs = [[group(f"hog{n}", 7, phase="Pending", resources={"cpu": 7}, created=n) for n in range(10)]]
     it = plane("proportion", hogs)

@@ -36,6 +36,7 @@ CARRIED: Final = {
     "spec.maxRetry": LATER,
     "spec.tasks.*.maxRetry": LATER,
     "spec.workerGroupSpecs.*.scaleStrategy.workersToDelete.*": "names a pod that is there, when workers are to go",
+    "spec.preRunningDeadlineSeconds": "counts from each try anew; whether it passes before the last look is chance",
     "spec.runPolicy.activeDeadlineSeconds": LATER,
     "spec.runPolicy.backoffLimit": LATER,
     "spec.runPolicy.ttlSecondsAfterFinished": LATER,

@@ -81,7 +81,7 @@ def _decide(
         open_promises(snapshot, now)
         cycle = Cycle(snapshot, config, now, seed, lookup_with(plugins), watch, reasons=bool(verdicts))
     run_actions(cycle)
-    again_at = close_promises(snapshot, now)
+    again_at = close_promises(snapshot, now, cycle.jobs)
     if cycle.session.book.hopeful:
         cycle.decisions.again_at = again_at
     relocate(cycle)

@@ -28,7 +28,8 @@ def place_first_gangs(cycle: Cycle) -> None:
 
     It comes after all actions: whatever is idle by then, no work within its share can use in this cycle, also not
     with evictions. Of queues of equal priority that one is first whose gang has waited longest, so that each has its
-    turn. Of the gangs of a queue the first one that finds room starts, with its minimum.
+    turn. Of the gangs of a queue the first one that finds room starts, with its minimum; where a limit above the queue
+    is all that its share comes from, one that has started gets what it wants besides.
     """
     shares = cycle.session.book.shares
     if shares.may_exceed is None:
@@ -52,9 +53,7 @@ def _beyond_share(cycle: Cycle) -> list[Waiting]:
         if report.quota is None or report.quota.cause is not Cause.OVER_SHARE:
             continue
         job = cycle.session.job(key)
-        if job is None or job.counts[TaskStatus.PIPELINED] or not _waits_to_start(cycle, job):
-            continue
-        if cycle.valid(job):
+        if job is not None and not job.counts[TaskStatus.PIPELINED] and cycle.valid(job):
             by_queue.setdefault(job.queue.name, []).append(job)
     found = [
         (jobs[0].queue, sorted(jobs, key=cycle.orders.job_key))
@@ -73,15 +72,18 @@ def _turn(queue: QueueState, jobs: list[JobState]) -> tuple[int, float, float, s
 
 
 def _starts(cycle: Cycle, alike: EquivalenceBatches, job: JobState) -> bool:
-    """Place the gang; where that fails, the job's report says why, and no longer that its share is too small."""
+    """Place the gang, or what it wants beyond its minimum; where that fails, the report says why, and not the share."""
     del cycle.reports[job.key]
     if alike.fail(job):
         return False
-    before = alike.state()
-    if place(cycle, job, remaining_of(cycle, job)):
-        return True
-    alike.note_failure(job, before)
-    return False
+    before, starts, left = alike.state(), _waits_to_start(cycle, job), remaining_of(cycle, job)
+    placed = place(cycle, job, left)
+    if not placed:
+        alike.note_failure(job, before)
+    more = placed and not starts
+    while more and left:
+        more = place(cycle, job, left)
+    return placed
 
 
 # Jobs for which others were evicted: they get those places before any action gives room to other jobs.

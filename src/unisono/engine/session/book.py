@@ -123,8 +123,9 @@ class Promises:
 
     Attributes:
         unfilled: PodGroups with fewer pods than their minimum: since when, and how many they have.
-        tried: shapes of gangs, and keys of gangs without a shape, that have all their pods, and since which
-            moment: time and version of the snapshot, so that a cycle decides the same when it is run again.
+        tried: shapes of gangs that have all their pods, keys of those without a shape or that were just admitted, and
+            since which moment: time and version of the snapshot, so that a cycle decides the same when it is run
+            again.
 
     """
 
@@ -148,21 +149,36 @@ def open_promises(snapshot: Snapshot, now: float) -> None:
     promises.unfilled = found
 
 
-def close_promises(snapshot: Snapshot, now: float) -> float | None:
+def close_promises(snapshot: Snapshot, now: float, jobs: Iterable[JobState] = ()) -> float | None:
     """Note which admitted gangs have had their chance; after a cycle that places.
+
+    Args:
+        snapshot: of the cycle.
+        now: its time.
+        jobs: those that it has served. Those that it has admitted have had their chance as well, or their pods are
+            waited for from now on.
 
     Returns:
         when the next promise lapses if nothing changes, seconds since the epoch; None: none does.
 
     """
     promises = snapshot.memo.of(Promises, Promises)
-    found = [job.shape or job.key for job, _ in snapshot.by_shape() if _has_pods(job)]
-    moment = now, snapshot.version
-    promises.tried = {each: promises.tried.get(each, moment) for each in found}
-    if moment in promises.tried.values():
-        return now
-    ends = (since + PATIENCE_SECONDS for since, _ in promises.unfilled.values())
-    return min((end for end in ends if end > now), default=None)
+    before, moment = promises.tried, (now, snapshot.version)
+    promises.tried = {
+        job.shape or job.key: before.get(job.shape or job.key, before.get(job.key, moment))
+        for job, _ in snapshot.by_shape()
+        if _has_pods(job)
+    }
+    again = now if moment in promises.tried.values() else None
+    ends = [end for since, _ in promises.unfilled.values() if (end := since + PATIENCE_SECONDS) > now]
+    for job in jobs:  # that they are admitted is written down, and with that comes the next cycle
+        if job.phase != "Inqueue" or job.record.phase != "Pending":
+            continue
+        if job.size < job.min_member:
+            promises.unfilled.setdefault(job.key, (now, job.size))
+        elif not job.is_ready:
+            promises.tried.setdefault(job.key, moment)
+    return again if again is not None else min(ends, default=None)
 
 
 def had_its_chance(snapshot: Snapshot, job: Job) -> None:
@@ -351,7 +367,7 @@ class Book:
         entry = promises.unfilled.get(job.key)
         if entry is not None and entry[1] == len(job.tasks) < job.min_member:
             return self._now - entry[0] < PATIENCE_SECONDS
-        tried = promises.tried.get(job.shape or job.key)
+        tried = promises.tried.get(job.shape or job.key) or promises.tried.get(job.key)
         return not _was_tried(job) if tried is None else tried == self._moment
 
     def _live_promises(self) -> dict[str, Vector]:

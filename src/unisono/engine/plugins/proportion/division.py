@@ -284,8 +284,12 @@ def requests_of(session: Session, promisable: Amounts, admission: Mapping[str, A
     """
     requests = {name: listed(session.queues[name].record.request, session.registry) for name in admission}
     for job, number in _unborn(session):
-        if job.queue.name in requests:
-            _add_unborn(job, number, requests[job.queue.name], [promisable, admission[job.queue.name]])
+        request = requests.get(job.queue.name)
+        if request is not None and session.book.counts(job.record):
+            _add_unborn(job, number, request, [promisable, admission[job.queue.name]])
+        elif request is not None:  # its pods wait for others that do not come, and can use no share
+            for row, amount in enumerate((job.record.request - job.record.allocated).tolist()):
+                request[row] -= amount * number
     _add_returning(session, requests)
     return requests
 

@@ -194,7 +194,8 @@ class ProportionPlugin(Plugin):
 
     def _beyond(self, job: JobState) -> Amounts | None:
         """What the job's queue may hold with it, of resources that no work within its share can use."""
-        first = self._first_gang and self._is_first(job)
+        starts = job.holds_nothing or not job.is_ready
+        first = self._first_gang and starts and self._is_first(job)
         return (self.real_capability if first else self.undivided).get(job.queue.name)
 
     def _is_first(self, job: JobState) -> bool:
