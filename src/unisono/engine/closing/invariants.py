@@ -275,6 +275,7 @@ def _check_victims(cycle: Cycle, broken: dict[str, str]) -> None:
     bound = {placement.job.key for placement in cycle.bound}
     lost: Counter[str] = Counter()
     takers: dict[str, set[str]] = defaultdict(set)
+    given_up: set[str] = set()
     keeping = {purpose.value for purpose in _FOR_OTHERS if cycle.hooks.keeps_gangs(purpose)}
     for placement, key in cycle.evicted:
         victim = placement.job.key
@@ -283,7 +284,11 @@ def _check_victims(cycle: Cycle, broken: dict[str, str]) -> None:
             broken[key or _SHUFFLED] = f"pods of PodGroup {victim} would be evicted while others of it are bound"
         elif key != victim and placement.reason in keeping:
             takers[victim].add(key)
+        elif key != victim:
+            given_up.add(victim)  # by a purpose that may break gangs, after which what is left is of no use
     for victim, keys in takers.items():
+        if victim in given_up:
+            continue
         record = cycle.session.snapshot.jobs[victim]
         held, ended = _held(record), record.counts[TaskStatus.SUCCEEDED]
         left = held - ended - lost[victim]

@@ -85,13 +85,14 @@ Remaining = RemainingTasks | RemainingByGroup
 def remaining_of(cycle: Cycle, job: JobState) -> Remaining:
     """What is left to place of a job: its waiting tasks, by group where the network's topology counts.
 
-    Tasks that request nothing come last. They are left to backfill where the gang does not need them to start and no
-    domain binds them.
+    Tasks that request nothing come last. They are left to backfill where the gang does not need them to start, no
+    domain binds them and nobody was evicted for them.
     """
     tasks = cycle.pending(job, best_effort=False)
     grouped = is_grouped(job, cycle.session.snapshot.hyper_nodes)
-    if job.pending_best_effort and (grouped or not cycle.hooks.ready(job)):
-        tasks += cycle.pending(job, best_effort=True)
+    if job.pending_best_effort:
+        needed = grouped or not cycle.hooks.ready(job)
+        tasks += [task for task in cycle.pending(job, best_effort=True) if needed or task.nominated_node]
     if grouped:
         return RemainingByGroup.of(cycle, job, tasks)
     return RemainingTasks(tasks)
