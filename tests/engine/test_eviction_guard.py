@@ -424,7 +424,7 @@ def test_evictions_keep_the_limits_and_end_and_serve_somebody(objects: list[Obje
 
 
 def test_a_pod_beyond_a_minimum_that_comes_back_does_not_take_a_place_that_was_made_for_a_gang() -> None:
-    """Whatever its rank: nobody would be evicted for it. And that is the end of evictions."""
+    """Whatever its rank, as preemption makes no room for such a pod; and evictions end with that."""
     plane = Plane(CONFIGS["lost work"], RETURNED)
     plane.settle()
     assert sum(len(jobs) for jobs in plane.evicted) == 2

@@ -69,7 +69,7 @@ def test_no_younger_job_takes_the_room(order: str, queue_name: str, grace: int) 
 
 @pytest.mark.parametrize("order", ORDERS[:3])
 def test_what_a_job_wants_beyond_its_minimum_takes_no_room_that_was_made_for_another(order: str) -> None:
-    """It comes first in the queue, but nobody would be evicted for it."""
+    """It comes first in the queue, but preemption makes no room for it."""
     things: list[Any] = [*RANKS, queue("qa", 1, deserved={"cpu": 4}), node("n0", cpu=2), node("n1", cpu=1)]
     things.append(group("h", 1, queue="qa", phase="Running", priority_class="high"))
     things += [pod("h-w-0", "h", node="n1", cpu=1), pod("h-w-1", "h", cpu=1)]

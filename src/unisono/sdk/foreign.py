@@ -10,13 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from unisono.api.core import ConfigMap, Secret
-from unisono.api.kinds import CONFIG_MAPS, SECRETS
-from unisono.api.names import did_you_mean
-from unisono.errors import ApiError
-
 if TYPE_CHECKING:
-    from unisono.kube.http import HttpClient
+    pass
 
 LONGEST = 4000
 MEANT = re.compile(r"did you mean ([^?\s]+)\?")
@@ -68,7 +63,6 @@ PROBE = re.compile(r"((?:Liveness|Startup) probe failed(?:: .*)?)")
 
 
 _KINDS = {"configmap": "ConfigMap", "secret": "Secret"}  # nosec B105 # the name of a kind
-_MOST_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,29 +97,3 @@ def missing_key(message: str) -> MissingKey | None:
         return None
     near = MEANT_NEXT.match(text, found.end())
     return MissingKey(kind, name, key, found.end(), near[1] if near else "")
-
-
-async def with_meant_key(client: HttpClient, message: str, namespace: str) -> str:
-    """The message with the key that was probably meant, else with the keys that there are, where they are few.
-
-    Values are not looked at. Users who may not read the object get the message as it is.
-    """
-    lacks = missing_key(message)
-    if lacks is None:
-        return message
-    try:
-        known = await _keys(client, lacks, namespace)
-    except ApiError:
-        return message
-    near = did_you_mean(lacks.key, known)
-    if not near and 0 < len(known) <= _MOST_SHOWN:
-        near = f" (it has {', '.join(known)})"
-    return f"{message[: lacks.end]}{near}{message[lacks.end :]}"
-
-
-async def _keys(client: HttpClient, lacks: MissingKey, namespace: str) -> list[str]:
-    if lacks.kind == "Secret":
-        secret: Secret = await client.get(SECRETS, lacks.name, namespace)
-        return sorted(secret.data or ())
-    found: ConfigMap = await client.get(CONFIG_MAPS, lacks.name, namespace)
-    return sorted({**(found.data or {}), **(found.binary_data or {})})

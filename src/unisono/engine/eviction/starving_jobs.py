@@ -100,11 +100,6 @@ def _victims(
     return [unit[0] for unit in units]
 
 
-_RECLAIMING = (Purpose.RECLAIM, Purpose.GANG_RECLAIM)
-_RIVALS = 16
-"""Kinds of jobs that are tried at most, whether they would take what is freed."""
-
-
 def starving_jobs(cycle: Cycle) -> dict[str, list[JobState]]:
     """Admitted, valid jobs with waiting tasks that are short of what they need, by queue.
 
@@ -177,31 +172,39 @@ def settle(
     return bool(enough and later and place(cycle, job, remaining_of(cycle, job)))
 
 
-def is_for_others(cycle: Cycle, evictions: Evictions, job: JobState, mark: int, purpose: Purpose) -> bool:
-    """Whether what others hold that were evicted since ``mark`` would go to another job of the queue, served before.
+_RECLAIMING = (Purpose.RECLAIM, Purpose.GANG_RECLAIM)
+_RIVALS = 16
+"""Kinds of jobs that are tried at most to see whether they would take what is freed."""
 
-    It has a higher priority and its queue may not take back what it asks for, while it may for this job: that would
-    be left without, and others evicted again.
+
+def is_for_others(cycle: Cycle, evictions: Evictions, job: JobState, mark: int, purpose: Purpose) -> bool:
+    """Whether another job of the queue, which is served first, would take the room made since ``mark``.
+
+    Such a job has a higher priority, and its queue may not reclaim what it requests although it may reclaim for this
+    one. This one would get nothing, and pods would be evicted for it again.
     """
-    if purpose not in _RECLAIMING:
+    rivals = list(_rivals(cycle, job)) if purpose in _RECLAIMING else []
+    if not rivals:
         return False
-    rivals = list(_rivals(cycle, job))
     transaction = cycle.transaction
     promises = [each for each in transaction.log[mark:] if each.status is not TaskStatus.RELEASING]
-    for each in reversed(promises if rivals else ()):
+    for each in reversed(promises):
         transaction.withdraw(each)
-    after, taken = transaction.checkpoint(), False
-    for rival in rivals:
-        for task in cycle.pending(rival, best_effort=False):
-            if not cycle.hooks.starving(rival) or not evictions.take_free(rival, task):
-                break
-        taken = not cycle.hooks.starving(rival)
-        evictions.rollback(after)
-        if taken:
-            break
-    for each in promises if rivals else ():
+    after = transaction.checkpoint()
+    taken = any(_takes_free(cycle, evictions, rival, after) for rival in rivals)
+    for each in promises:
         transaction.renew(each)
     return taken
+
+
+def _takes_free(cycle: Cycle, evictions: Evictions, job: JobState, mark: int) -> bool:
+    """Whether the job gets what it needs from free room; undone."""
+    for task in cycle.pending(job, best_effort=False):
+        if not cycle.hooks.starving(job) or not evictions.take_free(job, task):
+            break
+    satisfied = not cycle.hooks.starving(job)
+    evictions.rollback(mark)
+    return satisfied
 
 
 def _rivals(cycle: Cycle, job: JobState) -> Iterator[JobState]:

@@ -28,8 +28,8 @@ def place_first_gangs(cycle: Cycle) -> None:
 
     It comes after all actions: whatever is idle by then, no work within its share can use in this cycle, also not
     with evictions. Of queues of equal priority that one is first whose gang has waited longest, so that each has its
-    turn. Of the gangs of a queue the first one that finds room starts, with its minimum; where a limit above the queue
-    is all that its share comes from, one that has started gets what it wants besides.
+    turn. Of the gangs of a queue the first one that finds room starts, with its minimum. Where the share is only the
+    queue's part of a parent's capability, a gang that has started gets its other pods as well.
     """
     shares = cycle.session.book.shares
     if shares.may_exceed is None:
@@ -117,8 +117,8 @@ def promised(cycle: Cycle) -> list[JobState]:
 
     Without this, the job that comes first in the orders, such as a victim's new pod, takes the place, and the eviction
     has been for nothing. Jobs of the same queue with a higher priority come along, so that they are not passed over,
-    but not with what they want beyond their minimum, for which nobody would be evicted;
-    queues with any come last, so that these take no room that was made for another queue. Jobs that request nothing
+    unless they have their minimum: preemption makes no room for pods beyond it.
+    Queues with any come last, so that these take no room that was made for another queue. Jobs that request nothing
     don't: they are placed by backfill, after everybody else.
     """
     if not len(cycle.session.snapshot.nodes) or not any(_has_place(cycle, job) for job in cycle.eligible):

@@ -85,8 +85,8 @@ Remaining = RemainingTasks | RemainingByGroup
 def remaining_of(cycle: Cycle, job: JobState) -> Remaining:
     """What is left to place of a job: its waiting tasks, by group where the network's topology counts.
 
-    Tasks that request nothing come last. They are left to backfill where the gang does not need them to start, no
-    domain binds them and nobody was evicted for them.
+    Tasks that request nothing come last. They are left to backfill unless the gang needs them to start, a domain binds
+    them, or they were promised a place.
     """
     tasks = cycle.pending(job, best_effort=False)
     grouped = is_grouped(job, cycle.session.snapshot.hyper_nodes)

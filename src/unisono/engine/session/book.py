@@ -181,8 +181,8 @@ def close_promises(snapshot: Snapshot, now: float, jobs: Iterable[JobState] = ()
     return again if again is not None else min(ends, default=None)
 
 
-def had_its_chance(snapshot: Snapshot, job: Job) -> None:
-    """What is remembered of a gang holds also for a changed copy of it that is like no other one."""
+def remember_by_key(snapshot: Snapshot, job: Job) -> None:
+    """Remember of a gang by its key what is known of its shape: a changed copy of it has another shape, or none."""
     tried = snapshot.memo.of(Promises, Promises).tried
     if job.shape in tried:
         tried[job.key] = tried[job.shape]

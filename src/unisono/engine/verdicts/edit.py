@@ -25,7 +25,7 @@ from unisono.cluster.resources import fitted
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
 from unisono.cluster.waiting_jobs import WaitingJobs
-from unisono.engine.session.book import Promises, had_its_chance
+from unisono.engine.session.book import Promises, remember_by_key
 
 Move = tuple[PodClass, str, int]
 """A pod of a class came to a node (1) or left it (-1)."""
@@ -84,7 +84,7 @@ class Edit:
             self._before[key] = before = self.origin.jobs[key]
             record = self._jobs[key] = copy(before)
             record.tasks = dict(before.tasks)
-            had_its_chance(self.origin, before)
+            remember_by_key(self.origin, before)
         return record
 
     def ask(self, key: str) -> None:

@@ -1,4 +1,4 @@
-"""The verdicts that concern an object, and what of them says something, and who holds what a quota has given."""
+"""The verdicts that concern an object, those of them that say something, and who holds a quota."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class Kept:
 
 
 async def kept_empty(client: HttpClient, item: Mapping[str, Any]) -> Kept | None:
-    """Who keeps an object, as the server sent it, at no replicas; None where nobody is known to."""
+    """What keeps an object, as the server sent it, at zero replicas; None where that is not known."""
     from unisono.controllers.autoscaling.scaled_object import target_of
 
     meta = item["metadata"]

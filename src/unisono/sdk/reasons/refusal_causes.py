@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from unisono.api.core import ConfigMap, Secret
 from unisono.api.kind_families import CLUSTER_TRAINING_RUNTIMES, JOB_TEMPLATES, TRAINING_RUNTIMES
 from unisono.api.kinds import (
     CONFIG_MAPS,
@@ -27,7 +28,7 @@ from unisono.api.resources import readable, to_units
 from unisono.api.verdict import Cause, Verdict
 from unisono.errors import ApiError, UnisonoError
 from unisono.sdk import foreign
-from unisono.sdk.foreign import missing_key, with_meant_key
+from unisono.sdk.foreign import MissingKey, missing_key
 from unisono.sdk.reasons.closed_queues import closed_queues
 from unisono.sdk.reasons.refusals import Refusal
 from unisono.sdk.state.waiting import Misnamed
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
     from unisono.sdk.state.bound_pods import WaitingContainer
 
+_MOST_SHOWN = 5
+"""Keys of a ConfigMap or Secret that are listed where none is like the missing one."""
 _NAMES: tuple[tuple[Pattern[str], Kind[Any]], ...] = (
     (foreign.ACCOUNT, SERVICE_ACCOUNTS),
     (foreign.PRIORITY_CLASS, PRIORITY_CLASSES),
@@ -202,3 +205,29 @@ def _amounts(text: str) -> dict[str, int]:
 
 def _text(amounts: Mapping[str, int], names: list[str]) -> str:
     return ", ".join(f"{name} {amount}" for name, amount in readable({name: amounts[name] for name in names}).items())
+
+
+async def with_meant_key(client: HttpClient, message: str, namespace: str) -> str:
+    """The message with the key that was probably meant, else with the keys that there are, where they are few.
+
+    Values are not looked at. Users who may not read the object get the message as it is.
+    """
+    lacks = missing_key(message)
+    if lacks is None:
+        return message
+    try:
+        known = await _keys(client, lacks, namespace)
+    except ApiError:
+        return message
+    near = did_you_mean(lacks.key, known)
+    if not near and 0 < len(known) <= _MOST_SHOWN:
+        near = f" (it has {', '.join(known)})"
+    return f"{message[: lacks.end]}{near}{message[lacks.end :]}"
+
+
+async def _keys(client: HttpClient, lacks: MissingKey, namespace: str) -> list[str]:
+    if lacks.kind == "Secret":
+        secret: Secret = await client.get(SECRETS, lacks.name, namespace)
+        return sorted(secret.data or ())
+    found: ConfigMap = await client.get(CONFIG_MAPS, lacks.name, namespace)
+    return sorted({**(found.data or {}), **(found.binary_data or {})})
