@@ -168,6 +168,25 @@ def test_no_room_is_made_beside_company_that_leaves(order: str, leaving: str, ru
     assert sum(map(len, plane.evicted)) == len(runs)
 
 
+@pytest.mark.parametrize("order", ["allocate, preempt, backfill", "allocate, gangpreempt, backfill"])
+@pytest.mark.parametrize(("company", "evicted"), [("v", 0), ("w", 2)])
+def test_company_that_is_evicted_for_a_gang_is_none(order: str, company: str, evicted: int) -> None:
+    """One pod of the gang wants to be near pods of ``company``; for the other, gang v has to go."""
+    host = {"kubernetes.io/hostname": "n0"}
+    things: list[Any] = [*RANKS, queue("qa", 1), node("n0", cpu=4, labels=host)]
+    things += [group("v", 2, queue="qa", phase="Running", priority_class="low")]
+    things += [pod(f"v-{at}", "v", node="n0", cpu=1, labels={"app": "v"}) for at in range(2)]
+    things += [group("w", 1, queue="qa", phase="Running", priority_class="high")]
+    things += [pod("w-0", "w", node="n0", cpu=1, labels={"app": "w"})]
+    things += [group("g", 2, queue="qa", priority_class="mid", created=10)]
+    things += [pod("g-0", "g", cpu=1, affinity=near(app=company)), pod("g-1", "g", cpu=2)]
+    plane = Plane(acting(order, spared=False), things)
+    for _ in range(5):
+        plane.cycle()
+    assert sum(map(len, plane.evicted)) == evicted
+    assert plane.running().get("g", 0) == evicted
+
+
 @pytest.mark.parametrize("order", ["allocate, preempt, backfill", "allocate, preempt, reclaim, backfill"])
 @pytest.mark.parametrize(("room", "evicted", "runs"), [(4, 1, 2), (3, 0, 0)])
 def test_no_room_is_made_for_a_part_of_a_sub_group(order: str, room: int, evicted: int, runs: int) -> None:

@@ -149,6 +149,15 @@ def test_a_job_whose_pods_are_not_made_yet_is_admitted_to_tainted_nodes(config: 
     assert plane.cycle().binds
 
 
+@pytest.mark.parametrize(("state", "share"), [("Open", 2), ("Closing", 6), ("Closed", 6)])
+def test_what_waits_in_a_closed_queue_is_no_claim_on_a_share(state: str, share: int) -> None:
+    """It holds one cpu, and its jobs ask for as much as the cluster has."""
+    world = World().node("n1", has={"cpu": "8"}).queue("old", state=state, weight=3).queue("new")
+    world.job("runs", a_pod("1", node="n1"), queue="old", phase="Running").job("waits", *[a_pod("1")] * 8, queue="old")
+    world.job("comes", *[a_pod("1")] * 6, queue="new")
+    assert shares(world)["new"] == share * 1000
+
+
 def test_pods_that_another_scheduler_placed_in_our_group_are_in_no_queue() -> None:
     world = World().node("n1").queue("q").job("j", a_pod("2", node="n1"), minResources={"cpu": "6"})
     world.pod("j-foreign", "j", **a_pod("4", node="n1") | {"schedulerName": OTHER})

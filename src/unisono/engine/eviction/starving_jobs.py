@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS
 from unisono.cluster.status import TaskStatus
@@ -161,7 +162,7 @@ def settle(
     taken = cycle.transaction.log[mark:]
     needed = any(placement.status is TaskStatus.RELEASING for placement in taken)
     enough = cycle.hooks.vote("pipelined", job) is None
-    if enough and needed and is_for_others(cycle, evictions, job, mark, purpose):
+    if enough and needed and (is_for_others(cycle, evictions, job, mark, purpose) or not promises_hold(cycle)):
         enough = False
     later = _allocates_later(cycle, purpose)
     spare = not (needed or later) and within_share and any(_waits(cycle, placement) for placement in taken)
@@ -170,6 +171,30 @@ def settle(
         return True
     evictions.rollback(mark)
     return bool(enough and later and place(cycle, job, remaining_of(cycle, job)))
+
+
+def promises_hold(cycle: Cycle) -> bool:
+    """Whether pods that were promised places beside others may still have them, now that some of those are to go.
+
+    The company that a pod requires may have been evicted after it got its place, or what keeps a spread even.
+    """
+    transaction = cycle.transaction
+    as_it_was = transaction.log
+    beside = [each for each in as_it_was if each.status is TaskStatus.PIPELINED and _counts_others(each.pod_class)]
+    hold = True
+    for each in beside:
+        if hold:
+            cycle.session.subject = each.job
+            transaction.withdraw(each)
+            table = cycle.tables.of(each.pod_class, future=True)
+            hold = all(table.admits(column) for column in each.columns)
+            transaction.renew(each)
+    transaction.log = as_it_was
+    return hold
+
+
+def _counts_others(pod_class: PodClass) -> bool:
+    return bool(pod_class.terms.near or any(spread.hard for spread in pod_class.terms.spread))
 
 
 _RECLAIMING = (Purpose.RECLAIM, Purpose.GANG_RECLAIM)

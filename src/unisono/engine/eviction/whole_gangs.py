@@ -21,7 +21,7 @@ from unisono.engine.answers import Purpose
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.eviction.evictable_amounts import ActorRank, KeptShares, sum_of
 from unisono.engine.eviction.search import Evictions, evictions_of
-from unisono.engine.eviction.starving_jobs import is_for_others, settle
+from unisono.engine.eviction.starving_jobs import is_for_others, promises_hold, settle
 from unisono.engine.placement.domain_search import search_of
 from unisono.engine.placement.remaining_tasks import RemainingByGroup
 from unisono.engine.placement.sub_group_solver import Solver
@@ -166,7 +166,7 @@ class _Plan:
         if not chosen:
             return False
         chosen = self._spare(chosen)
-        works = self._try(chosen) and self._is_enough()
+        works = self._try(chosen) and self._is_enough() and promises_hold(self.cycle)
         if works and not is_for_others(self.cycle, self.evictions, self.job, mark, self.rule.purpose):
             self.cycle.commit(mark, self.job)
             return True

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from unisono.api.selecting import lineage
-from unisono.cluster.resources import PODS
+from unisono.cluster.resources import PODS, Vector
 from unisono.cluster.status import TaskStatus
 from unisono.engine.session.limit import UNLIMITED, Amounts, by_row, exceeded, listed
 
@@ -282,7 +282,7 @@ def requests_of(session: Session, promisable: Amounts, admission: Mapping[str, A
         admission: what each queue may be promised; queues that are not named are left out.
 
     """
-    requests = {name: listed(session.queues[name].record.request, session.registry) for name in admission}
+    requests = {name: listed(_claim(session.queues[name]), session.registry) for name in admission}
     for job, number in _unborn(session):
         request = requests.get(job.queue.name)
         if request is not None and session.book.counts(job.record):
@@ -292,6 +292,11 @@ def requests_of(session: Session, promisable: Amounts, admission: Mapping[str, A
                 request[row] -= amount * number
     _add_returning(session, requests)
     return requests
+
+
+def _claim(queue: QueueState) -> Vector:
+    """What its pods hold and ask for; those that wait in a closed queue are placed nowhere, and ask for nothing."""
+    return queue.record.request if queue.open else queue.record.allocated
 
 
 def _water_fill(
