@@ -62,6 +62,23 @@ def test_leaves_of_a_map_of_switches_are_told_apart_by_what_is_above(tmp_path: P
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "gpus", "model"),
+    [
+        ("pai_machine_spec.csv", "a,V100,96,512,8\nb,CPU,96,512,0\n", {"a": 8, "b": 0}, "V100"),
+        ("p.csv", "machine,gpu_type,cap_cpu,cap_mem,cap_gpu\na,T4,96,512,2\n", {"a": 2}, "T4"),
+        ("nodes.csv", "node_name,gpu_model,gpu_capacity_num,cpu_num\n3,A10,1,128\n", {"node-3": 1}, "A10"),
+        ("cluster_machine_list", "machineId, number of GPUs, single GPU mem\nm31,8, 24GB\n", {"m31": 8}, None),
+    ],
+)
+def test_node_lists_of_clouds(tmp_path: Path, name: str, text: str, gpus: dict[str, int], model: str | None) -> None:
+    """Without a header, with one, and with spaces in it, as they are published."""
+    (tmp_path / name).write_text(text)
+    cluster = load_cluster(tmp_path / name)
+    assert cluster.gpus == gpus
+    assert (cluster.nodes[0].metadata.labels or {}).get("nvidia.com/gpu.product") == model
+
+
+@pytest.mark.parametrize(
     ("name", "text", "told"),
     [
         ("n.csv", "a,b\n1,2\n", "none of a list of nodes"),

@@ -426,7 +426,7 @@ def load_cluster(path: Path) -> Cluster:
         InputError, ConfigError: the file breaks a rule; the message names the place.
 
     """
-    if path.name.removesuffix(".gz").endswith(".csv"):
+    if path.name.removesuffix(".gz").endswith(".csv") or path.name.startswith(_PHILLY_MACHINES):
         return _table(path)
     with open_text(path) as lines:
         text = "".join(lines)
@@ -444,7 +444,10 @@ def _table(path: Path) -> Cluster:
         return read_openb(path)
     if header.issuperset(SWITCH_COLUMNS):
         return read_switches(path)
-    known = " or ".join(", ".join(columns) for columns in (OPENB_COLUMNS, SWITCH_COLUMNS))
+    for columns, read_table in _NODE_TABLES.items():
+        if header.issuperset(columns) or (path.name.startswith(_PAI_MACHINES) and columns == PAI_MACHINE_COLUMNS):
+            return read_table(path)
+    known = " or ".join(", ".join(columns) for columns in (OPENB_COLUMNS, SWITCH_COLUMNS, *_NODE_TABLES))
     raise ClusterError(f"{path}:1: the columns are none of a list of nodes: {known}")
 
 
@@ -469,7 +472,63 @@ def read_openb(path: Path) -> Cluster:
     return _checked(Cluster(tuple(nodes)), path)
 
 
-def read_switches(path: Path, *, gpus: int = 8, cpu: str = "96", memory: str = "1Ti") -> Cluster:
+# Node lists that come with traces of clouds.
+
+PAI_MACHINE_COLUMNS = ("machine", "gpu_type", "cap_cpu", "cap_mem", "cap_gpu")
+SPOT_NODE_COLUMNS = ("node_name", "gpu_model", "gpu_capacity_num", "cpu_num")
+PHILLY_MACHINE_COLUMNS = ("machineId", "number of GPUs")
+_PAI_MACHINES, _PHILLY_MACHINES = "pai_machine_spec", "cluster_machine_list"
+_MEMORY = "1Ti"
+"""Of a node whose list does not tell it."""
+
+
+def _read_pai_machines(path: Path) -> Cluster:
+    """Machines of Alibaba PAI (2020): cores, GB and GPUs; the file is published without its header."""
+    nodes = [
+        make_node(
+            row.text("machine"),
+            cpu=row.whole("cap_cpu"),
+            memory=f"{round(row.number('cap_mem') * 1024)}Mi",
+            gpus=row.whole("cap_gpu", 0),
+            model=row.text("gpu_type", "") if row.whole("cap_gpu", 0) else "",
+        )
+        for row in rows(path, PAI_MACHINE_COLUMNS, columns=PAI_MACHINE_COLUMNS)
+    ]
+    return _checked(Cluster(tuple(nodes)), path)
+
+
+def _read_spot_nodes(path: Path) -> Cluster:
+    """Nodes of Alibaba's spot GPUs (2026); their memory is not published."""
+    nodes = [
+        make_node(
+            f"node-{row.text('node_name')}",
+            cpu=row.whole("cpu_num"),
+            memory=_MEMORY,
+            gpus=row.whole("gpu_capacity_num", 0),
+            model=row.text("gpu_model", ""),
+        )
+        for row in rows(path, SPOT_NODE_COLUMNS)
+    ]
+    return _checked(Cluster(tuple(nodes)), path)
+
+
+def _read_philly_machines(path: Path) -> Cluster:
+    """Machines of Microsoft's Philly; neither their CPUs nor their memory are published."""
+    nodes = [
+        make_node(row.text("machineId"), cpu="96", memory=_MEMORY, gpus=row.whole("number of GPUs"))
+        for row in rows(path, PHILLY_MACHINE_COLUMNS)
+    ]
+    return _checked(Cluster(tuple(nodes)), path)
+
+
+_NODE_TABLES = {
+    PAI_MACHINE_COLUMNS: _read_pai_machines,
+    SPOT_NODE_COLUMNS: _read_spot_nodes,
+    PHILLY_MACHINE_COLUMNS: _read_philly_machines,
+}
+
+
+def read_switches(path: Path, *, gpus: int = 8, cpu: str = "96", memory: str = _MEMORY) -> Cluster:
     """Hosts of a Clos network, each with the same GPUs: ip, and its core, aggregation and top-of-rack switches.
 
     Names of top-of-rack switches repeat below other aggregation switches, so a leaf is known by both.

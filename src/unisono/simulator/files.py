@@ -130,17 +130,32 @@ class Row:
         return int(number)
 
 
-def rows(path: Path, needed: Sequence[str], *, delimiter: str = ",") -> Iterator[Row]:
+def _lacks_header(path: Path, columns: Sequence[str]) -> bool:
+    if not columns:
+        return False
+    with open_text(path) as lines:
+        first = next(lines, "").rstrip("\r\n").split(",")
+    return len(first) == len(columns) and set(first).isdisjoint(columns)
+
+
+def rows(path: Path, needed: Sequence[str], *, delimiter: str = ",", columns: Sequence[str] = ()) -> Iterator[Row]:
     """Rows of a table with a header line, as CSV.
+
+    Args:
+        path: of the file.
+        needed: columns that there must be.
+        delimiter: between cells.
+        columns: what the cells are where the table may come without its header.
 
     Raises:
         InputError: a needed column is missing, or the file cannot be read.
 
     """
+    known = columns if _lacks_header(path, columns) else None
     with open_text(path) as lines:
-        reader = csv.DictReader(lines, delimiter=delimiter)
+        reader = csv.DictReader(lines, known, delimiter=delimiter)
         try:
-            names = reader.fieldnames or []
+            names = reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
             missing = [name for name in needed if name not in names]
             if missing:
                 raise InputError(f"{path}:1: no column {missing[0]}; the header has {', '.join(names) or 'none'}")

@@ -11,7 +11,7 @@ import msgspec
 
 from unisono.api.field_error import UNREADABLE
 from unisono.simulator.files import open_text
-from unisono.simulator.workload import traces
+from unisono.simulator.workload import cloud_traces, traces
 from unisono.simulator.workload.job import MOST_JOBS, Job, NodeShape, WorkloadError, check
 
 # The native form of workloads: JSON lines, a header and then one job per line.
@@ -114,8 +114,18 @@ def _columns(*names: str, without: tuple[str, ...] = ()) -> Callable[[str, str],
     return knows
 
 
+def _is_native(name: str, line: str) -> bool:
+    return line.startswith("{") and not _is_borg(name, line)
+
+
+def _is_borg(name: str, line: str) -> bool:
+    if line.startswith("{"):
+        return '"instance_index"' in line and '"collection_id"' in line
+    return _columns(*cloud_traces.BORG_COLUMNS)(name, line)
+
+
 FORMATS: Mapping[str, Format] = {
-    "native": Format("JSON lines of this program", lambda path, _: read(path), lambda _, line: line.startswith("{")),
+    "native": Format("JSON lines of this program", lambda path, _: read(path), _is_native),
     "swf": Format(
         "Standard Workload Format 2.2 (processors)",
         traces.read_swf,
@@ -133,6 +143,19 @@ FORMATS: Mapping[str, Format] = {
         "Microsoft's Philly, as Pollux and Sia have it", traces.read_philly, _columns(*traces.PHILLY_COLUMNS)
     ),
     "helios": Format("SenseTime's Helios, and Acme", traces.read_helios, _columns(*traces.HELIOS_COLUMNS)),
+    "pai": Format(
+        "Alibaba PAI's tasks (2020)",
+        cloud_traces.read_pai,
+        lambda name, line: name.startswith(cloud_traces.PAI_TASKS) or _columns(*cloud_traces.PAI_COLUMNS)(name, line),
+    ),
+    "dlrm": Format(
+        "Alibaba's recommendation services (2025)", cloud_traces.read_dlrm, _columns(*cloud_traces.DLRM_COLUMNS)
+    ),
+    "spot": Format("Alibaba's spot GPUs (2026)", cloud_traces.read_spot, _columns(*cloud_traces.SPOT_COLUMNS)),
+    "philly-log": Format(
+        "Microsoft's Philly as published (JSON)", cloud_traces.read_philly_log, lambda _, line: line.startswith("[")
+    ),
+    "borg": Format("Google's Borg (2019), events of instances", cloud_traces.read_borg, _is_borg),
     "shockwave": Format(
         "Gavel and Shockwave (rigid durations)",
         traces.read_shockwave,

@@ -221,8 +221,8 @@ def from_first(found: list[tuple[float, Job]]) -> list[Job]:
 
 # Traces of SenseTime's Helios and of Acme (Seren, Kalos): wall-clock times and GPUs per job.
 #
-# Both list job_id, user, node_num, gpu_num, cpu_num, state, submit_time and duration (s); Helios has a virtual cluster
-# ``vc``, Acme a ``queue`` and a ``type``. Jobs that never ran, with a duration of 0, are left out.
+# Both list job_id, user, node_num, gpu_num, cpu_num, state, submit_time, duration (s) and ``queue``, the time that it
+# waited; Helios has a virtual cluster ``vc``, Acme a ``type``. Jobs that never ran, with a duration of 0, are left out.
 
 HELIOS_COLUMNS = ("job_id", "user", "gpu_num", "cpu_num", "submit_time", "duration")
 
@@ -251,7 +251,7 @@ def _helios_job(row: Row, shape: NodeShape) -> Job:
         submit=0.0,
         run_seconds=row.number("duration"),
         roles=gpu_roles(gpus, shape) if gpus else cpu_roles(cpus, shape),
-        queue=row.text("vc", "") or row.text("queue", "default"),
+        queue=row.text("vc", "default"),
         user=row.text("user"),
         job_class=row.text("type", ""),
     )
