@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.quality import backfill, chronus, filling, lingjun, muri, philly, scale, shockwave, starts
-from benchmarks.quality.runner import Case, done, run_all, to_stderr
+from benchmarks.quality.runner import Case, Only, done, run_all, to_stderr
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "quality.md"
 
@@ -23,7 +23,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "quality.md"
 class Suite(NamedTuple):
     """A suite: its cases from traces, seeds and names to keep, and its part of the page."""
 
-    cases: Callable[[Path, int, Sequence[str]], list[Case]]
+    cases: Callable[[Path, int, Only], list[Case]]
     section: Callable[[Iterable[Mapping[str, Any]]], str]
 
 
@@ -65,10 +65,11 @@ def main() -> int:
     names = list(SUITES) if options.suite == "all" else [options.suite]
     if options.traces is None and options.suite != "scale":
         parser.error("--traces says where the traces are")
-    cases = [case for name in names for case in SUITES[name].cases(options.traces, options.seeds, options.only)]
-    if not cases:
-        print("--only names nothing of this suite", file=sys.stderr)
-        return 2
+    only = Only(options.only)
+    cases = [case for name in names for case in SUITES[name].cases(options.traces, options.seeds, only)]
+    if only.unknown:
+        known = ", ".join(sorted(only.known))
+        parser.error(f"--only {min(only.unknown)}: there is no such policy or trace here; known are {known}")
     run_all(cases, options.out, options.processes, to_stderr)
     lines = done(options.out)
     for name in names:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import fmean
 from time import process_time
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from benchmarks.quality.policies import EASY, GANG, KEEPING, PREDICATES, SHORTEST, configuration
-from benchmarks.quality.runner import Case
+from benchmarks.quality.runner import Case, Only
 from unisono.simulator.clusters import Cluster, make_node
 from unisono.simulator.metrics.durations import bounded_slowdown, first_wait
 from unisono.simulator.workload.job import Job, NodeShape
@@ -77,10 +77,10 @@ def run(traces: Path, policy: str, log: str) -> dict[str, Any]:
     }
 
 
-def cases(traces: Path, only: Sequence[str]) -> list[Case]:
+def cases(traces: Path, only: Only) -> list[Case]:
     """Both policies on all logs; ``only`` keeps the policies and logs that it names."""
-    policies = [name for name in POLICIES if name in only] or POLICIES
-    logs = [name for name in LOGS if name in only] or LOGS
+    policies = only.of(POLICIES)
+    logs = only.of(LOGS)
     return [
         Case("Q8", {"policy": policy, "log": log}, run, (traces, policy, log)) for log in logs for policy in policies
     ]

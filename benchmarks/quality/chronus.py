@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import fmean
 from time import process_time
 from typing import Any, NamedTuple
 
 from benchmarks.quality.policies import EVICTING, GANG_MAY_LEAVE, PACKED_GPUS, PREDICATES, Plugin, configuration, plugin
-from benchmarks.quality.runner import Case
+from benchmarks.quality.runner import Case, Only
 from benchmarks.quality.tables import table
 from unisono.simulator.clusters import Cluster, make_node
 from unisono.simulator.metrics.durations import completion_time, deadlines
@@ -92,11 +92,11 @@ def figures(found: Run) -> dict[str, Any]:
     }
 
 
-def cases(traces: Path, only: Sequence[str]) -> list[Case]:
+def cases(traces: Path, only: Only) -> list[Case]:
     """Both mixes on both clusters; ``only`` keeps the policies, mixes and sizes (``MIX1``, ``150``) that it names."""
-    policies = [name for name in POLICIES if name in only] or POLICIES
-    mixes = [name for name in TRACES if name in only] or TRACES
-    sizes = [size for size in NODES if str(size) in only] or NODES
+    policies = only.of(POLICIES)
+    mixes = only.of(TRACES)
+    sizes = only.of(NODES)
     return [
         Case("Q6", {"policy": policy, "trace": trace, "nodes": size}, run, (traces, policy, trace, size))
         for trace in mixes

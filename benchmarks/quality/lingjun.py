@@ -12,7 +12,7 @@ from time import process_time
 from typing import Any
 
 from benchmarks.quality.policies import EASY, GANG, KEEPING, PACKED_GPUS, PREDICATES, configuration, plugin
-from benchmarks.quality.runner import Case
+from benchmarks.quality.runner import Case, Only
 from benchmarks.quality.tables import table
 from unisono.simulator.bounds import least_cost
 from unisono.simulator.clusters import Cluster, read_switches
@@ -153,10 +153,10 @@ def figures(found: Run, warm_up: int) -> dict[str, Any]:
     }
 
 
-def cases(traces: Path, seeds: int, only: Sequence[str]) -> list[Case]:
+def cases(traces: Path, seeds: int, only: Only) -> list[Case]:
     """Both policies at three loads; at most three seeds, as the baselines have."""
-    policies = [name for name in POLICIES if name in only] or list(POLICIES)
-    loads = [load for load in LOADS if str(load) in only] or LOADS
+    policies = only.of(POLICIES)
+    loads = only.of(LOADS)
     return [
         Case("Q7", {"policy": policy, "load": load, "seed": seed}, run, (traces, policy, load, seed))
         for seed in range(min(seeds, 3))

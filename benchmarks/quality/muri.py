@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import process_time
 from typing import Any
 
 from benchmarks.quality.policies import EVICTING, GANG_MAY_LEAVE, PACKED_GPUS, PREDICATES, configuration, plugin
-from benchmarks.quality.runner import Case
+from benchmarks.quality.runner import Case, Only
 from unisono.engine.config.model import SchedulerConfig
 from unisono.simulator.clusters import Cluster, make_node
 from unisono.simulator.workload.job import Job, NodeShape
@@ -74,10 +74,10 @@ def configured(policy: str) -> SchedulerConfig:
     return configuration(policy, EVICTING, [order, GANG_MAY_LEAVE], [PREDICATES, PACKED_GPUS])
 
 
-def cases(suite: str, traces: Path, only: Sequence[str]) -> list[Case]:
+def cases(suite: str, traces: Path, only: Only) -> list[Case]:
     """The policies of a suite on all traces; ``only`` keeps the policies and traces that it names."""
-    policies = [name for name in POLICIES[suite] if name in only] or POLICIES[suite]
-    chosen = [name for name in TRACES if name in only] or TRACES
+    policies = only.of(POLICIES[suite])
+    chosen = only.of(TRACES)
     folder = traces / FOLDER
     return [
         Case(suite, {"policy": policy, "trace": trace}, run, (folder, policy, trace))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from benchmarks.quality.policies import EASY, GANG, KEEPING, PACKED_GPUS, PREDICATES, SHORTEST, configuration, plugin
-from benchmarks.quality.runner import Case
+from benchmarks.quality.runner import Case, Only
 from benchmarks.quality.tables import table
 from unisono.simulator.clusters import Cluster, make_node, make_queue
 from unisono.simulator.files import rows
@@ -101,9 +101,9 @@ def figures(found: Run) -> dict[str, Any]:
     }
 
 
-def cases(traces: Path, only: Sequence[str]) -> list[Case]:
+def cases(traces: Path, only: Only) -> list[Case]:
     """All policies, or those that ``only`` names."""
-    policies = [name for name in POLICIES if name in only] or list(POLICIES)
+    policies = only.of(POLICIES)
     return [Case("Q5", {"policy": policy}, run, (traces, policy)) for policy in policies]
 
 

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,29 @@ class Case:
     def name(self) -> str:
         """The key as text."""
         return " ".join(str(value) for value in self.key.values())
+
+
+class Only:
+    """What of a suite is run: values of its axes that were named, or all.
+
+    Attributes:
+        named: on the command line.
+        unknown: those of them that no axis has had so far.
+
+    """
+
+    def __init__(self, named: Iterable[str] = ()) -> None:
+        self.named = tuple(named)
+        self.unknown = set(self.named)
+        self.known: set[str] = set()
+
+    def of(self, values: Iterable[T], besides: Iterable[T] = ()) -> list[T]:
+        """The named ones of ``values``, and of what can be had only by its name; all values where none is named."""
+        usual = list(values)
+        every = {str(value): value for value in (*usual, *besides)}
+        self.known |= every.keys()
+        self.unknown -= every.keys()
+        return [value for name, value in every.items() if name in self.named] or usual
 
 
 def done(file: Path) -> list[dict[str, Any]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from statistics import fmean
 from time import process_time
 from typing import Any
 
 from benchmarks.quality.philly import BOUND, POLICIES
 from benchmarks.quality.policies import KEEPING, configuration
-from benchmarks.quality.runner import Case
+from benchmarks.quality.runner import Case, Only
 from benchmarks.quality.tables import table
 from unisono.simulator.clusters import Cluster, make_node
 from unisono.simulator.metrics.durations import completion_time, first_wait
@@ -46,9 +46,9 @@ def run(policy: str, recipe: Recipe = RECIPE) -> dict[str, Any]:
     }
 
 
-def cases(only: Sequence[str]) -> list[Case]:
+def cases(only: Only) -> list[Case]:
     """The policies, or those that ``only`` names."""
-    names = [name for name in NAMES if name in only] or NAMES
+    names = only.of(NAMES)
     return [Case("scale", {"policy": name}, run, (name,)) for name in names]
 
 

@@ -24,7 +24,7 @@ from benchmarks.quality.policies import (
     configuration,
     plugin,
 )
-from benchmarks.quality.runner import Case
+from benchmarks.quality.runner import Case, Only
 from benchmarks.quality.tables import table
 from unisono.simulator.clusters import Cluster, make_node
 from unisono.simulator.metrics.durations import completion_time, jain, percentile
@@ -97,9 +97,9 @@ def figures(found: Run) -> dict[str, Any]:
     }
 
 
-def cases(traces: Path, only: Sequence[str]) -> list[Case]:
+def cases(traces: Path, only: Only) -> list[Case]:
     """All policies, or those that ``only`` names."""
-    policies = [name for name in POLICIES if name in only] or list(POLICIES)
+    policies = only.of(POLICIES)
     return [Case("Q4", {"policy": policy}, run, (traces, policy)) for policy in policies]
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from benchmarks.quality import backfill, philly
 from benchmarks.quality.policies import EASY, GANG, KEEPING, PREDICATES, configuration
-from benchmarks.quality.runner import Case
+from benchmarks.quality.runner import Case, Only
 from benchmarks.quality.tables import table
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import default_config
@@ -96,9 +96,9 @@ def parts(workload: str, seeds: int) -> list[str]:
     return [str(number) for number in range(seeds if workload in GENERATED else PARTS)]
 
 
-def cases(traces: Path, seeds: int, only: Sequence[str]) -> list[Case]:
+def cases(traces: Path, seeds: int, only: Only) -> list[Case]:
     """All workloads, or those that ``only`` names."""
-    workloads = [name for name in MOMENTS if name in only] or list(MOMENTS)
+    workloads = only.of(MOMENTS)
     return [
         Case("starts", {"workload": workload, "part": part}, run, (traces, workload, part))
         for workload in workloads

@@ -117,6 +117,23 @@ def test_the_page_gets_its_tables(openb_folder: Path, tmp_path: Path, monkeypatc
     assert text.startswith("before\n") and text.endswith("after\n")
 
 
+def test_other_lists_of_the_folder_run_by_their_names(
+    openb_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main = import_module("benchmarks.quality.__main__")
+    out, (known,) = tmp_path / "out.jsonl", openb_folder.glob("openb_pod_list_default.csv.gz")
+    known.with_name("openb_pod_list_own.csv.gz").write_bytes(known.read_bytes())
+    given = ["--traces", str(openb_folder.parent), "--seeds", "1", "--only", "best-fit", "--out", str(out), "--only"]
+    monkeypatch.setattr(sys, "argv", ["quality", "Q1", *given, "own"])
+    assert main.main() == 0
+    assert [line["trace"] for line in map(json.loads, out.read_text(encoding="utf-8").splitlines())] == ["own"]
+    assert "| own |" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["quality", "Q1", *given, "owm"])
+    with pytest.raises(SystemExit):
+        main.main()
+    assert "--only owm: there is no such policy or trace here; known are best-fit," in capsys.readouterr().err
+
+
 def test_short_work_first_beats_knowing_nothing(tmp_path: Path) -> None:
     """A list in Muri's form: a long wide job, then short ones; with run times the short ones wait less."""
     muri = import_module("benchmarks.quality.muri")
