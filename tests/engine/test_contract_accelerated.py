@@ -43,7 +43,8 @@ def without_short_cuts(option: PluginConfig) -> type[Plugin]:
     """The built-in class of ``option`` that has its plain hooks only."""
     kind = type(create(option))
     hidden = {name: getattr(Plugin, name) for name in QUESTIONS}
-    promises = {"pure": False, "by_shape": False, "static_by_kin": False, "moved_by_evictions": False}
+    names = ("pure", "by_shape", "by_rank", "static_by_kin", "moved_by_evictions")
+    promises = dict.fromkeys(names, False)
     return type(kind.__name__, (kind,), {**hidden, **promises, "__module__": kind.__module__})
 
 

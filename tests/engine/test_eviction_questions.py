@@ -9,6 +9,7 @@ import pytest
 
 from support.build import START, cluster, config, gang, group, node, pod, priority_class
 from unisono import engine
+from unisono.engine.answers import Reach
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
@@ -17,13 +18,13 @@ from unisono.engine.session.victims import VictimIndex
 RANKS = [priority_class("high", 100), *(priority_class(f"low{at}", at) for at in range(8))]
 
 
-def counting(*, alike: bool) -> tuple[type[Plugin], Counter[str]]:
+def counting(*, stays: bool) -> tuple[type[Plugin], Counter[str]]:
     """A plug-in that counts how often it is asked about each job."""
     asked: Counter[str] = Counter()
 
     class Counting(Plugin):
         name = "counting"
-        by_shape = alike
+        order_reach = Reach.ROW if stays else Reach.CLUSTER
 
         def job_key(self, job: JobState) -> int:
             asked[job.name] += 1
@@ -42,7 +43,7 @@ def test_jobs_that_stay_are_asked_about_once_where_the_answer_cannot_change(acti
         [pod(f"low{at}-0", f"low{at}", node=f"n{at % 2}", cpu=1, priority=at) for at in range(8)],
         [gang(f"high{at}", 1, cpu=1, priority_class="high") for at in range(3)],
     )
-    kind, asked = counting(alike=once)
+    kind, asked = counting(stays=once)
     settings = config(["priority", "counting"], ["predicates", "nodeorder"], actions=f"allocate, {action}")
     decisions = engine.run(state.snapshot(), settings, START, plugins={"counting": kind})
     gone = {eviction.pod.rpartition("-")[0] for eviction in decisions.evictions}

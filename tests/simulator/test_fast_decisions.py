@@ -49,6 +49,17 @@ TIERS: dict[str, tuple[str, list[list[dict[str, Any]]]]] = {
         "enqueue, allocate, backfill",
         [[{"name": "service-order", "arguments": {"service-order.by": "time"}}, LEARNING, {"name": "gang"}]],
     ),
+    **{
+        name: (
+            "enqueue, allocate, preempt",
+            [[{"name": "service-order", "arguments": given}, WHOLE], [{"name": "predicates"}, {"name": "binpack"}]],
+        )
+        for name, given in {
+            "remaining": {"service-order.by": "remaining-service"},
+            "attained": {"service-order.levels": [600.0, 7200.0], "service-order.wideLevel": 1},
+            "line": {"service-order.levels": [600.0, 7200.0], "service-order.inLevel": "line"},
+        }.items()
+    },
     "evicting": (
         "enqueue, allocate, preempt",
         [[{"name": "priority"}, WHOLE, {"name": "eviction-guard"}], [{"name": "predicates"}, {"name": "binpack"}]],

@@ -70,6 +70,9 @@ class AcceleratedHooks:
             books that change only when jobs are admitted or placed. Then the engine may take the answer for one job
             as that for all jobs of its shape (``job.shape``). Names, ages, labels and annotations must not be looked
             at. False is always right, and slower.
+        by_rank: of jobs of one shape that differ in what else ``job_key``, ``starving`` and ``victims`` look at, one
+            that comes later in the order starves, and takes from others, only where those before it do. False is
+            always right, and slower.
         static_by_kin: ``static_filter`` and ``static_score`` look at nothing of a class that its kin (``PodClass.kin``)
             has not in common: not at what it requests, its ports, volumes and devices. False is always right, and
             slower where pods request many different amounts.
@@ -81,6 +84,7 @@ class AcceleratedHooks:
 
     pure: ClassVar[bool]
     by_shape: ClassVar[bool] = False
+    by_rank: ClassVar[bool] = False
     static_by_kin: ClassVar[bool] = False
     moved_by_evictions: ClassVar[bool] = False
     permits_only: ClassVar[bool] = False

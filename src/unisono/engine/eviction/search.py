@@ -103,7 +103,8 @@ class Evictions:
     def _shape(self, job: JobState, tasks: Iterable[Task], rule: Rule) -> tuple[Any, ...] | None:
         if not job.shape or job.places or any(task.never_preempts for task in tasks):
             return None
-        if not self.cycle.hooks.by_shape("job_key", "starving", "pipelined", "victims", "preemptive"):
+        hooks = self.cycle.hooks
+        if not (hooks.by_shape("pipelined", "preemptive") and hooks.by_rank("job_key", "starving", "victims")):
             return None
         return job.shape, rule
 

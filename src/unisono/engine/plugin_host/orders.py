@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -127,6 +128,14 @@ class Orders:
         self.hooks = hooks
         self._unmoved: dict[tuple[int | str, str], Key] = {}
 
+    @cached_property
+    def _of_shape(self) -> bool:
+        return self.hooks.by_shape("job_key")
+
+    @cached_property
+    def _stays(self) -> bool:
+        return self._of_shape or not self._volatile("job_key")
+
     def _volatile(self, hook: str) -> bool:
         return any(plugin.order_reach is not Reach.ROW for plugin, _ in self.hooks.flat[hook])
 
@@ -135,14 +144,14 @@ class Orders:
         return (*self.hooks.keys("queue_key", queue), queue.created, queue.name)
 
     def job_key(self, job: JobState) -> Key:
-        """Key of a job; what the plug-ins say of one that nothing has happened to stays, and is that of its shape."""
+        """Key of a job; what the plug-ins say of one to which nothing has happened stays, or is that of its shape."""
         if job.places:
             return (*self.hooks.keys("job_key", job), job.created, job.key)
-        like = (job.shape or job.key, job.phase)
+        like = (self._of_shape and job.shape) or job.key, job.phase
         known = self._unmoved.get(like)
         if known is None:
             known = self.hooks.keys("job_key", job)
-            if self.hooks.by_shape("job_key") and LAST not in known:
+            if self._stays and LAST not in known:
                 self._unmoved[like] = known
         return (*known, job.created, job.key)
 

@@ -178,6 +178,15 @@ class PluginTiers:
             known = self._shared[hooks] = all(plugin.by_shape for hook in hooks for plugin, _ in self.flat[hook])
         return known
 
+    def by_rank(self, *hooks: str) -> bool:
+        """Whether of jobs of the same shape none that comes later gets more from one of ``hooks`` than those before."""
+        key = ("by rank", *hooks)
+        known = self._shared.get(key)
+        if known is None:
+            asked = (plugin for hook in hooks for plugin, _ in self.flat[hook])
+            known = self._shared[key] = all(plugin.by_shape or plugin.by_rank for plugin in asked)
+        return known
+
     def hears_placements(self) -> bool:
         """Whether a plug-in wants to hear of each pod that is placed."""
         return any(not plugin.moved_by_evictions for plugin, _ in self.flat["moved"])

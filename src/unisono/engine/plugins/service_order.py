@@ -15,7 +15,7 @@ import numpy as np
 
 from unisono.api.keys import GPU_COUNT, GPU_MILLI, NVIDIA_GPU, SLA_WAITING_TIME
 from unisono.api.times import duration_or_none
-from unisono.cluster.records import Task
+from unisono.cluster.records import Job, Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray, Key, Purpose, Reach, Vote
 from unisono.engine.config.arguments import Argument, Shape, argument_value
@@ -226,6 +226,7 @@ class Levels:
 # How long jobs have run so far, over all of their attempts, kept from cycle to cycle.
 
 _HELD = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING)
+_BINDING, _BOUND, _RUNS = map(int, _HELD)
 
 
 @dataclass(slots=True)
@@ -255,19 +256,24 @@ class Attained:
         if session.now == self._at:
             return
         self._at = session.now
-        lives: dict[str, _Life] = {}
-        for job in session.jobs:
-            life = self._lives.get(job.key)
-            if life is None or life.uid != job.record.uid:
-                life = _Life(job.record.uid)
-            lives[job.key] = life
-            began = _began(job)
+        lives, jobs = self._lives, session.snapshot.jobs
+        for key, record in jobs.items():
+            life = lives.get(key)
+            if life is None or life.uid != record.uid:
+                life = lives[key] = _Life(record.uid)
+            began = _began(record) if _holds(record) else 0.0
             if began != life.began:
                 life.close()
                 life.began = began
             if began:
                 life.seen = session.now
-        self._lives = lives
+        if len(lives) > len(jobs):
+            self._lives = {key: life for key, life in lives.items() if key in jobs}
+
+    def ended(self, job: JobState) -> float | None:
+        """For how long attempts ran that have ended, where none runs now; None where one does."""
+        life = self._lives.get(job.key)
+        return 0.0 if life is None else None if life.began else life.ended
 
     def seconds(self, job: JobState, now: float) -> float:
         """For how long the job has run, up to now where it runs."""
@@ -277,11 +283,14 @@ class Attained:
         return life.ended + (max(now - life.began, 0.0) if life.began else 0.0)
 
 
-def _began(job: JobState) -> float:
-    """When the present attempt began: when the last of its pods got its place; 0.0 when it does not run."""
-    record = job.record
-    if not any(record.counts[status] for status in _HELD):
-        return 0.0
+def _holds(record: Job) -> bool:
+    """Whether any of its pods holds a place."""
+    counts = record.counts
+    return bool(counts[_BINDING] or counts[_BOUND] or counts[_RUNS])
+
+
+def _began(record: Job) -> float:
+    """When the present attempt began: when the last of its pods got its place."""
     return max(
         (task.since or task.created for task in record.tasks.values() if task.status in _HELD and task.node),
         default=0.0,
@@ -292,8 +301,6 @@ def _began(job: JobState) -> float:
 #
 # A job that comes into a level, from outside or from the level before, stands at the end of its line, even if it runs:
 # those that wait there come first. So the levels of the simulator that was published with Muri (SIGCOMM 2022) work.
-
-_RUNNING = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING)
 
 
 @dataclass(slots=True)
@@ -350,7 +357,7 @@ class Line:
 
 
 def _runs(job: JobState) -> bool:
-    return not job.record.pending or any(job.record.counts[status] for status in _RUNNING)
+    return not job.record.pending or _holds(job.record)
 
 
 # service-order: the job that has run least, or has least left, comes first, and jobs that come later make room for it.
@@ -396,6 +403,9 @@ _IN_LEVEL = Argument(
 )
 _PREEMPT = Argument("service-order.preempt", "bool", True, "jobs that come later are evicted; false: they only wait")
 
+_LEFT = "service-order.left"
+"""Under this name a job's record notes what is left of it while it waits."""
+
 _IN_LEVELS = ("size", "turn", "line")
 _RULES = ("attained-service", "remaining-service", "remaining-time", "time")
 
@@ -405,6 +415,7 @@ class ServiceOrderPlugin(Plugin):
 
     name = "service-order"
     order_reach = Reach.ROW
+    by_rank = True
     known_arguments = (_BY, _LEARN, _LEVELS, _WIDE_LEVEL, _WIDE_SHARE, _FIRST, _FACTOR, _IN_LEVEL, _PREEMPT)
 
     def __init__(self, config: PluginConfig) -> None:
@@ -460,6 +471,17 @@ class ServiceOrderPlugin(Plugin):
             if place is not None:
                 return (-1, place)
             return self._level(job), *self._place(job)
+        ended = None if self.estimates.learned else self.attained.ended(job)
+        if ended is None:
+            return self._left(job)
+        like = _LEFT, self.by, ended
+        found: tuple[float, ...] | None = job.record.derived.get(like)
+        if found is None:
+            found = job.record.derived[like] = self._left(job)
+        return found
+
+    def _left(self, job: JobState) -> tuple[float, ...]:
+        """Run time or service that is left, as far as is known; of a job that waits it stays until its pods change."""
         seconds = max((self.estimates.seconds(task) for task in job.record.tasks.values()), default=0.0)
         if not seconds:
             return inf, 0.0
@@ -499,15 +521,16 @@ class ServiceOrderPlugin(Plugin):
         size, gpus = size_of(job)
         if size <= totals[gpus][1] or self._level(job) < self.wide_level:
             return False
-        return bool(job.record.pending) or any(job.record.counts[status] for status in _RUNNING)
+        return bool(job.record.pending) or _holds(job.record)
 
     # ---- who makes room
 
     @cached_property
     def _last(self) -> Key:
         """The key of the running job that comes last."""
-        running = (job for job in self.session.jobs if any(job.record.counts[status] for status in _RUNNING))
-        return max((self.job_key(job) for job in running), default=(-inf, 0.0))
+        running = [key for key, record in self.session.snapshot.jobs.items() if _holds(record)]
+        states = (job for key in running if (job := self.session.job(key)) is not None)
+        return max(map(self.job_key, states), default=(-inf, 0.0))
 
     def starving(self, job: JobState) -> bool:
         """It waits, and some running job comes later."""
@@ -531,6 +554,6 @@ class ServiceOrderPlugin(Plugin):
 def _turn(job: JobState) -> tuple[float, float]:
     """Jobs that run keep their places; the others stand in line, and one that was evicted at its end."""
     pending = job.record.pending
-    if not pending or any(job.record.counts[status] for status in _RUNNING):
+    if not pending or _holds(job.record):
         return 0.0, job.created
     return 1.0, max(task.created for task in pending.values())
