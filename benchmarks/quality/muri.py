@@ -75,10 +75,10 @@ def configured(policy: str) -> SchedulerConfig:
 
 
 def cases(suite: str, traces: Path, only: Only) -> list[Case]:
-    """The policies of a suite on all traces; ``only`` keeps the policies and traces that it names."""
-    policies = only.of(POLICIES[suite])
-    chosen = only.of(TRACES)
+    """The policies of a suite on all published traces; ``only`` may name others of the folder."""
     folder = traces / FOLDER
+    found = sorted(file.name.removesuffix(".csv.gz") for file in folder.glob("trace*.csv.gz"))
+    policies, chosen = only.of(POLICIES[suite]), only.of(TRACES, besides=found)
     return [
         Case(suite, {"policy": policy, "trace": trace}, run, (folder, policy, trace))
         for trace in chosen
@@ -91,13 +91,15 @@ def section(lines: Iterable[Mapping[str, Any]]) -> str:
     head = ["trace", "policy", "mean JCT", "p99 JCT", "evictions"]
     head += [*(f"{name}, published" for name in PUBLISHED), "bound", "gap"]
     rows = [head, ["---"] * len(head)]
-    for line in sorted(lines, key=lambda line: (TRACES.index(line["trace"]), line["policy"])):
+    order = {trace: at for at, trace in enumerate(TRACES)}
+    for line in sorted(lines, key=lambda line: (order.get(line["trace"], len(order)), line["trace"], line["policy"])):
         trace, mean = line["trace"], line["meanJct"]
         row = [trace, line["policy"], f"{mean:,}", f"{line['p99Jct']:,}", f"{line['evictions']:,}"]
         for name, figures_of in PUBLISHED.items():
-            p99 = PUBLISHED_P99[name].get(trace)
-            row.append(f"{figures_of[trace]:,}" + (f" (p99 {p99:,})" if p99 else ""))
-        rows.append([*row, f"{BOUND[trace]:,}", f"{mean / BOUND[trace] - 1:.0%}"])
+            known, p99 = figures_of.get(trace), PUBLISHED_P99[name].get(trace)
+            row.append((f"{known:,}" if known else "") + (f" (p99 {p99:,})" if p99 else ""))
+        bound = BOUND.get(trace)
+        rows.append([*row, *([f"{bound:,}", f"{mean / bound - 1:.0%}"] if bound else ["", ""])])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 
 
