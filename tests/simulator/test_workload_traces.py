@@ -124,6 +124,7 @@ def test_swf(tmp_path: Path) -> None:
     assert (first.name, first.submit, first.run_seconds, first.estimate, first.user) == ("job-1", 0, 100, 300, "user-7")
     assert [(role.count, role.cpu_milli, role.memory_mib) for role in first.roles] == [(1, 4000, 8), (1, 2000, 4)]
     assert (second.roles[0].cpu_milli, second.estimate, second.user) == (2000, None, "")
+    assert (first.job_class, second.job_class) == ("queue-1", "queue-1")
 
 
 def test_openb(tmp_path: Path) -> None:

@@ -382,6 +382,7 @@ def _swf_job(cells: list[str], shape: NodeShape, where: str, *, allocated: bool)
         roles=cpu_roles(processors, shape, memory),
         user=f"user-{int(values[11])}" if values[11] >= 0 else "",
         estimate=limit if limit > 0 else None,
+        job_class=f"queue-{int(values[14])}" if values[14] >= 0 else "",
     )
 
 
