@@ -401,7 +401,7 @@ class ByLines(Way):
         """Look again at nodes that others have changed."""
         changed = list(fresh)
         for column in changed:
-            if not table.static.bits[column]:
+            if not table.barred[column]:
                 key = table.session.matrix[:, column].tobytes()
                 value = table.memo.get(key)
                 table.dynamic[column] = table.look(column, key) if value is None else value
