@@ -161,6 +161,10 @@ RELOCATE_AFTER: Final = "unisono.io/relocate-after"
 """On a job, the template of its pods, or a PodGroup: how long a gang that lost members waits for places in its domain
 before all its pods are made again elsewhere, such as ``5m``."""
 
+RESERVATION: Final = "unisono.io/reservation"
+"""On a job, the template of its pods, or a PodGroup: the Reservation on whose nodes, and within whose windows alone, it
+runs."""
+
 FAILED_NODES: Final = "unisono.io/failed-nodes"
 """On a PodGroup: on which nodes pods of the job have failed, how often and when (`unisono.api.failed_nodes`)."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from unisono.api.annotations import RESERVATION
 from unisono.api.base import Quantity
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.groups.scheduling import Queue as QueueObject
@@ -152,6 +153,7 @@ class JobBook:
         active: keys of jobs that a cycle has to look at.
         waiting: the same jobs, by kin.
         shapes: numbers them.
+        reserving: keys of jobs that name a reservation.
 
     """
 
@@ -173,6 +175,7 @@ class JobBook:
         self.queues: dict[str, Queue] = {}
         self.active: set[str] = set()
         self.waiting = WaitingJobs()
+        self.reserving: set[str] = set()
         self.shapes = Shapes()
         self._dirty: set[str] = set()
         self._held: frozenset[str] = frozenset()
@@ -277,6 +280,7 @@ class JobBook:
         job.known = True
         job.uid = meta.uid or ""
         job.labels, job.annotations = meta.labels or {}, meta.annotations or {}
+        (self.reserving.add if RESERVATION in job.annotations else self.reserving.discard)(key)
         job.created, job.owned = created, controller_of(group) is not None
         spec, status = group.spec, group.status
         job.queue = spec.queue or self.default_queue
@@ -321,6 +325,7 @@ class JobBook:
         job = self.jobs.get(key)
         if job is None or not job.known:
             return False
+        self.reserving.discard(key)
         fresh = Job(job.namespace, job.name, len(self.registry))
         counted = ("tasks", "pending", "pending_best_effort", "counts", "role_counts", "releasing_on_node")
         for name in (*counted, *JOB_SUMS):

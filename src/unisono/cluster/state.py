@@ -19,6 +19,7 @@ from unisono.api.kinds import PODS
 from unisono.api.node_usage import NodeUsage
 from unisono.api.pod_states import has_ended
 from unisono.cluster.affinity_index import AffinityIndex, rematched
+from unisono.cluster.calendar import Bookings
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.devices import DeviceCount, DeviceCounts
 from unisono.cluster.hypertree import HyperNodeBook
@@ -86,6 +87,7 @@ class ClusterState:
         self.run_times = RunTimes()
         self.setbacks: Mapping[str, Setback] = {}
         self.catalogue = Catalogue()
+        self.bookings = Bookings()
         self.device_counts = DeviceCounts()
         self.memo = SharedObjects()
         self.rejected = RejectionBook()
@@ -119,6 +121,7 @@ class ClusterState:
                 self.budgets.keys,
             ),
             "HyperNode": (self.hyper_nodes.put, self.hyper_nodes.remove, self.hyper_nodes.names),
+            "Reservation": (self.bookings.put, self.bookings.remove, lambda: list(self.bookings)),
             "PriorityClass": (self._put_priority, self._remove_priority, lambda: list(self.priorities)),
             "Namespace": (
                 self._put_namespace,
@@ -532,6 +535,8 @@ class ClusterState:
             port_holders=self.port_holders,
             affinity_index=self.affinity_index,
             catalogue=self.catalogue,
+            bookings=self.bookings,
+            reserving=self.book.reserving,
             memo=self.memo,
             hyper_nodes=self.hyper_nodes.tree(self.nodes),
             quotas=self.quotas.by_namespace,

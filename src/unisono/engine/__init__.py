@@ -67,6 +67,7 @@ def _decide(
     verdicts: bool | Asked,
 ) -> Decisions:
     from unisono.engine.actions import run_actions
+    from unisono.engine.calendar import close_reservations, follow_calendar
     from unisono.engine.closing.invariants import enforce
     from unisono.engine.closing.status_updates import close, close_briefly
     from unisono.engine.cycle.context import Cycle
@@ -85,6 +86,7 @@ def _decide(
     if cycle.session.book.hopeful:
         cycle.decisions.again_at = again_at
     relocate(cycle)
+    follow_calendar(cycle)
     cycle.hooks.close(cycle.session)
     with watch.stage("check"):
         enforce(cycle)
@@ -97,6 +99,7 @@ def _decide(
             cycle.decisions.verdicts = for_readers(cycle, found)
         with watch.stage("close"):
             close(cycle, cycle.decisions.verdicts, asked)
+            close_reservations(cycle)
     else:
         with watch.stage("close"):
             close_briefly(cycle)

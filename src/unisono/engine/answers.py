@@ -79,6 +79,8 @@ class Purpose(Enum):
 
 RELOCATE = "relocate"
 """Why all pods of a gang that is to start elsewhere are evicted, beside the names of actions."""
+CALENDAR = "calendar"
+"""Why pods are evicted whose time on their node is over."""
 
 
 class Normalise(Enum):

@@ -19,11 +19,12 @@ from typing import Any
 import msgspec
 import structlog
 
-from unisono.api.annotations import CHECKPOINT_BEFORE, EVICT_NOTICE, MOST_NOTICE_SECONDS, NOTICE_GIVEN
+from unisono.api.annotations import CHECKPOINT_BEFORE, NOTICE_GIVEN
 from unisono.api.core import ObjectReference, Pod, PodCondition
 from unisono.api.kinds import PODS
+from unisono.api.pod_states import notice_seconds
 from unisono.api.selecting import pod_group_name, selects
-from unisono.api.times import duration_or_none, format_duration, rfc3339, time_or
+from unisono.api.times import format_duration, rfc3339, time_or
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.errors import ApiError, Conflict, NotFound, UnisonoError
@@ -192,11 +193,7 @@ class Evictor:
     def _notice(self, annotations: Mapping[str, str] | None, job: str) -> float:
         """Seconds of notice that a pod gets, as it says, or its PodGroup."""
         record = self._feed.state.book.jobs.get(job)
-        for notes in (annotations, record.annotations if record is not None else None):
-            seconds = duration_or_none((notes or {}).get(EVICT_NOTICE))
-            if seconds is not None:
-                return min(max(seconds, 0.0), MOST_NOTICE_SECONDS)
-        return 0.0
+        return notice_seconds(annotations, record.annotations if record is not None else None)
 
     async def drain(self) -> None:
         """Wait for the evictions under way."""

@@ -319,6 +319,8 @@ tiers:
     arguments: {deviceshare.AutoEnable: true}
   - name: failed-nodes
     arguments: {failed-nodes.AutoEnable: true}
+  - name: calendar
+    arguments: {calendar.AutoEnable: true}
   - name: nodeorder
   - name: binpack
   - name: network-topology-aware
