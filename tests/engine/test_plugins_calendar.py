@@ -11,6 +11,7 @@ from unisono.api.annotations import EVICT_NOTICE, EVICTABLE, FAILED_NODES, RESER
 from unisono.api.kinds import PODS, RESERVATIONS
 from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
+from unisono.engine.changes import AddAnnotation, AddNodes, UseQueue
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.config_file.reader import default_config
 from unisono.engine.decisions import Decisions
@@ -18,6 +19,7 @@ from unisono.engine.plugin_host.tiers import PluginTiers
 from unisono.engine.plugins.calendar import CalendarPlugin, slots_at
 from unisono.engine.plugins.registry import find
 from unisono.engine.session.session import Session
+from unisono.engine.verdict import Cause
 
 HOUR = 3600.0
 
@@ -297,3 +299,77 @@ def test_a_gang_that_gets_pods_in_this_cycle_loses_its_others_in_the_next() -> N
     decisions = decide(state, 2 * HOUR)
     assert (where(decisions), leaves(decisions), decisions.violations) == ({"a": "n001"}, {}, [])
     assert decisions.again_at == START + 2 * HOUR + 1
+
+
+# ---- what is said
+
+
+@pytest.mark.parametrize(
+    ("spec", "who", "after", "says", "help"),
+    [
+        (
+            TEAM,
+            {},
+            0.0,
+            "1 node(s) were kept for reservation r from 2023-11-14T23:13:20Z to 2023-11-15T01:13:20Z. "
+            "Reservation r has 1 node for queue team, 2023-11-14T23:13:20Z to 2023-11-15T01:13:20Z; how long its pods run is not stated.",
+            [UseQueue("team"), AddAnnotation(RUN_SECONDS, "3600")],
+        ),
+        (
+            {**TEAM, "queues": None, "users": ["alice", "bob"], "namespaces": ["lab-*"]},
+            {"notes": {RUN_SECONDS: "7200"}},
+            0.0,
+            "Reservation r has 1 node for users alice and bob and namespace lab-*, 2023-11-14T23:13:20Z to "
+            "2023-11-15T01:13:20Z; its pods may run for 2h0m0s.",
+            [AddAnnotation(RUN_SECONDS, "3600")],
+        ),
+        (
+            {**LATER, "purpose": "Maintenance"},
+            {},
+            2 * HOUR,
+            "1 node(s) were kept for maintenance r until 2023-11-15T01:13:20Z. Maintenance r has 1 node for nobody,",
+            "wait until 2023-11-15T01:13:20Z, when maintenance r ends",
+        ),
+        (
+            TEAM,
+            {"queue": "team", "notes": {RESERVATION: "r"}},
+            0.0,
+            "wait for reservation r, which is from 2023-11-14T23:13:20Z to 2023-11-15T01:13:20Z",
+            "wait until 2023-11-14T23:13:20Z, when reservation r begins",
+        ),
+        (
+            TEAM,
+            {"queue": "team", "notes": {RESERVATION: "r", RUN_SECONDS: "7200"}},
+            2 * HOUR,
+            "reservation r are only kept until 2023-11-15T01:13:20Z, and the job runs longer",
+            f"state a run time of at most 1h0m0s (annotation {RUN_SECONDS})",
+        ),
+        (
+            TEAM,
+            {"notes": {RESERVATION: "r"}},
+            2 * HOUR,
+            "wait for reservation r, which is not for this job",
+            f"name a reservation that is for this job in the annotation {RESERVATION}, or remove it",
+        ),
+    ],
+)
+def test_a_job_that_waits_for_the_calendar_says_so(
+    spec: dict[str, Any], who: dict[str, Any], after: float, says: str, help: str | list[Any]
+) -> None:
+    state = cluster(nodes(1, cpu=8), queue("team"), job("a", **who), reservation("r", **spec))
+    verdict = decide(state, after).verdicts["ns/a"]
+    assert says in verdict.message
+    assert verdict.cause is Cause.RESERVED
+    if isinstance(help, str):
+        assert help in verdict.suggestion
+    else:
+        assert [change for change in verdict.changes if not isinstance(change, AddNodes)] == help
+
+
+def test_what_is_offered_lets_the_job_start() -> None:
+    """The run time that is offered is one with which it starts in the next cycle, too."""
+    state = cluster(nodes(1, cpu=8), queue("team"), job("a"), reservation("r", **{**TEAM, "start": 0.99 * HOUR}))
+    offered = [one for one in decide(state).verdicts["ns/a"].changes if isinstance(one, AddAnnotation)]
+    assert offered == [AddAnnotation(RUN_SECONDS, "3540")]
+    state.apply("MODIFIED", PODS, pod("a-w-0", "a", cpu=8, annotations={RUN_SECONDS: offered[0].value}))
+    assert where(decide(state, 20.0)) == {"a": "n000"}

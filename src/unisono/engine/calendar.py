@@ -22,6 +22,7 @@ from unisono.engine.decisions import ReservationUpdate
 from unisono.engine.plugins.calendar import CalendarPlugin
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.protected_cores import Cores
+from unisono.engine.verdicts.calendar_causes import calendar_of
 from unisono.engine.verdicts.holders import is_of_daemonset
 
 LEAVING_SECONDS = 60.0
@@ -51,14 +52,6 @@ def follow_calendar(cycle: Cycle) -> None:
     due = {each.task.key: each for each in _in_the_way(cycle, calendar)}
     if due:
         _evict(cycle, list(due.values()))
-
-
-def calendar_of(cycle: Cycle) -> CalendarPlugin | None:
-    """The plug-in, where it takes part in the cycle."""
-    for plugin in cycle.hooks.plugins():
-        if isinstance(plugin, CalendarPlugin) and not cycle.hooks.guard.dead(plugin):
-            return plugin
-    return None
 
 
 def _in_the_way(cycle: Cycle, calendar: CalendarPlugin) -> Iterator[_Due]:
