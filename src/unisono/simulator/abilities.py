@@ -32,7 +32,7 @@ ACTING: Final = frozenset(
         *("priority", "gang", "conformance", "drf", "proportion", "capacity", "overcommit", "predicates", "nodeorder"),
         *("binpack", "network-topology-aware", "deviceshare", "fragmentation", "gpu-aware", "gpu-placement"),
         *("service-order", "sla", "nodegroup", "tdm", "resource-strategy-fit", "reservation", "eviction-guard"),
-        *("rescheduling", "cost", "fair-share", "user-limits", "cdp", "task-topology", "failed-nodes"),
+        *("rescheduling", "cost", "fair-share", "user-limits", "cdp", "task-topology", "failed-nodes", "calendar"),
     )
 )
 """Plug-ins that act as they do live."""
@@ -58,7 +58,7 @@ JOB_NOTES: Final = frozenset(
         *(keys.COOLDOWN_TIME, keys.REVOCABLE_ZONE, keys.PREEMPTABLE, keys.JDB_MIN_AVAILABLE, keys.JDB_MAX_UNAVAILABLE),
         *(keys.TASK_TOPOLOGY_AFFINITY, keys.TASK_TOPOLOGY_ANTI_AFFINITY, keys.TASK_TOPOLOGY_ORDER),
         *(keys.SLA_WAITING_TIME, keys.SCORING_TYPE, keys.SCORING_WEIGHT, keys.TASK_PRIORITY),
-        *(ours.MIN_RUN_TIME, ours.EVICTABLE, ours.FAILED_NODES),
+        *(ours.MIN_RUN_TIME, ours.EVICTABLE, ours.FAILED_NODES, ours.RESERVATION),
     )
 )
 """Annotations of jobs, and so of their PodGroups and pods, by which a simulation goes."""

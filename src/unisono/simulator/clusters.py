@@ -14,13 +14,16 @@ import msgspec
 from unisono.api.base import Object, ObjectMeta, Quantity
 from unisono.api.core import Node, NodeSpec, NodeStatus, Taint
 from unisono.api.decode import decode
+from unisono.api.groups.calendar import Reservation
 from unisono.api.groups.scheduling import Guarantee, Queue, QueueSpec, QueueStatus
 from unisono.api.groups.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec
 from unisono.api.keys import GPU_COUNT, GPU_MILLI, GPU_PRODUCT, HOSTNAME, NVIDIA_GPU
 from unisono.api.kind import Kind
-from unisono.api.kinds import NODES, QUEUES, find
+from unisono.api.kinds import NODES, QUEUES, RESERVATIONS, find
 from unisono.api.quantity import QuantityError
+from unisono.api.reservations import mistakes
 from unisono.api.resources import resource_list
+from unisono.api.times import rfc3339
 from unisono.api.yaml import expand_lists, load_all
 from unisono.cluster.hypertree import NOWHERE, HyperNodeBook
 from unisono.cluster.nodes import NodeFacts, NodeTable
@@ -47,6 +50,7 @@ class Cluster:
         hyper_nodes: the topology as the scheduler sees it.
         paths: domains of a node by its name, from the leaf upwards; empty where there is no topology.
         prices: money per hour of a node, by its name.
+        reservations: of nodes; their times are those of the simulation's clock.
     """
 
     nodes: tuple[Node, ...]
@@ -54,6 +58,7 @@ class Cluster:
     hyper_nodes: tuple[HyperNode, ...] = ()
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)
+    reservations: tuple[Reservation, ...] = ()
 
     @cached_property
     def gpus(self) -> dict[str, int]:
@@ -228,6 +233,7 @@ class Description(_Strict):
     nodes: list[NodeGroup]
     topology: list[Tier] = []
     queues: list[QueueGroup] = []
+    reservations: list[dict[str, Any]] = []
 
 
 def parse(text: str, file: str = "") -> Cluster:
@@ -267,7 +273,8 @@ def build(value: Any, file: str = "") -> Cluster:
     queues = tuple(_queue(group, f"{file}: queues[{at}]") for at, group in enumerate(description.queues))
     if len({queue.metadata.name for queue in queues}) < len(queues):
         raise ClusterError(f"{file}: queues: two have the same name")
-    return Cluster(tuple(nodes), queues, tree_of(paths), paths, prices)
+    reservations = _reservations(description.reservations, file)
+    return Cluster(tuple(nodes), queues, tree_of(paths), paths, prices, reservations)
 
 
 def read(path: Path) -> Cluster:
@@ -334,6 +341,27 @@ def _spec_of(kind: Kind[Any], spec: dict[str, Any], where: str) -> Any:
     return decoded.obj.spec
 
 
+def _reservations(listed: Sequence[dict[str, Any]], file: str) -> tuple[Reservation, ...]:
+    """Reservations, the first one the oldest; each is a name beside the fields of its spec."""
+    found: dict[str, Reservation] = {}
+    for at, given in enumerate(listed):
+        where = f"{file}: reservations[{at}]"
+        name = given.get("name")
+        if not isinstance(name, str) or not name or name in found:
+            raise ClusterError(f"{where}.name: give a name that no other reservation has")
+        spec = _spec_of(RESERVATIONS, {key: value for key, value in given.items() if key != "name"}, where)
+        meta = ObjectMeta(name=name, uid=f"reservation-{name}", creation_timestamp=rfc3339(at))
+        found[name] = Reservation(metadata=meta, spec=spec)
+        _check_reservation(found[name], where)
+    return tuple(found.values())
+
+
+def _check_reservation(reservation: Reservation, where: str) -> None:
+    wrong = next(mistakes(reservation.spec), None)
+    if wrong is not None:
+        raise ClusterError(f"{where}: {wrong.message()}")
+
+
 def _queue(group: QueueGroup, where: str) -> Queue:
     if problem := unknown_note(group.annotations, QUEUE_NOTES):
         raise ClusterError(f"{where}.annotations: {problem}")
@@ -357,7 +385,7 @@ def _queue(group: QueueGroup, where: str) -> Queue:
 
 
 def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Cluster:
-    """Take nodes, queues and HyperNodes; objects of other kinds are left out.
+    """Take nodes, queues, HyperNodes and Reservations; objects of other kinds are left out.
 
     Nodes keep what scheduling reads of them: labels, taints, whether they are cordoned or not ready. Queues without a
     state count as open.
@@ -372,9 +400,10 @@ def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Clust
     nodes: dict[str, Node] = {}
     queues: list[Queue] = []
     hyper_nodes: list[HyperNode] = []
+    reservations: list[Reservation] = []
     for value, where in values:
         kind = find(str(value.get("apiVersion", "")), str(value.get("kind", "")))
-        if kind is None or kind.kind not in ("Node", "Queue", "HyperNode"):
+        if kind is None or kind.kind not in ("Node", "Queue", "HyperNode", "Reservation"):
             continue
         decoded = decode(kind, dict(value))
         if decoded.type_errors:
@@ -387,10 +416,13 @@ def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Clust
             queues.append(obj)
         elif isinstance(obj, HyperNode):
             hyper_nodes.append(obj)
+        elif isinstance(obj, Reservation):
+            _check_reservation(obj, where)
+            reservations.append(obj)
     if not nodes or len(nodes) > MOST_NODES:
         raise ClusterError(f"the objects have {len(nodes)} nodes; a cluster has 1 to {MOST_NODES}")
     paths = paths_of(hyper_nodes, nodes)
-    return Cluster(tuple(nodes.values()), tuple(queues), tuple(hyper_nodes), paths)
+    return Cluster(tuple(nodes.values()), tuple(queues), tuple(hyper_nodes), paths, reservations=tuple(reservations))
 
 
 def paths_of(hyper_nodes: Iterable[HyperNode], nodes: Mapping[str, Node]) -> dict[str, tuple[str, ...]]:
