@@ -92,6 +92,16 @@ def test_a_job_that_names_a_reservation_waits_although_there_is_none_at_all() ->
     assert "wait for reservation r, which does not exist" in decisions.verdicts["ns/a"].message
 
 
+def test_the_template_of_a_jobs_pods_may_name_it() -> None:
+    state = cluster(nodes(1, cpu=8), job("a", annotations={RESERVATION: "r"}))
+    assert where(decide(state)) == {}
+    state.apply("ADDED", RESERVATIONS, reservation("r", 0.0, HOUR, nodes=["*"], namespaces=["ns"]))
+    assert where(decide(state)) == {"a": "n000"}
+    assert state.snapshot().reserving
+    state.apply("DELETED", PODS, pod("a-w-0", "a"))
+    assert not state.snapshot().reserving
+
+
 def test_a_job_that_names_a_reservation_keeps_to_its_nodes_and_others_use_the_rest() -> None:
     state = cluster(
         nodes(2, cpu=8),
@@ -312,7 +322,8 @@ def test_a_gang_that_gets_pods_in_this_cycle_loses_its_others_in_the_next() -> N
             {},
             0.0,
             "1 node(s) were kept for reservation r from 2023-11-14T23:13:20Z to 2023-11-15T01:13:20Z. "
-            "Reservation r has 1 node for queue team, 2023-11-14T23:13:20Z to 2023-11-15T01:13:20Z; how long its pods run is not stated.",
+            "Reservation r has 1 node for queue team, 2023-11-14T23:13:20Z to 2023-11-15T01:13:20Z; "
+            "how long its pods run is not stated.",
             [UseQueue("team"), AddAnnotation(RUN_SECONDS, "3600")],
         ),
         (

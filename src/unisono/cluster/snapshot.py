@@ -51,7 +51,7 @@ class Snapshot:
         run_times: how long jobs of one kind have run.
         hyper_nodes: the tree of HyperNodes over the nodes.
         catalogue: volumes, device claims and their classes.
-        bookings: the reservations of nodes; ``reserving``: keys of the jobs that name one.
+        bookings: the reservations of nodes; ``reserving``: whether a job or a pod names one.
         memo: what may be kept from cycle to cycle, by class; part of no state.
 
     """
@@ -83,7 +83,7 @@ class Snapshot:
     waiting: WaitingJobs | None = None
     shapes: Shapes = field(default_factory=Shapes)
     bookings: Bookings = field(default_factory=Bookings)
-    reserving: Collection[str] = ()
+    reserving: bool = False
 
     def by_shape(self) -> Iterator[tuple[Job, Collection[str]]]:
         """The jobs of ``active``: one of each shape, with the keys of all that share it."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapp
 from dataclasses import dataclass
 from typing import Any
 
+from unisono.api.annotations import RESERVATION
 from unisono.api.base import Object
 from unisono.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass, ResourceQuota
 from unisono.api.groups.scheduling import PodGroup
@@ -97,6 +98,7 @@ class ClusterState:
         self._assumed: dict[str, _AssumedBind] = {}
         self._released: dict[str, tuple[str, TaskStatus]] = {}
         self.noticed: dict[str, Task] = {}
+        self.reserving: set[str] = set()
         self._handlers: dict[str, _Handler] = {
             "Pod": (
                 self._put_pod,
@@ -213,7 +215,7 @@ class ClusterState:
     def _recount(self, without: str = "") -> None:
         """Rebuild everything that is derived from pods; ``without`` is the key of the one that is to blame."""
         tasks = [task for key, task in self.tasks.items() if key != without]
-        for derived in (self.tasks, self.tasks_on, self.port_holders, self.noticed):
+        for derived in (self.tasks, self.tasks_on, self.port_holders, self.noticed, self.reserving):
             derived.clear()
         for key in (self._assumed.keys() | self._released.keys()) & {without}:
             self._assumed.pop(key, None)
@@ -305,6 +307,8 @@ class ClusterState:
             self._occupy(task, 1)
         if task.noticed:
             self.noticed[task.key] = task
+        if RESERVATION in task.pod_class.notes:
+            self.reserving.add(task.key)
         self.affinity_index.add(task)
         self.book.add_task(task)
 
@@ -324,6 +328,7 @@ class ClusterState:
             self._occupy(task, -1)
         if task.noticed:
             del self.noticed[task.key]
+        self.reserving.discard(task.key)
         self.affinity_index.remove(task)
         self.book.remove_task(task)
 
@@ -536,7 +541,7 @@ class ClusterState:
             affinity_index=self.affinity_index,
             catalogue=self.catalogue,
             bookings=self.bookings,
-            reserving=self.book.reserving,
+            reserving=bool(self.reserving or self.book.reserving),
             memo=self.memo,
             hyper_nodes=self.hyper_nodes.tree(self.nodes),
             quotas=self.quotas.by_namespace,

@@ -99,7 +99,7 @@ class CalendarPlugin(Plugin):
     def needed(self, session: Session) -> bool:
         """With ``calendar.AutoEnable`` only where there is a Reservation, or a job names one."""
         snapshot = session.snapshot
-        return not argument_value(_AUTO, self.arguments) or bool(snapshot.bookings or snapshot.reserving)
+        return not argument_value(_AUTO, self.arguments) or bool(snapshot.bookings) or snapshot.reserving
 
     def open(self, session: Session) -> None:
         """Find the windows of the moment."""
@@ -130,7 +130,7 @@ class CalendarPlugin(Plugin):
         longest = self.estimates.longest(record, pod_class)
         end = now + longest if longest else inf
         found: list[Refused] = []
-        named = record.annotations.get(RESERVATION)
+        named = named_by(record, pod_class)
         if named:
             found += self._of_named(named, admitted, end if longest else now)
         for number, slot in enumerate(self.slots):
@@ -158,7 +158,7 @@ class CalendarPlugin(Plugin):
 
     def concerns(self, pod_class: PodClass) -> bool:
         """Only while there is something to keep."""
-        return bool(self.slots or self.session.snapshot.reserving)
+        return bool(self.slots) or self.session.snapshot.reserving
 
     def filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
         """Nodes that are kept for others, by now or too soon."""
@@ -194,13 +194,18 @@ class CalendarPlugin(Plugin):
     def relax(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Change]:
         """A run time so short that the pods end before the next window begins; the longest of these first."""
         job, now = self.session.subject, self.session.now
-        if job is None or RESERVATION in job.record.annotations:
+        if job is None or named_by(job.record, pod_class):
             return ()
         starts = {
             self.slots[one.slot].window.start for one in self.refused(job.record, pod_class) if one.slot is not None
         }
         left = sorted((start - now for start in starts if start - now > _LEAST_SECONDS), reverse=True)
         return [AddAnnotation(RUN_SECONDS, f"{seconds // _LEAST_SECONDS * _LEAST_SECONDS:g}") for seconds in left]
+
+
+def named_by(record: Job, pod_class: PodClass) -> str:
+    """The reservation that a job, or the template of its pods of a class, names; empty for none."""
+    return record.annotations.get(RESERVATION) or pod_class.notes.get(RESERVATION, "")
 
 
 def _own(text: str) -> Reason:

@@ -11,7 +11,7 @@ from unisono.cluster.calendar import Slot
 from unisono.cluster.podclass import PodClass
 from unisono.engine.changes import UseQueue, listed
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.plugins.calendar import CalendarPlugin
+from unisono.engine.plugins.calendar import CalendarPlugin, named_by
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdicts.draft import Ladders
 
@@ -48,7 +48,7 @@ def opening_of_reservation(cycle: Cycle, job: JobState, pod_class: PodClass) -> 
     calendar, now = calendar_of(cycle), cycle.session.now
     if calendar is None:
         return ""
-    name = job.record.annotations.get(RESERVATION)
+    name = named_by(job.record, pod_class)
     if name:
         number = calendar.numbers.get(name)
         if number is None or number not in calendar.admitted(job.record):
