@@ -43,6 +43,10 @@ class Bookings(dict[str, Booking]):
         self.version += known
         return known
 
+    def known(self) -> list[str]:
+        """All names."""
+        return list(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:

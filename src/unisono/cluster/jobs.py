@@ -153,7 +153,7 @@ class JobBook:
         active: keys of jobs that a cycle has to look at.
         waiting: the same jobs, by kin.
         shapes: numbers them.
-        reserving: keys of jobs that name a reservation.
+        reserving: kind and key of PodGroups and pods that name a reservation.
 
     """
 
@@ -175,7 +175,7 @@ class JobBook:
         self.queues: dict[str, Queue] = {}
         self.active: set[str] = set()
         self.waiting = WaitingJobs()
-        self.reserving: set[str] = set()
+        self.reserving: set[tuple[str, str]] = set()
         self.shapes = Shapes()
         self._dirty: set[str] = set()
         self._held: frozenset[str] = frozenset()
@@ -197,6 +197,8 @@ class JobBook:
             namespace, _, name = task.job.partition("/")
             job = self.jobs[task.job] = Job(namespace, name, len(self.registry))
         job.tasks[task.key] = task
+        if RESERVATION in task.pod_class.notes:
+            self.reserving.add(("Pod", task.key))
         self._count(job, task, 1)
 
     def remove_task(self, task: Task) -> None:
@@ -204,6 +206,8 @@ class JobBook:
         job = self.jobs.get(task.job)
         if job is None or job.tasks.pop(task.key, None) is None:
             return
+        if RESERVATION in task.pod_class.notes:
+            self.reserving.discard(("Pod", task.key))
         self._count(job, task, -1)
         self._drop_if_empty(job)
 
@@ -214,6 +218,7 @@ class JobBook:
     def clear_tasks(self) -> None:
         """Take all tasks out of all jobs."""
         self._large = LargeSums()
+        self.reserving = {one for one in self.reserving if one[0] == "PodGroup"}
         for key, job in list(self.jobs.items()):
             job.tasks, job.pending, job.role_counts = {}, {}, {}
             job.counts, job.pending_best_effort, job.releasing_on_node = [0] * STATUS_COUNT, 0, 0
@@ -280,7 +285,7 @@ class JobBook:
         job.known = True
         job.uid = meta.uid or ""
         job.labels, job.annotations = meta.labels or {}, meta.annotations or {}
-        (self.reserving.add if RESERVATION in job.annotations else self.reserving.discard)(key)
+        (self.reserving.add if RESERVATION in job.annotations else self.reserving.discard)(("PodGroup", key))
         job.created, job.owned = created, controller_of(group) is not None
         spec, status = group.spec, group.status
         job.queue = spec.queue or self.default_queue
@@ -325,7 +330,7 @@ class JobBook:
         job = self.jobs.get(key)
         if job is None or not job.known:
             return False
-        self.reserving.discard(key)
+        self.reserving.discard(("PodGroup", key))
         fresh = Job(job.namespace, job.name, len(self.registry))
         counted = ("tasks", "pending", "pending_best_effort", "counts", "role_counts", "releasing_on_node")
         for name in (*counted, *JOB_SUMS):

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from unisono.api.node_usage import NodeUsage
 from unisono.cluster.affinity_index import AffinityIndex
-from unisono.cluster.calendar import Bookings
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.hypertree import HyperNodeTree
 from unisono.cluster.interning import PodClasses, SharedObjects
@@ -50,8 +49,8 @@ class Snapshot:
         promises: room that is kept on nodes for pods which are to come.
         run_times: how long jobs of one kind have run.
         hyper_nodes: the tree of HyperNodes over the nodes.
-        catalogue: volumes, device claims and their classes.
-        bookings: the reservations of nodes; ``reserving``: whether a job or a pod names one.
+        catalogue: volumes, device claims and their classes, reservations of nodes.
+        reserving: whether a job or a pod names a reservation of nodes.
         memo: what may be kept from cycle to cycle, by class; part of no state.
 
     """
@@ -82,7 +81,6 @@ class Snapshot:
     promises: Mapping[str, Promise] = field(default_factory=dict)
     waiting: WaitingJobs | None = None
     shapes: Shapes = field(default_factory=Shapes)
-    bookings: Bookings = field(default_factory=Bookings)
     reserving: bool = False
 
     def by_shape(self) -> Iterator[tuple[Job, Collection[str]]]:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapp
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.api.annotations import RESERVATION
 from unisono.api.base import Object
 from unisono.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass, ResourceQuota
 from unisono.api.groups.scheduling import PodGroup
@@ -20,7 +19,6 @@ from unisono.api.kinds import PODS
 from unisono.api.node_usage import NodeUsage
 from unisono.api.pod_states import has_ended
 from unisono.cluster.affinity_index import AffinityIndex, rematched
-from unisono.cluster.calendar import Bookings
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.devices import DeviceCount, DeviceCounts
 from unisono.cluster.hypertree import HyperNodeBook
@@ -88,7 +86,6 @@ class ClusterState:
         self.run_times = RunTimes()
         self.setbacks: Mapping[str, Setback] = {}
         self.catalogue = Catalogue()
-        self.bookings = Bookings()
         self.device_counts = DeviceCounts()
         self.memo = SharedObjects()
         self.rejected = RejectionBook()
@@ -98,7 +95,6 @@ class ClusterState:
         self._assumed: dict[str, _AssumedBind] = {}
         self._released: dict[str, tuple[str, TaskStatus]] = {}
         self.noticed: dict[str, Task] = {}
-        self.reserving: set[str] = set()
         self._handlers: dict[str, _Handler] = {
             "Pod": (
                 self._put_pod,
@@ -123,7 +119,6 @@ class ClusterState:
                 self.budgets.keys,
             ),
             "HyperNode": (self.hyper_nodes.put, self.hyper_nodes.remove, self.hyper_nodes.names),
-            "Reservation": (self.bookings.put, self.bookings.remove, lambda: list(self.bookings)),
             "PriorityClass": (self._put_priority, self._remove_priority, lambda: list(self.priorities)),
             "Namespace": (
                 self._put_namespace,
@@ -131,7 +126,6 @@ class ClusterState:
                 lambda: list(self.classes.selectors.namespace_labels),
             ),
         }
-
         for kind, shelf in self.catalogue.shelves().items():
             self._handlers[kind] = (shelf.put, shelf.remove, shelf.known)
 
@@ -215,7 +209,7 @@ class ClusterState:
     def _recount(self, without: str = "") -> None:
         """Rebuild everything that is derived from pods; ``without`` is the key of the one that is to blame."""
         tasks = [task for key, task in self.tasks.items() if key != without]
-        for derived in (self.tasks, self.tasks_on, self.port_holders, self.noticed, self.reserving):
+        for derived in (self.tasks, self.tasks_on, self.port_holders, self.noticed):
             derived.clear()
         for key in (self._assumed.keys() | self._released.keys()) & {without}:
             self._assumed.pop(key, None)
@@ -307,8 +301,6 @@ class ClusterState:
             self._occupy(task, 1)
         if task.noticed:
             self.noticed[task.key] = task
-        if RESERVATION in task.pod_class.notes:
-            self.reserving.add(task.key)
         self.affinity_index.add(task)
         self.book.add_task(task)
 
@@ -328,7 +320,6 @@ class ClusterState:
             self._occupy(task, -1)
         if task.noticed:
             del self.noticed[task.key]
-        self.reserving.discard(task.key)
         self.affinity_index.remove(task)
         self.book.remove_task(task)
 
@@ -540,8 +531,7 @@ class ClusterState:
             port_holders=self.port_holders,
             affinity_index=self.affinity_index,
             catalogue=self.catalogue,
-            bookings=self.bookings,
-            reserving=bool(self.reserving or self.book.reserving),
+            reserving=bool(self.book.reserving),
             memo=self.memo,
             hyper_nodes=self.hyper_nodes.tree(self.nodes),
             quotas=self.quotas.by_namespace,

@@ -109,7 +109,7 @@ def _evict(cycle: Cycle, due: list[_Due]) -> None:
 def close_reservations(cycle: Cycle) -> None:
     """Say how each reservation stands: its window, its nodes, and how many pods of others are still there."""
     snapshot, now = cycle.session.snapshot, cycle.session.now
-    calendar = calendar_of(cycle) if snapshot.bookings else None
+    calendar = calendar_of(cycle) if snapshot.catalogue.bookings else None
     if calendar is None:
         return
     names = snapshot.nodes.names
@@ -126,5 +126,5 @@ def close_reservations(cycle: Cycle) -> None:
                 others,
             )
         )
-    over = snapshot.bookings.keys() - calendar.numbers.keys()
+    over = snapshot.catalogue.bookings.keys() - calendar.numbers.keys()
     cycle.decisions.reservations += [ReservationUpdate(name, "Over") for name in sorted(over)]

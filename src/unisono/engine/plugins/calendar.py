@@ -57,12 +57,12 @@ class _Kept:
 def slots_at(session: Session) -> list[Slot]:
     """All reservations that are not over, each with its present or next window and its nodes."""
     snapshot = session.snapshot
-    if not snapshot.bookings:
+    if not snapshot.catalogue.bookings:
         return []
     table, tree, now = snapshot.nodes, snapshot.hyper_nodes, session.now
-    kept, key = snapshot.memo.of(_Kept, _Kept), (snapshot.bookings.version, table.generation, table.layout)
+    kept, key = snapshot.memo.of(_Kept, _Kept), (snapshot.catalogue.bookings.version, table.generation, table.layout)
     if kept.key != key or kept.tree is not tree or not kept.since <= now < kept.until:
-        kept.slots = slots_of(snapshot.bookings, table, tree, snapshot.registry, now)
+        kept.slots = slots_of(snapshot.catalogue.bookings, table, tree, snapshot.registry, now)
         kept.key, kept.tree, kept.since = key, tree, now
         kept.until = min((slot.window.end for slot in kept.slots), default=inf)
     return kept.slots
@@ -99,7 +99,7 @@ class CalendarPlugin(Plugin):
     def needed(self, session: Session) -> bool:
         """With ``calendar.AutoEnable`` only where there is a Reservation, or a job names one."""
         snapshot = session.snapshot
-        return not argument_value(_AUTO, self.arguments) or bool(snapshot.bookings) or snapshot.reserving
+        return not argument_value(_AUTO, self.arguments) or bool(snapshot.catalogue.bookings) or snapshot.reserving
 
     def open(self, session: Session) -> None:
         """Find the windows of the moment."""
@@ -142,7 +142,7 @@ class CalendarPlugin(Plugin):
         """The same for the reservation that the job names; ``end``: when its pods end at least."""
         number = self.numbers.get(name)
         if number is None:
-            what = "is over" if name in self.session.snapshot.bookings else "does not exist"
+            what = "is over" if name in self.session.snapshot.catalogue.bookings else "does not exist"
             return [Refused(_own(f"node(s) wait for reservation {name}, which {what}"))]
         window = self.slots[number].window
         if number not in admitted:

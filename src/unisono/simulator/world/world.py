@@ -188,11 +188,11 @@ class Cycles:
         return again or places.made or (bool(decisions.evictions) and self._settings.grace <= 0)
 
     def _evicts_by_calendar(self) -> bool:
-        return any(booking.evicts for booking in self._places.state.bookings.values())
+        return any(booking.evicts for booking in self._places.state.catalogue.bookings.values())
 
     def _may_move(self) -> bool:
         """Whether anything may still come of the clock: windows that come again and again do not go on for ever."""
-        now, bookings = self._heap.now, self._places.state.bookings.values()
+        now, bookings = self._heap.now, self._places.state.catalogue.bookings.values()
         if not bookings or self._heap or now - self._moved <= _QUIET_WINDOWS:
             return True
         moment = self._settings.epoch + now
