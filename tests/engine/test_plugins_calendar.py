@@ -16,8 +16,9 @@ from unisono.engine.config.model import PluginConfig
 from unisono.engine.config_file.reader import default_config
 from unisono.engine.decisions import Decisions
 from unisono.engine.plugin_host.tiers import PluginTiers
-from unisono.engine.plugins.calendar import CalendarPlugin, slots_at
+from unisono.engine.plugins.calendar import CalendarPlugin
 from unisono.engine.plugins.registry import find
+from unisono.engine.session.calendar import slots_at
 from unisono.engine.session.session import Session
 from unisono.engine.verdict import Cause
 

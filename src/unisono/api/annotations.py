@@ -108,6 +108,13 @@ CHECKPOINT_TIME: Final = "unisono.io/checkpoint-time"
 MAX_EVICTIONS: Final = "unisono.io/max-evictions"
 """On a Queue: how many of its pods may be evicted within the window of plug-in ``eviction-guard``."""
 
+MAX_RUN_TIME: Final = "unisono.io/max-run-time"
+"""On a Queue: how long pods of its jobs run at most, such as ``4h``, also by PriorityClass: ``4h,urgent=12h``; they are
+evicted then. It holds for the queues below, too."""
+
+DEFAULT_RUN_TIME: Final = "unisono.io/default-run-time"
+"""On a Queue, of the same form: how long pods are expected to run that do not say it."""
+
 EXIT_CODE: Final = "unisono.io/exit-code"
 """On a pod: how it ends on a simulated node."""
 

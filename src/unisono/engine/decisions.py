@@ -112,8 +112,9 @@ class Bind(msgspec.Struct, frozen=True):
 class Eviction(msgspec.Struct, frozen=True):
     """Stop a pod so that ``beneficiary`` (a PodGroup key) can start; ``reason`` is the action's name.
 
-    Only ``shuffle``, ``relocate`` (`unisono.engine.relocation`) and ``calendar`` (`unisono.engine.calendar`) evict
-    without a beneficiary, which is ``""`` then. ``note`` says for what, where the reason is not enough.
+    Only ``shuffle``, ``relocate`` (`unisono.engine.relocation`), ``calendar`` and ``run-time``
+    (`unisono.engine.calendar`) evict without a beneficiary, which is ``""`` then. ``note`` says for what, where the
+    reason is not enough.
     """
 
     namespace: str

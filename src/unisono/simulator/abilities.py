@@ -49,6 +49,7 @@ QUEUE_NOTES: Final = frozenset(
     (
         *(keys.HIERARCHY, keys.HIERARCHY_WEIGHTS, keys.NODE_GROUP_LIMITS),
         *(ours.USER_LIMITS, ours.SHARE_WEIGHTS, ours.MIN_RUN_TIME, ours.MAX_EVICTIONS, ours.EVICTABLE),
+        *(ours.MAX_RUN_TIME, ours.DEFAULT_RUN_TIME),
     )
 )
 """Annotations of queues by which a simulation goes."""

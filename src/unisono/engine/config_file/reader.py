@@ -338,7 +338,7 @@ NODE_ORDER = "nodeorder"
 def default_config() -> SchedulerConfig:
     """What runs without a file: what Volcano's Helm chart installs, and what enforces the bounds that objects state.
 
-    Gangs may exceed the share of an idle queue. What cards, HyperNodes, limits and Reservations need is there with them.
+    Gangs may exceed the share of an idle queue. What cards, HyperNodes, limits and Reservations need comes with them.
     """
     return load_config(DEFAULT_TEXT, "default configuration")
 

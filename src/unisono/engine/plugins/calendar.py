@@ -8,7 +8,7 @@ leave whose time is over.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ import numpy as np
 from unisono.api.annotations import RESERVATION, RUN_SECONDS
 from unisono.api.selecting import lineage
 from unisono.api.times import rfc3339
-from unisono.cluster.calendar import Slot, slots_of
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import Parts, Reason, Scope, Veto
 from unisono.engine.changes import AddAnnotation, Change
@@ -25,47 +24,24 @@ from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.common.annotations import account_of
-from unisono.engine.plugins.common.run_times import RunEstimates
+from unisono.engine.plugins.common.run_times import RunEstimates, RunLimits
+from unisono.engine.session.calendar import Slot, slots_at
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
-    from unisono.cluster.hypertree import HyperNodeTree
     from unisono.cluster.records import Job
     from unisono.cluster.waiting_jobs import Alike
     from unisono.engine.session.node_view import NodeView
     from unisono.engine.session.session import Session
 
-_AUTO = Argument("calendar.AutoEnable", "bool", False, "nothing where there are no Reservations and no job names one")
+_AUTO = Argument(
+    "calendar.AutoEnable", "bool", False, "nothing without Reservations, jobs that name one, and limits of run times"
+)
 _LEARN = Argument(
     "calendar.learnRunTimes", "bool", False, "expect jobs to run as long as the last two of their kind have"
 )
 _LEAST_SECONDS = 60.0
 """No shorter run time is suggested."""
-
-
-@dataclass(slots=True)
-class _Kept:
-    """The slots of the last cycle, and for which state they are: it lives in the state's memo."""
-
-    key: tuple[int, int, int] = (-1, -1, -1)
-    tree: HyperNodeTree | None = None
-    since: float = inf
-    until: float = -inf
-    slots: list[Slot] = field(default_factory=list)
-
-
-def slots_at(session: Session) -> list[Slot]:
-    """All reservations that are not over, each with its present or next window and its nodes."""
-    snapshot = session.snapshot
-    if not snapshot.catalogue.bookings:
-        return []
-    table, tree, now = snapshot.nodes, snapshot.hyper_nodes, session.now
-    kept, key = snapshot.memo.of(_Kept, _Kept), (snapshot.catalogue.bookings.version, table.generation, table.layout)
-    if kept.key != key or kept.tree is not tree or not kept.since <= now < kept.until:
-        kept.slots = slots_of(snapshot.catalogue.bookings, table, tree, snapshot.registry, now)
-        kept.key, kept.tree, kept.since = key, tree, now
-        kept.until = min((slot.window.end for slot in kept.slots), default=inf)
-    return kept.slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +73,11 @@ class CalendarPlugin(Plugin):
         self.learn = bool(argument_value(_LEARN, self.arguments))
 
     def needed(self, session: Session) -> bool:
-        """With ``calendar.AutoEnable`` only where there is a Reservation, or a job names one."""
+        """With ``calendar.AutoEnable`` only with Reservations, jobs that name one, or limits of run times."""
         snapshot = session.snapshot
-        return not argument_value(_AUTO, self.arguments) or bool(snapshot.catalogue.bookings) or snapshot.reserving
+        if not argument_value(_AUTO, self.arguments) or snapshot.catalogue.bookings or snapshot.reserving:
+            return True
+        return RunLimits.of(session) is not None
 
     def open(self, session: Session) -> None:
         """Find the windows of the moment."""

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from unisono.api.annotations import RESERVATION, RUN_SECONDS
 from unisono.api.messages import plural
 from unisono.api.times import format_duration, rfc3339
-from unisono.cluster.calendar import Slot
 from unisono.cluster.podclass import PodClass
 from unisono.engine.changes import UseQueue, listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.calendar import CalendarPlugin, named_by
+from unisono.engine.session.calendar import Slot
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdicts.draft import Ladders
 

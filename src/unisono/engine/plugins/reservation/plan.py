@@ -158,13 +158,14 @@ def _ends_on(held: Mapping[str, Task], estimates: RunEstimates) -> _Ends:
 
     Where it follows from what is stated, it is kept from cycle to cycle.
     """
-    known: _Ends | None = held.derived.get(_ENDS) if isinstance(held, NodePods) and not estimates.learned else None
+    place = f"{_ENDS}.{estimates.stamp}"
+    known: _Ends | None = held.derived.get(place) if isinstance(held, NodePods) and not estimates.learned else None
     if known is None:
         tasks = [task for task in held.values() if task.status is not TaskStatus.RELEASING]
         ends = estimates.end if estimates.learned else estimates.stated_end
         known = [(end, task.pod_class) for task in tasks if (end := ends(task))]
         if isinstance(held, NodePods) and not estimates.learned:
-            held.derived[_ENDS] = known
+            held.derived[place] = known
     return known
 
 

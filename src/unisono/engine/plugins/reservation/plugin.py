@@ -329,7 +329,8 @@ class ReservationPlugin(Plugin):
         if plan.start == inf:
             return Parts(plan.job.key, (own,) if there else (), "")
         now, records = self.session.now, self.session.snapshot.jobs
-        runs = jobs.sorted_by(RUNS, lambda key: self.estimates.longest(records[key], pod_class) or inf)
+        place = f"{RUNS}.{self.estimates.stamp}"
+        runs = jobs.sorted_by(place, lambda key: self.estimates.longest(records[key], pod_class) or inf)
         short = bisect_right(runs, plan.start, key=lambda entry: now + entry[0])
         if 2 * short > len(runs):
             longer = {(records[key].created, key) for _, key in runs[short:]} - {own}
