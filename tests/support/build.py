@@ -32,7 +32,7 @@ from unisono.api.core import (
     Taint,
     Toleration,
 )
-from unisono.api.groups.calendar import Reservation, ReservationSpec
+from unisono.api.groups.calendar import Reservation, ReservationSpec, TemporaryQuota
 from unisono.api.groups.scheduling import (
     Guarantee,
     PodGroup,
@@ -64,6 +64,7 @@ _KINDS: dict[type, Kind[Any]] = {
     HyperNode: kinds.HYPER_NODES,
     ResourceQuota: kinds.RESOURCE_QUOTAS,
     Reservation: kinds.RESERVATIONS,
+    TemporaryQuota: kinds.TEMPORARY_QUOTAS,
 }
 
 _SHORT = {"gpu": "nvidia.com/gpu", "mem": "memory"}

@@ -133,6 +133,14 @@ _COLUMNS: dict[type[Object], tuple[Column, ...]] = {
         Column("NodeCount", "integer", ".status.nodeCount"),
         _AGE,
     ),
+    kinds.TEMPORARY_QUOTAS.struct: (
+        Column("Queue", "string", ".spec.queue"),
+        Column("Start", "string", ".spec.start"),
+        Column("End", "string", ".spec.end"),
+        Column("Schedule", "string", ".spec.schedule"),
+        Column("Duration", "string", ".spec.duration"),
+        _AGE,
+    ),
     kinds.RESERVATIONS.struct: (
         Column("Purpose", "string", ".spec.purpose"),
         Column("Phase", "string", ".status.phase"),

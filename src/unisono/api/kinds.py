@@ -200,6 +200,15 @@ RESERVATIONS: Kind[calendar.Reservation] = Kind(
     short_names=("resv",),
     status_subresource=True,
 )
+TEMPORARY_QUOTAS: Kind[calendar.TemporaryQuota] = Kind(
+    "calendar.unisono.io",
+    "v1alpha1",
+    "TemporaryQuota",
+    "temporaryquotas",
+    calendar.TemporaryQuota,
+    False,
+    short_names=("tquota",),
+)
 
 # Built-in groups first: discovery keeps this order, and it decides which group an ambiguous plural means.
 ALL_KINDS: tuple[Kind[Any], ...] = (
@@ -245,6 +254,7 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     HYPER_NODES,
     NUMATOPOLOGIES,
     RESERVATIONS,
+    TEMPORARY_QUOTAS,
     *FLOW_KINDS,
     *TRAINING_KINDS,
     *FLEET_KINDS,
@@ -259,6 +269,7 @@ CUSTOM_KINDS: tuple[Kind[Any], ...] = (
     HYPER_NODES,
     NUMATOPOLOGIES,
     RESERVATIONS,
+    TEMPORARY_QUOTAS,
     *FLOW_KINDS,
     *TRAINING_KINDS,
     *FLEET_KINDS,

@@ -1,4 +1,4 @@
-"""What a Reservation means: when its windows are, and who may use its nodes (pure)."""
+"""What holds from a time to a time: windows, who may use the nodes of a Reservation, TemporaryQuotas (pure)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from typing import NamedTuple
 
 from unisono.api.cron import EVERY, Schedule, parse_schedule, parse_zone
 from unisono.api.field_error import FieldError, forbidden, invalid, required
-from unisono.api.groups.calendar import EVICT, MAINTENANCE, Reservation, ReservationSpec
+from unisono.api.groups.calendar import (
+    EVICT,
+    MAINTENANCE,
+    Reservation,
+    ReservationSpec,
+    TemporaryQuota,
+    TemporaryQuotaSpec,
+    Timed,
+)
 from unisono.api.resources import resource_list
 from unisono.api.times import duration_or_none, is_time, parse_time, rfc3339
 
@@ -144,8 +152,48 @@ def booking_of(obj: Reservation) -> Booking:
     )
 
 
-def times_of(spec: ReservationSpec) -> Times:
-    """When a reservation without mistakes has windows."""
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A TemporaryQuota as it is read.
+
+    Attributes:
+        name, created: of the object, seconds since the epoch.
+        times: its windows.
+        queue: whose numbers they are.
+        amounts: by ``capability``, ``deserved`` and ``guarantee``, and by resource, in engine units.
+        weight: None where it stays.
+
+    """
+
+    name: str
+    created: float
+    times: Times
+    queue: str
+    amounts: Mapping[str, Mapping[str, int]]
+    weight: int | None
+
+
+AMOUNTS = ("capability", "deserved", "guarantee")
+
+
+def numbers_of(obj: TemporaryQuota) -> Numbers:
+    """Read an object.
+
+    Raises:
+        ValueError: it breaks a rule; the message names the field.
+
+    """
+    wrong = next(quota_mistakes(obj.spec), None)
+    if wrong is not None:
+        raise ValueError(wrong.message())
+    spec, meta = obj.spec, obj.metadata
+    amounts = {name: resource_list(given) for name in AMOUNTS if (given := getattr(spec, name))}
+    created = parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0
+    return Numbers(meta.name, created, times_of(spec), spec.queue, amounts, spec.weight)
+
+
+def times_of(spec: Timed) -> Times:
+    """When something without mistakes has windows."""
     since = parse_time(spec.start) if spec.start else 0.0
     seconds = duration_or_none(spec.duration) or 0.0
     if spec.schedule:
@@ -155,17 +203,18 @@ def times_of(spec: ReservationSpec) -> Times:
     return Times(since, until, until - since)
 
 
+def quota_mistakes(spec: TemporaryQuotaSpec) -> Iterator[FieldError]:
+    """What is wrong with when, and for which queue."""
+    yield from _wrong_times(spec)
+    if not spec.queue:
+        yield required("spec.queue", "name the queue")
+    if spec.weight is None and not any(getattr(spec, name) for name in AMOUNTS):
+        yield required("spec.capability", "say what holds: capability, deserved, guarantee or weight")
+
+
 def mistakes(spec: ReservationSpec) -> Iterator[FieldError]:
     """What is wrong with when, where and for whom."""
-    for field, text in (("start", spec.start), ("end", spec.end)):
-        if text is not None and not is_time(text):
-            yield invalid(f"spec.{field}", text, "must be a time such as 2026-11-20T16:30:00Z")
-            return
-    seconds = duration_or_none(spec.duration)
-    if spec.duration is not None and (seconds is None or not 1.0 <= seconds <= _LONGEST_SECONDS):
-        yield invalid("spec.duration", spec.duration, "must be a duration such as 90m, from 1s to a year")
-        return
-    yield from _repetition(spec) if spec.schedule is not None else _once(spec)
+    yield from _wrong_times(spec)
     if not (spec.nodes or spec.node_selector or spec.hyper_node or spec.count or spec.amounts):
         yield required("spec.nodes", 'name nodes, or ["*"] for all; or set nodeSelector, hyperNode, count or amounts')
     if spec.count and spec.amounts:
@@ -185,7 +234,19 @@ def mistakes(spec: ReservationSpec) -> Iterator[FieldError]:
         yield required("spec.users", "say who may use the nodes: users, namespaces or queues")
 
 
-def _once(spec: ReservationSpec) -> Iterator[FieldError]:
+def _wrong_times(spec: Timed) -> Iterator[FieldError]:
+    for field, text in (("start", spec.start), ("end", spec.end)):
+        if text is not None and not is_time(text):
+            yield invalid(f"spec.{field}", text, "must be a time such as 2026-11-20T16:30:00Z")
+            return
+    seconds = duration_or_none(spec.duration)
+    if spec.duration is not None and (seconds is None or not 1.0 <= seconds <= _LONGEST_SECONDS):
+        yield invalid("spec.duration", spec.duration, "must be a duration such as 90m, from 1s to a year")
+        return
+    yield from _repetition(spec) if spec.schedule is not None else _once(spec)
+
+
+def _once(spec: Timed) -> Iterator[FieldError]:
     if spec.time_zone:
         yield forbidden("spec.timeZone", "is for schedule; start and end have their offsets")
     if not spec.start:
@@ -197,7 +258,7 @@ def _once(spec: ReservationSpec) -> Iterator[FieldError]:
         yield invalid("spec.end", spec.end, "must be after start")
 
 
-def _repetition(spec: ReservationSpec) -> Iterator[FieldError]:
+def _repetition(spec: Timed) -> Iterator[FieldError]:
     text = spec.schedule or ""
     try:
         if text.startswith(EVERY):

@@ -1,24 +1,29 @@
-"""Reservations of the cluster's nodes, as they are read."""
+"""Reservations of nodes and temporary quotas of queues, as they are read."""
 
 from __future__ import annotations
 
-from unisono.api.groups.calendar import Reservation
-from unisono.api.reservations import Booking, booking_of
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from unisono.api.reservations import Booking, Numbers, booking_of, numbers_of
+
+T = TypeVar("T", Booking, Numbers)
 
 
-class Bookings(dict[str, Booking]):
-    """Reservations by name, as they are read; ``version`` moves with every change."""
+class _Read(dict[str, T], Generic[T]):
+    """Objects of one kind by name, as ``read`` has them; ``version`` moves with every change."""
 
-    def __init__(self) -> None:
+    def __init__(self, read: Callable[[Any], T]) -> None:
         super().__init__()
         self.version = 0
+        self._read: Callable[[Any], T] = read
 
-    def put(self, obj: Reservation) -> bool:
+    def put(self, obj: Any) -> bool:
         """Add or change one; False where nothing differs but its status. Raises ValueError: it breaks a rule."""
-        booking = booking_of(obj)
-        if self.get(booking.name) == booking:
+        found = self._read(obj)
+        if self.get(found.name) == found:
             return False
-        self[booking.name] = booking
+        self[found.name] = found
         self.version += 1
         return True
 
@@ -31,3 +36,17 @@ class Bookings(dict[str, Booking]):
     def known(self) -> list[str]:
         """All names."""
         return list(self)
+
+
+class Bookings(_Read[Booking]):
+    """Reservations of nodes."""
+
+    def __init__(self) -> None:
+        super().__init__(booking_of)
+
+
+class TemporaryQuotas(_Read[Numbers]):
+    """Other numbers of queues, for a time."""
+
+    def __init__(self) -> None:
+        super().__init__(numbers_of)

@@ -22,7 +22,7 @@ from unisono.api.core import (
     VolumeAttachment,
 )
 from unisono.api.groups.topology import Numatopology
-from unisono.cluster.calendar import Bookings
+from unisono.cluster.calendar import Bookings, TemporaryQuotas
 
 T = TypeVar("T", bound=Object)
 
@@ -157,8 +157,9 @@ class Catalogue(msgspec.Struct):
     device_classes: ObjectsByKey[DeviceClass] = msgspec.field(default_factory=ObjectsByKey)
     numa_topologies: ObjectsByKey[Numatopology] = msgspec.field(default_factory=ObjectsByKey)
     bookings: Bookings = msgspec.field(default_factory=Bookings)
+    temporary_quotas: TemporaryQuotas = msgspec.field(default_factory=TemporaryQuotas)
 
-    def shelves(self) -> dict[str, ObjectsByKey[Any] | Bookings]:
+    def shelves(self) -> dict[str, ObjectsByKey[Any] | Bookings | TemporaryQuotas]:
         """Shelves by the kind that stands on them."""
         return {
             "PersistentVolume": self.volumes,
@@ -173,4 +174,5 @@ class Catalogue(msgspec.Struct):
             "DeviceClass": self.device_classes,
             "Numatopology": self.numa_topologies,
             "Reservation": self.bookings,
+            "TemporaryQuota": self.temporary_quotas,
         }

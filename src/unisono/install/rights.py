@@ -100,6 +100,7 @@ SCHEDULER: tuple[Right, ...] = (
         k.NUMATOPOLOGIES,
         k.QUEUES,
         k.RESERVATIONS,
+        k.TEMPORARY_QUOTAS,
     ),
     # The scheduler's configuration where users of Volcano keep it, and the room that the hub of a fleet holds.
     *_on("list watch", k.CONFIG_MAPS, names=(*CONFIG_MAP_NAMES, HELD_ROOM_NAME)),

@@ -43,6 +43,7 @@ from unisono.api.kinds import (
     RESOURCE_QUOTAS,
     RESOURCE_SLICES,
     STORAGE_CLASSES,
+    TEMPORARY_QUOTAS,
     VOLUME_ATTACHMENTS,
 )
 from unisono.api.pod_states import has_ended
@@ -72,6 +73,7 @@ KINDS: tuple[Kind[Any], ...] = (
     RESOURCE_CLAIMS,
     QUEUES,
     RESERVATIONS,
+    TEMPORARY_QUOTAS,
     RESOURCE_QUOTAS,
     POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
@@ -89,6 +91,7 @@ OPTIONAL: dict[Kind[Any], float] = {
     RESOURCE_SLICES: 60.0,
     RESOURCE_CLAIMS: 60.0,
     RESERVATIONS: 60.0,
+    TEMPORARY_QUOTAS: 60.0,
 }
 """Kinds that a cluster may not have, and seconds after which they are looked for again."""
 

@@ -1,4 +1,4 @@
-"""Nodes that are kept for some, or for maintenance, from a time to a time: Reservation (``calendar.unisono.io``)."""
+"""What holds from a time to a time (``calendar.unisono.io``): Reservations of nodes, and TemporaryQuotas of queues."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from unisono.api.base import Base, LongName, Natural, Object, Positive, ResourceList, Time
+from unisono.api.base import Base, LongName, Natural, Object, Positive, Required, ResourceList, Time
 
 RESERVED = "Reserved"
 MAINTENANCE = "Maintenance"
@@ -17,8 +17,8 @@ EVICT = "Evict"
 _Names = Annotated[list[str], Meta(extra_json_schema={"maxItems": 1000})]
 
 
-class ReservationSpec(Base):
-    """When, which nodes, and for whom.
+class Timed(Base):
+    """When something holds.
 
     Attributes:
         start: when the window begins; with ``schedule`` the first moment at which one may begin.
@@ -26,6 +26,20 @@ class ReservationSpec(Base):
         duration: how long a window is, such as ``2h``.
         schedule: five fields of cron: a window begins at each of these times.
         time_zone: where the times of ``schedule`` are meant, such as ``Europe/Berlin``; UTC without it.
+
+    """
+
+    start: Time | None = None
+    end: Time | None = None
+    duration: str | None = None
+    schedule: str | None = None
+    time_zone: str | None = None
+
+
+class ReservationSpec(Timed):
+    """Which nodes, and for whom.
+
+    Attributes:
         nodes: names of nodes; ``*`` stands for all.
         node_selector: labels that the nodes have.
         hyper_node: a HyperNode: nodes of this domain of the network.
@@ -39,11 +53,6 @@ class ReservationSpec(Base):
 
     """
 
-    start: Time | None = None
-    end: Time | None = None
-    duration: str | None = None
-    schedule: str | None = None
-    time_zone: str | None = None
     nodes: _Names | None = None
     node_selector: dict[str, str] | None = None
     hyper_node: LongName | None = None
@@ -82,3 +91,26 @@ class Reservation(Object):
 
     spec: ReservationSpec = msgspec.field(default_factory=ReservationSpec)
     status: ReservationStatus = msgspec.field(default_factory=ReservationStatus)
+
+
+class TemporaryQuotaSpec(Timed):
+    """Numbers of a queue that hold in place of its own; what is not named stays as the Queue says.
+
+    Attributes:
+        queue: its name.
+        capability, deserved, guarantee: amounts by resource.
+        weight: in place of ``spec.weight``.
+
+    """
+
+    queue: Required = ""
+    capability: ResourceList | None = None
+    deserved: ResourceList | None = None
+    guarantee: ResourceList | None = None
+    weight: Positive | None = None
+
+
+class TemporaryQuota(Object):
+    """Other numbers of a queue, from a time to a time."""
+
+    spec: TemporaryQuotaSpec = msgspec.field(default_factory=TemporaryQuotaSpec)

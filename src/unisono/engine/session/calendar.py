@@ -1,9 +1,10 @@
-"""Reservations at a moment: their windows, and the nodes that they are about."""
+"""The calendar at a moment: reservations with their windows and nodes, and the numbers of queues."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING
@@ -14,7 +15,9 @@ import numpy.typing as npt
 from unisono.api.reservations import Booking, Times, Window
 from unisono.cluster.hypertree import HyperNodeTree
 from unisono.cluster.nodes import NodeTable
-from unisono.cluster.resources import ResourceRegistry
+from unisono.cluster.records import Queue
+from unisono.cluster.resources import ResourceRegistry, scheduled
+from unisono.cluster.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from unisono.engine.session.session import Session
@@ -121,3 +124,34 @@ def slots_at(session: Session) -> list[Slot]:
         kept.key, kept.tree, kept.since = key, tree, now
         kept.until = min((slot.window.end for slot in kept.slots), default=inf)
     return kept.slots
+
+
+# Numbers of queues that hold for a time.
+
+
+def as_of(snapshot: Snapshot, now: float) -> tuple[Snapshot, float | None]:
+    """A snapshot in which queues have the numbers that hold now, and when these may be others, None: never.
+
+    Of several for one queue the one that was created last counts. Names of resources that nothing in the cluster has
+    stand for nothing.
+    """
+    quotas = snapshot.catalogue.temporary_quotas
+    changed: dict[str, Queue] = {}
+    until = inf
+    for each in sorted(quotas.values(), key=lambda one: (one.created, one.name)) if quotas else ():
+        window, known = each.times.window(now), snapshot.queues.get(each.queue)
+        if window is None or known is None:
+            continue
+        until = min(until, window.end if window.holds(now) else window.start)
+        if not window.holds(now):
+            continue
+        record = changed.get(each.queue)
+        if record is None:
+            record = changed[each.queue] = copy(known)
+        for name, amounts in each.amounts.items():
+            there = {key: amount for key, amount in amounts.items() if snapshot.registry.find(key) is not None}
+            setattr(record, name, {**(getattr(record, name) or {}), **scheduled(there)})
+        record.weight = each.weight or record.weight
+    if changed:
+        snapshot = replace(snapshot, queues={**snapshot.queues, **changed})
+    return snapshot, until if until < inf else None

@@ -17,7 +17,7 @@ from math import inf
 
 from unisono import engine
 from unisono.api.groups.scheduling import Queue
-from unisono.api.kinds import HYPER_NODES, NODES, PRIORITY_CLASSES, QUEUES, RESERVATIONS
+from unisono.api.kinds import HYPER_NODES, NODES, PRIORITY_CLASSES, QUEUES, RESERVATIONS, TEMPORARY_QUOTAS
 from unisono.api.resources import resource_list
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig
@@ -192,11 +192,13 @@ class Cycles:
 
     def _may_move(self) -> bool:
         """Whether anything may still come of the clock: windows that come again and again do not go on for ever."""
-        now, bookings = self._heap.now, self._places.state.catalogue.bookings.values()
-        if not bookings or self._heap or now - self._moved <= _QUIET_WINDOWS:
+        now, catalogue = self._heap.now, self._places.state.catalogue
+        times = [one.times for one in catalogue.bookings.values()]
+        times += [one.times for one in catalogue.temporary_quotas.values()]
+        if not times or self._heap or now - self._moved <= _QUIET_WINDOWS:
             return True
         moment = self._settings.epoch + now
-        return any(one.times.schedule is None and one.times.window(moment) is not None for one in bookings)
+        return any(one.schedule is None and one.window(moment) is not None for one in times)
 
     def _drop_waiting(self) -> None:
         for live in list(self._places.waiting.values()):
@@ -447,7 +449,7 @@ def queues_of(cluster: Cluster, jobs: Sequence[Job]) -> list[Queue]:
 
 
 def fill(state: ClusterState, cluster: Cluster, jobs: Sequence[Job]) -> None:
-    """Add nodes, topology, queues, reservations and priority classes.
+    """Add nodes, topology, queues, the calendar and priority classes.
 
     Raises:
         SimulationError: one of them is not valid.
@@ -461,6 +463,8 @@ def fill(state: ClusterState, cluster: Cluster, jobs: Sequence[Job]) -> None:
         state.apply("ADDED", QUEUES, queue)
     for reservation in cluster.reservations:
         state.apply("ADDED", RESERVATIONS, reservation)
+    for quota in cluster.temporary_quotas:
+        state.apply("ADDED", TEMPORARY_QUOTAS, quota)
     for value in sorted({job.priority for job in jobs} - {0}):
         state.apply("ADDED", PRIORITY_CLASSES, priority_object(value))
     for rejected in state.rejected.all():
