@@ -9,6 +9,7 @@ from typing import Any
 
 from unisono.api.base import ObjectMeta
 from unisono.api.groups.calendar import MAINTENANCE, Reservation, ReservationSpec
+from unisono.api.keys import NVIDIA_GPU
 from unisono.api.reservations import EVERY_NODE
 from unisono.api.times import format_duration, rfc3339
 from unisono.cli.slurm.script import BadScript, duration_of
@@ -127,7 +128,7 @@ def _nodes(spec: ReservationSpec, given: Mapping[str, str]) -> None:
         if what == "node":
             spec.count = _number("TRES=node", number)
         elif what == "cpu" or _GPUS.fullmatch(what):
-            amounts["cpu" if what == "cpu" else "nvidia.com/gpu"] = _number(f"TRES={what}", number)
+            amounts["cpu" if what == "cpu" else NVIDIA_GPU] = _number(f"TRES={what}", number)
         else:
             raise BadScript(f"TRES={part}: nodes, cpu and gres/gpu are counted here.")
     spec.amounts = amounts or None
