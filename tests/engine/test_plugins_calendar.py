@@ -13,7 +13,7 @@ from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
 from unisono.engine.changes import AddAnnotation, AddNodes, UseQueue
 from unisono.engine.config.model import PluginConfig
-from unisono.engine.config_file.reader import default_config
+from unisono.engine.config_file.reader import default_config, load_config
 from unisono.engine.decisions import Decisions
 from unisono.engine.plugin_host.tiers import PluginTiers
 from unisono.engine.plugins.calendar import CalendarPlugin
@@ -385,3 +385,17 @@ def test_what_is_offered_lets_the_job_start() -> None:
     assert offered == [AddAnnotation(RUN_SECONDS, "3540")]
     state.apply("MODIFIED", PODS, pod("a-w-0", "a", cpu=8, annotations={RUN_SECONDS: offered[0].value}))
     assert where(decide(state, 20.0)) == {"a": "n000"}
+
+
+def test_room_for_a_gang_that_starves_is_kept_on_nodes_that_are_not_kept_from_it() -> None:
+    """Plug-in reservation keeps the two nodes on which it finds most room, the first one of which is the team's."""
+    config = load_config(
+        'actions: "allocate"\n'
+        "tiers: [{plugins: [{name: gang}, {name: reservation}, {name: predicates}, {name: calendar}]}]"
+    )
+    busy = [thing for at in (1, 2) for thing in running(f"b{at}", f"n00{at}", cpu=8)]
+    small = job("small", queue="team", cpu=2, created=1.0)
+    for kept, on in (([], "n000"), ([reservation("r", 0.0, 9 * HOUR, nodes=["n000"], queues=["team"])], "n000")):
+        state = cluster(nodes(3, cpu=8), queue("team"), job("big", size=2, cpu=8), busy, small, *kept)
+        found = where(schedule(state, config, now=START + HOUR))
+        assert found == ({"small": on} if kept else {})

@@ -18,7 +18,7 @@ from unisono.api.annotations import RESERVATION, RUN_SECONDS
 from unisono.api.selecting import lineage
 from unisono.api.times import rfc3339
 from unisono.cluster.podclass import PodClass
-from unisono.engine.answers import Parts, Reason, Scope, Veto
+from unisono.engine.answers import BoolArray, Parts, Reason, Scope, Veto
 from unisono.engine.changes import AddAnnotation, Change
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
@@ -88,6 +88,7 @@ class CalendarPlugin(Plugin):
         self._parents = {name: queue.record.parent for name, queue in session.queues.items()} if self.slots else {}
         self._admitted: dict[tuple[str, str, str], frozenset[int]] = {}
         self._kept = [_reason(slot, session.now) for slot in self.slots]
+        session.shared.put(self)
 
     # ---- who may go where
 
@@ -141,8 +142,17 @@ class CalendarPlugin(Plugin):
     def filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
         """Nodes that are kept for others, by now or too soon."""
         job = self.session.subject
+        return self._vetoes(job.record, pod_class, nodes) if job is not None else ()
+
+    def closed(self, record: Job, pod_class: PodClass) -> BoolArray:
+        """``[N]`` nodes of the session that refuse the job's pods of a class."""
+        nodes = self.session.nodes
+        vetoes = [veto.nodes for veto in self._vetoes(record, pod_class, nodes)]
+        return np.logical_or.reduce(vetoes) if vetoes else np.zeros(nodes.size, dtype=np.bool_)
+
+    def _vetoes(self, record: Job, pod_class: PodClass, nodes: NodeView) -> list[Veto]:
         vetoes: list[Veto] = []
-        for refused in self.refused(job.record, pod_class) if job is not None else ():
+        for refused in self.refused(record, pod_class):
             if refused.slot is None:
                 vetoes.append(Veto(np.ones(nodes.size, dtype=np.bool_), refused.reason))
             else:

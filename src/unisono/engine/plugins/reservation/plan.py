@@ -14,6 +14,7 @@ from unisono.cluster.records import NodePods, Task
 from unisono.cluster.resources import Matrix, Vector, fitted
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
 from unisono.engine.answers import BoolArray, FloatArray
+from unisono.engine.plugins.calendar import CalendarPlugin
 from unisono.engine.plugins.common.node_selectors import open_nodes
 from unisono.engine.plugins.common.run_times import RunEstimates
 from unisono.engine.session.job_state import JobState
@@ -320,6 +321,9 @@ def plan_for(
     nodes = session.nodes
     taken = sum((plan.kept for plan in others), np.zeros_like(nodes.used))
     masks = {pod_class.id: open_nodes(pod_class, nodes) for pod_class, _ in needs}
+    calendar = session.shared.find(CalendarPlugin)
+    if calendar is not None:
+        masks = {one.id: masks[one.id] & ~calendar.closed(job.record, one) for one, _ in needs}
     idle = np.maximum(nodes.allocatable - nodes.used + nodes.releasing - nodes.pipelined, 0) - taken
     found = _earliest(idle, lambda: endings_of(session, estimates), needs, masks)
     if found is not None:
