@@ -98,9 +98,9 @@ def test_the_template_of_a_jobs_pods_may_name_it() -> None:
     assert where(decide(state)) == {}
     state.apply("ADDED", RESERVATIONS, reservation("r", 0.0, HOUR, nodes=["*"], namespaces=["ns"]))
     assert where(decide(state)) == {"a": "n000"}
-    assert state.snapshot().reserving
+    assert state.snapshot().calendar.reserving
     state.apply("DELETED", PODS, pod("a-w-0", "a"))
-    assert not state.snapshot().reserving
+    assert not state.snapshot().calendar.reserving
 
 
 def test_a_job_that_names_a_reservation_keeps_to_its_nodes_and_others_use_the_rest() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from unisono.api.reservations import Booking, Numbers, booking_of, numbers_of
@@ -50,3 +51,17 @@ class TemporaryQuotas(_Read[Numbers]):
 
     def __init__(self) -> None:
         super().__init__(numbers_of)
+
+
+@dataclass(slots=True)
+class CalendarWords:
+    """Who says something of the calendar, so that nothing is looked through where nobody does.
+
+    Attributes:
+        reserving: kind and key of PodGroups and pods that name a reservation.
+        limiting: queues that limit run times, or say how long they are.
+
+    """
+
+    reserving: set[tuple[str, str]] = field(default_factory=set)
+    limiting: set[str] = field(default_factory=set)

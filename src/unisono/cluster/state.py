@@ -531,7 +531,7 @@ class ClusterState:
             port_holders=self.port_holders,
             affinity_index=self.affinity_index,
             catalogue=self.catalogue,
-            reserving=bool(self.book.reserving),
+            calendar=self.book.calendar,
             memo=self.memo,
             hyper_nodes=self.hyper_nodes.tree(self.nodes),
             quotas=self.quotas.by_namespace,

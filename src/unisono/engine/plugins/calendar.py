@@ -24,7 +24,7 @@ from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.common.annotations import account_of
-from unisono.engine.plugins.common.run_times import RunEstimates, RunLimits
+from unisono.engine.plugins.common.run_times import RunEstimates
 from unisono.engine.session.calendar import Slot, slots_at
 from unisono.engine.verdict import Cause
 
@@ -75,9 +75,8 @@ class CalendarPlugin(Plugin):
     def needed(self, session: Session) -> bool:
         """With ``calendar.AutoEnable`` only with Reservations, jobs that name one, or limits of run times."""
         snapshot = session.snapshot
-        if not argument_value(_AUTO, self.arguments) or snapshot.catalogue.bookings or snapshot.reserving:
-            return True
-        return RunLimits.of(session) is not None
+        said = snapshot.catalogue.bookings or snapshot.calendar.reserving or snapshot.calendar.limiting
+        return not argument_value(_AUTO, self.arguments) or bool(said)
 
     def open(self, session: Session) -> None:
         """Find the windows of the moment."""
@@ -137,7 +136,7 @@ class CalendarPlugin(Plugin):
 
     def concerns(self, pod_class: PodClass) -> bool:
         """Only while there is something to keep."""
-        return bool(self.slots) or self.session.snapshot.reserving
+        return bool(self.slots) or bool(self.session.snapshot.calendar.reserving)
 
     def filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
         """Nodes that are kept for others, by now or too soon."""

@@ -44,12 +44,11 @@ class RunLimits:
     @classmethod
     def of(cls, session: Session) -> RunLimits | None:
         """What the queues say; None where they say nothing."""
-        some = any(key in queue.record.annotations for queue in session.queues.values() for key in _LIMITS)
-        if not some and session.snapshot.memo.find(cls) is None:
+        if not session.snapshot.calendar.limiting:
             return None
         limits = session.snapshot.memo.of(cls, cls)
         limits._follow(session)
-        return limits if some else None
+        return limits
 
     def _follow(self, session: Session) -> None:
         records = [queue.record for queue in session.queues.values()]
