@@ -10,7 +10,9 @@ import pytest
 
 from support.backends import OPTIONS, WriteOptions, group_body, job_body, namespace_body, opened, queue_body, value
 from unisono.api.annotations import (
+    DEFAULT_RUN_TIME,
     EVICTABLE,
+    MAX_RUN_TIME,
     QUEUE_NAMESPACES,
     QUEUE_USERS,
     QUOTAS,
@@ -196,6 +198,8 @@ async def test_what_jobs_are_made_from_has_its_author_too(backend: Backend) -> N
     [
         (QUEUE_NAMESPACES, "te*m", "a \\* may only stand at the end"),
         (EVICTABLE, "often", "must be all, surplus or none"),
+        (MAX_RUN_TIME, "long", "must be a duration such as 4h"),
+        (DEFAULT_RUN_TIME, "1h,2h", "another part is for the same jobs"),
         (QUOTAS, "cpu=80%", "must be such as deserved.cpu=80%"),
         (QUOTAS, "deserved.cpu=101%", "at most 100%"),
         (QUOTAS, "deserved.cpu=1%,deserved.cpu=2%", "deserved.cpu is there twice"),

@@ -150,3 +150,17 @@ async def test_apply_shows_the_warnings_of_the_server(run: Run, tmp_path: Path) 
     code, out, err = await run("apply", "-f", str(file))
     assert (code, out) == (0, "job.batch.volcano.sh/train configured\n")
     assert '"maybe" counts as false' in err
+
+
+async def test_reservations_are_made_shown_and_deleted_with_slurms_words(run: Run) -> None:
+    words = "ReservationName=Night StartTime=2200-01-01T00:00 Duration=60 Nodes=n[1-2] Users=alice"
+    assert await run("scontrol", "create", "reservation", *words.split()) == (0, "Reservation created: night\n", "")
+    code, out, _ = await run("get", "reservations")
+    assert (code, out.split("\n")[0].split()[:5]) == (0, ["NAME", "PURPOSE", "PHASE", "START", "END"])
+    code, out, _ = await run("scontrol", "show", "reservation")
+    assert code == 0 and out.startswith("ReservationName=night StartTime=")
+    assert "Users=alice Accounts=(null) Flags=(null) State=INACTIVE" in out
+    code, _, err = await run("scontrol", "create", "reservation", *words.replace("Users=alice", "").split())
+    assert code == 1 and "spec.users" in err
+    assert (await run("scontrol", "delete", "ReservationName=night"))[:2] == (0, "reservation/night is deleted\n")
+    assert (await run("scontrol", "show", "reservation"))[:2] == (0, "")

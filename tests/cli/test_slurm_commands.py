@@ -89,7 +89,8 @@ def test_a_partition_that_is_not_there_is_named() -> None:
     [
         ("scontrol ping", "'unisono status'"),
         ("scontrol odd", "there are hold"),
-        ("scontrol show reservation", "queues reserve nodes"),
+        ("scontrol create reservation Odd=1", "is not known here"),
+        ("scontrol delete reservation=a Odd=1", "is not known here"),
         ("scontrol show steps", "lists what a job runs"),
         ("scontrol show odd", "there are job"),
         ("sinfo -o odd", "a line such as"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from scheduler_world import World, fill, pod, world
 
@@ -44,12 +45,25 @@ def removals(it: World) -> list[str]:
     return [write.operation for write in it.client.writes if write.operation in ("evict", "delete")]
 
 
-@pytest.mark.parametrize(("labels", "way"), [({"app": "web"}, "evict"), ({"app": "other"}, "delete")])
-async def test_the_eviction_api_is_for_pods_with_a_budget(labels: dict[str, str], way: str) -> None:
+@pytest.mark.parametrize(
+    ("labels", "reason", "way"),
+    [
+        ({"app": "web"}, "preempt", "evict"),
+        ({"app": "web"}, "calendar", "evict"),
+        ({"app": "other"}, "preempt", "delete"),
+        # Whoever is limited may write budgets.
+        ({"app": "web"}, "run-time", "delete"),
+    ],
+)
+async def test_the_eviction_api_is_for_pods_with_a_budget(labels: dict[str, str], reason: str, way: str) -> None:
+    def evict(snapshot: Snapshot, decisions: Decisions) -> None:
+        evict_all(snapshot, decisions)
+        decisions.evictions[:] = [msgspec.structs.replace(one, reason=reason) for one in decisions.evictions]
+
     client = MemoryClient()
     prepare(client, labels)
     async with world(client) as it:
-        it.engine.extra = evict_all
+        it.engine.extra = evict
         it.nudge()
         await it.run(1)
         assert removals(it) == [way]

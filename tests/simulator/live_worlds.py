@@ -17,7 +17,7 @@ from unisono.api.groups.batch import Job as LiveJob
 from unisono.api.groups.batch import JobSpec, LifecyclePolicy, TaskSpec
 from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.keys import JOB_NAME, PREEMPTABLE
-from unisono.api.kinds import HYPER_NODES, JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, QUEUES
+from unisono.api.kinds import HYPER_NODES, JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, QUEUES, RESERVATIONS
 from unisono.api.times import parse_time
 from unisono.engine.config_file.reader import load_config
 from unisono.errors import AlreadyExists
@@ -91,6 +91,8 @@ async def _prepare(shadow: Shadow, cluster: Cluster, jobs: Sequence[Job]) -> Non
         await _create(client, QUEUES, queue)
     for hyper_node in cluster.hyper_nodes:
         await _create(client, HYPER_NODES, hyper_node)
+    for reservation in cluster.reservations:
+        await _create(client, RESERVATIONS, reservation)
     specs = [
         {
             "name": node.metadata.name,

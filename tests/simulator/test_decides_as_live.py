@@ -42,7 +42,7 @@ class Row:
         jobs: what comes; most pods ask for whole GPUs and one core.
         plugins: by tier; a plug-in is its name, or its name with arguments and switches.
         actions: of the scheduler.
-        nodes, queues, topology: as in a cluster file.
+        nodes, queues, topology, reservations: as in a cluster file.
         until: seconds for which it goes on.
         more: of the configuration.
 
@@ -54,6 +54,7 @@ class Row:
     nodes: Sequence[dict[str, Any]] = ()
     queues: Sequence[dict[str, Any]] = ()
     topology: Sequence[dict[str, Any]] = ()
+    reservations: Sequence[dict[str, Any]] = ()
     until: float = 200.0
     more: tuple[dict[str, Any], ...] = ()
 
@@ -77,7 +78,8 @@ class Row:
     @property
     def cluster(self) -> Any:
         """Its cluster."""
-        return build({"nodes": list(self.nodes), "queues": list(self.queues), "topology": list(self.topology)})
+        listed = ("nodes", "queues", "topology", "reservations")
+        return build({name: list(getattr(self, name)) for name in listed})
 
 
 def _name(one: Any) -> str:
@@ -333,6 +335,35 @@ PLUGINS: dict[str, Row] = {
         (job("j", 0, 60, annotations={"unisono.io/failed-nodes": "a=900@2023-11-14T22:00:00Z"}),),
         (("gang", "predicates"), ("failed-nodes",)),
         nodes=TWO,
+    ),
+    # Node a is another queue's from the third to the fifth minute, and node b is shut from the fourth to the fifth.
+    "calendar": Row(
+        (
+            job("short", 0, 60, gpus=4),
+            job("long", 5, 300, gpus=2),
+            job("later", 10, 300, gpus=4),
+            job("theirs", 20, 60, gpus=4, queue="left", annotations={"unisono.io/reservation": "theirs"}),
+        ),
+        (("gang", "predicates"), ("calendar",)),
+        nodes=TWO,
+        queues=({"name": "left"},),
+        reservations=(
+            {
+                "name": "theirs",
+                "start": "2023-11-14T22:15:20Z",
+                "duration": "2m",
+                "nodes": ["a"],
+                "queues": ["left"],
+            },
+            {
+                "name": "down",
+                "start": "2023-11-14T22:18:20Z",
+                "duration": "1m",
+                "nodes": ["b"],
+                "purpose": "Maintenance",
+            },
+        ),
+        until=500.0,
     ),
 }
 

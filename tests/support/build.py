@@ -32,6 +32,7 @@ from unisono.api.core import (
     Taint,
     Toleration,
 )
+from unisono.api.groups.calendar import Reservation, ReservationSpec, TemporaryQuota
 from unisono.api.groups.scheduling import (
     Guarantee,
     PodGroup,
@@ -62,6 +63,8 @@ _KINDS: dict[type, Kind[Any]] = {
     PriorityClass: kinds.PRIORITY_CLASSES,
     HyperNode: kinds.HYPER_NODES,
     ResourceQuota: kinds.RESOURCE_QUOTAS,
+    Reservation: kinds.RESERVATIONS,
+    TemporaryQuota: kinds.TEMPORARY_QUOTAS,
 }
 
 _SHORT = {"gpu": "nvidia.com/gpu", "mem": "memory"}
@@ -199,6 +202,17 @@ def group(
             priority_class_name=priority_class or None,
         ),
         status=PodGroupStatus(phase=phase or None),
+    )
+
+
+def reservation(
+    name: str, start: float | None = None, end: float | None = None, *, created: float = 0.0, **spec: Any
+) -> Reservation:
+    """A Reservation from ``start`` to ``end`` (seconds after `START`); other fields of its spec as in Python."""
+    times = {key: rfc3339(START + time) for key, time in (("start", start), ("end", end)) if time is not None}
+    return Reservation(
+        metadata=ObjectMeta(name=name, uid=f"uid-{name}", creation_timestamp=rfc3339(START + created)),
+        spec=ReservationSpec(**times, **spec),
     )
 
 

@@ -108,6 +108,13 @@ CHECKPOINT_TIME: Final = "unisono.io/checkpoint-time"
 MAX_EVICTIONS: Final = "unisono.io/max-evictions"
 """On a Queue: how many of its pods may be evicted within the window of plug-in ``eviction-guard``."""
 
+MAX_RUN_TIME: Final = "unisono.io/max-run-time"
+"""On a Queue: how long pods of its jobs run at most, such as ``4h``, also by PriorityClass: ``4h,urgent=12h``; they are
+evicted then. It holds for the queues below, too."""
+
+DEFAULT_RUN_TIME: Final = "unisono.io/default-run-time"
+"""On a Queue, of the same form: how long pods are expected to run that do not say it."""
+
 EXIT_CODE: Final = "unisono.io/exit-code"
 """On a pod: how it ends on a simulated node."""
 
@@ -160,6 +167,10 @@ spare) or ``none``. On a Queue the same for its jobs, also by priority: ``surplu
 RELOCATE_AFTER: Final = "unisono.io/relocate-after"
 """On a job, the template of its pods, or a PodGroup: how long a gang that lost members waits for places in its domain
 before all its pods are made again elsewhere, such as ``5m``."""
+
+RESERVATION: Final = "unisono.io/reservation"
+"""On a job, the template of its pods, or a PodGroup: the Reservation on whose nodes, and within whose windows alone, it
+runs."""
 
 FAILED_NODES: Final = "unisono.io/failed-nodes"
 """On a PodGroup: on which nodes pods of the job have failed, how often and when (`unisono.api.failed_nodes`)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api import core
-from unisono.api.groups import access, batch, scheduling, topology
+from unisono.api.groups import access, batch, calendar, scheduling, topology
 from unisono.api.groups.admission_registration import WEBHOOK_KINDS
 from unisono.api.kind import Kind, Scale
 from unisono.api.kind_families import (
@@ -190,6 +190,25 @@ NUMATOPOLOGIES: Kind[topology.Numatopology] = Kind(
     False,
     short_names=("numatopo",),
 )
+RESERVATIONS: Kind[calendar.Reservation] = Kind(
+    "calendar.unisono.io",
+    "v1alpha1",
+    "Reservation",
+    "reservations",
+    calendar.Reservation,
+    False,
+    short_names=("resv",),
+    status_subresource=True,
+)
+TEMPORARY_QUOTAS: Kind[calendar.TemporaryQuota] = Kind(
+    "calendar.unisono.io",
+    "v1alpha1",
+    "TemporaryQuota",
+    "temporaryquotas",
+    calendar.TemporaryQuota,
+    False,
+    short_names=("tquota",),
+)
 
 # Built-in groups first: discovery keeps this order, and it decides which group an ambiguous plural means.
 ALL_KINDS: tuple[Kind[Any], ...] = (
@@ -234,6 +253,8 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     COMMANDS,
     HYPER_NODES,
     NUMATOPOLOGIES,
+    RESERVATIONS,
+    TEMPORARY_QUOTAS,
     *FLOW_KINDS,
     *TRAINING_KINDS,
     *FLEET_KINDS,
@@ -247,6 +268,8 @@ CUSTOM_KINDS: tuple[Kind[Any], ...] = (
     COMMANDS,
     HYPER_NODES,
     NUMATOPOLOGIES,
+    RESERVATIONS,
+    TEMPORARY_QUOTAS,
     *FLOW_KINDS,
     *TRAINING_KINDS,
     *FLEET_KINDS,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from unisono.api.annotations import RUN_SECONDS
+from unisono.api.annotations import EVICT_NOTICE, MOST_NOTICE_SECONDS, RUN_SECONDS
 from unisono.api.base import Quantity
 from unisono.api.core import Container, ContainerStatus, Pod
 from unisono.api.core.container import ResourceRequirements
@@ -15,6 +15,7 @@ from unisono.api.core.pod import PodSpec
 from unisono.api.keys import BATCH_CPU, BATCH_MEMORY, QOS_LEVEL, QUOTA_BURST
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.resources import pod_requests, resource_list
+from unisono.api.times import duration_or_none
 
 # What is asked of a container's log: the options of ``pods/log`` (``PodLogOptions``), read from the query.
 
@@ -64,6 +65,15 @@ def stated_run_seconds(annotations: Mapping[str, str], deadline: int | None) -> 
         stated = 0.0
     limits = [limit for limit in (stated, float(deadline or 0)) if 0 < limit < inf]
     return min(limits, default=0.0)
+
+
+def notice_seconds(*annotations: Mapping[str, str] | None) -> float:
+    """How long a pod is told before it is evicted, as the first of these says that says it; 0.0 where none does."""
+    for notes in annotations:
+        seconds = duration_or_none((notes or {}).get(EVICT_NOTICE))
+        if seconds is not None:
+            return min(max(seconds, 0.0), MOST_NOTICE_SECONDS)
+    return 0.0
 
 
 def has_ended(pod: Pod) -> bool:

@@ -11,8 +11,10 @@ import msgspec
 
 from unisono.api.annotations import (
     ADMITTED_QUEUES,
+    DEFAULT_RUN_TIME,
     ENFORCED_QUEUE_FIELDS,
     EVICTABLE,
+    MAX_RUN_TIME,
     QUEUE_NAMESPACES,
     QUEUE_USERS,
     QUOTAS,
@@ -21,6 +23,7 @@ from unisono.api.groups.scheduling import Queue, QueueAffinity, QueueSpec
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.resources import resource_list, to_units, to_wire
 from unisono.api.selecting import ROOT
+from unisono.api.times import duration_or_none
 
 # Who may use a queue, as annotations of the Queue say (pure).
 #
@@ -114,6 +117,11 @@ def mistakes(annotations: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
         evictable_of(annotations.get(EVICTABLE, ""))
     except ValueError as error:
         yield EVICTABLE, annotations[EVICTABLE], str(error)
+    for key in (MAX_RUN_TIME, DEFAULT_RUN_TIME):
+        try:
+            run_times_of(annotations.get(key, ""))
+        except ValueError as error:
+            yield key, annotations[key], str(error)
     try:
         quotas_of(annotations.get(QUOTAS, ""))
     except ValueError as error:
@@ -171,6 +179,28 @@ def evictable_of(text: str) -> list[tuple[int, str]]:
 def level_at(bands: Sequence[tuple[int, str]], priority: int) -> str:
     """The level that holds for a priority; ``all`` below the first one."""
     return next((level for since, level in reversed(bands) if since <= priority), ALL)
+
+
+# How long pods of a queue's jobs run, as annotations say (pure).
+
+
+def run_times_of(text: str) -> dict[str, float]:
+    """``4h,urgent=12h`` as seconds by PriorityClass; those of ``""`` hold for all that are not named.
+
+    Raises:
+        ValueError: a part is no duration above 0, or is for the same class as another one; there are too many.
+
+    """
+    found: dict[str, float] = {}
+    for part in _some(text):
+        name, _, length = (each.strip() for each in part.rpartition("="))
+        seconds = duration_or_none(length)
+        if seconds is None or seconds <= 0 or (not name and "=" in part):
+            raise ValueError(f"{part!r} must be a duration such as 4h, or such as urgent=12h for a PriorityClass")
+        if name in found:
+            raise ValueError(f"{part!r}: another part is for the same jobs")
+        found[name] = seconds
+    return found
 
 
 # Amounts of a queue that follow the nodes, as an annotation of the Queue says (pure).

@@ -53,7 +53,7 @@ class Cause(StrEnum):
     """Nodes are refused for selectors, taints, affinity, volumes, ..."""
     PORT_TAKEN = "PortTaken"
     RESERVED = "Reserved"
-    """Room is kept for a gang that has waited longer, or for jobs of higher priority."""
+    """Room is kept for a gang that has waited longer, for jobs of higher priority, or by a Reservation."""
     TOPOLOGY = "Topology"
     GATED = "Gated"
     """Pods have scheduling gates."""

@@ -1,4 +1,4 @@
-"""Objects that scheduling reads as they are: volumes, device claims, their classes, and the NUMA nodes of nodes."""
+"""Objects that scheduling reads as they are: volumes, device claims, their classes, NUMA nodes, and reservations."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from unisono.api.core import (
     VolumeAttachment,
 )
 from unisono.api.groups.topology import Numatopology
+from unisono.cluster.calendar import Bookings, TemporaryQuotas
 
 T = TypeVar("T", bound=Object)
 
@@ -155,8 +156,10 @@ class Catalogue(msgspec.Struct):
     device_slices: ObjectsByKey[ResourceSlice] = msgspec.field(default_factory=ObjectsByKey)
     device_classes: ObjectsByKey[DeviceClass] = msgspec.field(default_factory=ObjectsByKey)
     numa_topologies: ObjectsByKey[Numatopology] = msgspec.field(default_factory=ObjectsByKey)
+    bookings: Bookings = msgspec.field(default_factory=Bookings)
+    temporary_quotas: TemporaryQuotas = msgspec.field(default_factory=TemporaryQuotas)
 
-    def shelves(self) -> dict[str, ObjectsByKey[Any]]:
+    def shelves(self) -> dict[str, ObjectsByKey[Any] | Bookings | TemporaryQuotas]:
         """Shelves by the kind that stands on them."""
         return {
             "PersistentVolume": self.volumes,
@@ -170,4 +173,6 @@ class Catalogue(msgspec.Struct):
             "ResourceSlice": self.device_slices,
             "DeviceClass": self.device_classes,
             "Numatopology": self.numa_topologies,
+            "Reservation": self.bookings,
+            "TemporaryQuota": self.temporary_quotas,
         }

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from unisono.api.annotations import DEFAULT_RUN_TIME, MAX_RUN_TIME, RESERVATION
 from unisono.api.base import Quantity
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.groups.scheduling import Queue as QueueObject
 from unisono.api.resources import resource_list
 from unisono.api.selecting import controller_of
 from unisono.api.times import parse_time
+from unisono.cluster.calendar import CalendarWords
 from unisono.cluster.groups import policies_of, wish_of
 from unisono.cluster.promises import owner_of
 from unisono.cluster.records import JOB_SUMS, Job, Queue, Task
@@ -144,6 +146,10 @@ _REMEMBERED = 16
 _SUM_NAMES = ("allocated", "request", "inqueue", "promised", "elastic", "standing")
 
 
+def _note(names: set[Any], name: object, *, there: bool) -> None:
+    (names.add if there else names.discard)(name)
+
+
 class JobBook:
     """All jobs and queues. Events change job records at once; sums over a queue's jobs follow in `refresh`.
 
@@ -152,6 +158,7 @@ class JobBook:
         active: keys of jobs that a cycle has to look at.
         waiting: the same jobs, by kin.
         shapes: numbers them.
+        calendar: who says something of it.
 
     """
 
@@ -173,6 +180,7 @@ class JobBook:
         self.queues: dict[str, Queue] = {}
         self.active: set[str] = set()
         self.waiting = WaitingJobs()
+        self.calendar = CalendarWords()
         self.shapes = Shapes()
         self._dirty: set[str] = set()
         self._held: frozenset[str] = frozenset()
@@ -194,6 +202,8 @@ class JobBook:
             namespace, _, name = task.job.partition("/")
             job = self.jobs[task.job] = Job(namespace, name, len(self.registry))
         job.tasks[task.key] = task
+        if RESERVATION in task.pod_class.notes:
+            self.calendar.reserving.add(("Pod", task.key))
         self._count(job, task, 1)
 
     def remove_task(self, task: Task) -> None:
@@ -201,6 +211,8 @@ class JobBook:
         job = self.jobs.get(task.job)
         if job is None or job.tasks.pop(task.key, None) is None:
             return
+        if RESERVATION in task.pod_class.notes:
+            self.calendar.reserving.discard(("Pod", task.key))
         self._count(job, task, -1)
         self._drop_if_empty(job)
 
@@ -211,6 +223,7 @@ class JobBook:
     def clear_tasks(self) -> None:
         """Take all tasks out of all jobs."""
         self._large = LargeSums()
+        self.calendar.reserving = {one for one in self.calendar.reserving if one[0] == "PodGroup"}
         for key, job in list(self.jobs.items()):
             job.tasks, job.pending, job.role_counts = {}, {}, {}
             job.counts, job.pending_best_effort, job.releasing_on_node = [0] * STATUS_COUNT, 0, 0
@@ -277,6 +290,7 @@ class JobBook:
         job.known = True
         job.uid = meta.uid or ""
         job.labels, job.annotations = meta.labels or {}, meta.annotations or {}
+        _note(self.calendar.reserving, ("PodGroup", key), there=RESERVATION in job.annotations)
         job.created, job.owned = created, controller_of(group) is not None
         spec, status = group.spec, group.status
         job.queue = spec.queue or self.default_queue
@@ -321,6 +335,7 @@ class JobBook:
         job = self.jobs.get(key)
         if job is None or not job.known:
             return False
+        self.calendar.reserving.discard(("PodGroup", key))
         fresh = Job(job.namespace, job.name, len(self.registry))
         counted = ("tasks", "pending", "pending_best_effort", "counts", "role_counts", "releasing_on_node")
         for name in (*counted, *JOB_SUMS):
@@ -391,6 +406,8 @@ class JobBook:
         }
         limits = [facts[name] for name in ("capability", "deserved", "guarantee") if facts[name]]
         stated = {name: None for each in limits for name in each}
+        said = facts["annotations"]
+        _note(self.calendar.limiting, meta.name, there=MAX_RUN_TIME in said or DEFAULT_RUN_TIME in said)
         self.registry.check(stated)
         self.registry.rows(stated)
         queue, changed = self._queue(meta.name), False
@@ -405,6 +422,7 @@ class JobBook:
         queue = self.queues.get(name)
         if queue is None or not queue.known:
             return False
+        self.calendar.limiting.discard(name)
         del self.queues[name]
         if queue.jobs:
             fresh = self._queue(name)

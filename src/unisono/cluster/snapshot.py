@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from unisono.api.node_usage import NodeUsage
 from unisono.cluster.affinity_index import AffinityIndex
+from unisono.cluster.calendar import CalendarWords
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.hypertree import HyperNodeTree
 from unisono.cluster.interning import PodClasses, SharedObjects
@@ -49,7 +50,8 @@ class Snapshot:
         promises: room that is kept on nodes for pods which are to come.
         run_times: how long jobs of one kind have run.
         hyper_nodes: the tree of HyperNodes over the nodes.
-        catalogue: volumes, device claims and their classes.
+        catalogue: volumes, device claims and their classes, reservations of nodes.
+        calendar: who names a reservation of nodes, and limits run times.
         memo: what may be kept from cycle to cycle, by class; part of no state.
 
     """
@@ -80,6 +82,7 @@ class Snapshot:
     promises: Mapping[str, Promise] = field(default_factory=dict)
     waiting: WaitingJobs | None = None
     shapes: Shapes = field(default_factory=Shapes)
+    calendar: CalendarWords = field(default_factory=CalendarWords)
 
     def by_shape(self) -> Iterator[tuple[Job, Collection[str]]]:
         """The jobs of ``active``: one of each shape, with the keys of all that share it."""

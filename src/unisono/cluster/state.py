@@ -126,7 +126,6 @@ class ClusterState:
                 lambda: list(self.classes.selectors.namespace_labels),
             ),
         }
-
         for kind, shelf in self.catalogue.shelves().items():
             self._handlers[kind] = (shelf.put, shelf.remove, shelf.known)
 
@@ -532,6 +531,7 @@ class ClusterState:
             port_holders=self.port_holders,
             affinity_index=self.affinity_index,
             catalogue=self.catalogue,
+            calendar=self.book.calendar,
             memo=self.memo,
             hyper_nodes=self.hyper_nodes.tree(self.nodes),
             quotas=self.quotas.by_namespace,

@@ -67,24 +67,30 @@ def _decide(
     verdicts: bool | Asked,
 ) -> Decisions:
     from unisono.engine.actions import run_actions
+    from unisono.engine.calendar import close_reservations, follow_calendar
     from unisono.engine.closing.invariants import enforce
     from unisono.engine.closing.status_updates import close, close_briefly
     from unisono.engine.cycle.context import Cycle
     from unisono.engine.plugins.registry import lookup_with
     from unisono.engine.relocation import relocate
     from unisono.engine.session.book import close_promises, open_promises
+    from unisono.engine.session.calendar import as_of
     from unisono.engine.verdict import Asked
     from unisono.engine.verdicts.explain import explain
     from unisono.engine.verdicts.other_names import for_readers
 
     with watch.stage("open"):
+        snapshot, changes_at = as_of(snapshot, now)
         open_promises(snapshot, now)
         cycle = Cycle(snapshot, config, now, seed, lookup_with(plugins), watch, reasons=bool(verdicts))
     run_actions(cycle)
     again_at = close_promises(snapshot, now, cycle.jobs)
     if cycle.session.book.hopeful:
         cycle.decisions.again_at = again_at
+    if changes_at is not None:
+        cycle.wake(changes_at)
     relocate(cycle)
+    follow_calendar(cycle)
     cycle.hooks.close(cycle.session)
     with watch.stage("check"):
         enforce(cycle)
@@ -97,6 +103,7 @@ def _decide(
             cycle.decisions.verdicts = for_readers(cycle, found)
         with watch.stage("close"):
             close(cycle, cycle.decisions.verdicts, asked)
+            close_reservations(cycle)
     else:
         with watch.stage("close"):
             close_briefly(cycle)

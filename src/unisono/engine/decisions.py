@@ -112,7 +112,9 @@ class Bind(msgspec.Struct, frozen=True):
 class Eviction(msgspec.Struct, frozen=True):
     """Stop a pod so that ``beneficiary`` (a PodGroup key) can start; ``reason`` is the action's name.
 
-    Only ``shuffle`` and ``relocate`` (`unisono.engine.relocation`) evict without a beneficiary, which is ``""`` then.
+    Only ``shuffle``, ``relocate`` (`unisono.engine.relocation`), ``calendar`` and ``run-time``
+    (`unisono.engine.calendar`) evict without a beneficiary, which is ``""`` then. ``note`` says for what, where the
+    reason is not enough.
     """
 
     namespace: str
@@ -121,6 +123,7 @@ class Eviction(msgspec.Struct, frozen=True):
     node: str
     reason: str
     beneficiary: str
+    note: str = ""
 
 
 class Pipelined(msgspec.Struct, frozen=True):
@@ -191,6 +194,18 @@ class QueueUpdate(msgspec.Struct, frozen=True):
     allocated: Mapping[str, str]
 
 
+class ReservationUpdate(msgspec.Struct, frozen=True):
+    """How a Reservation stands, as its status says it."""
+
+    name: str
+    phase: str
+    window_start: str = ""
+    window_end: str = ""
+    node_count: int = 0
+    nodes: tuple[str, ...] = ()
+    others: int = 0
+
+
 class PodMove(msgspec.Struct, frozen=True):
     """One running pod that is evicted, and the node on which a new one for it found a place when the plan was tried.
 
@@ -254,8 +269,10 @@ class Decisions:
         plans: moves of running pods that let a gang start, of which the evictions are among the others.
         figures: amounts of all queues for metrics; ``resources`` names their rows, ``sharable`` is what queues share,
             empty where no plug-in compares jobs by their share.
+        reservations: how each stands.
         again_at: when the next cycle may decide otherwise although nothing changes, seconds since the epoch: then a
-            promise lapses that keeps others waiting. None: not before something changes.
+            promise lapses that keeps others waiting, or a window of a reservation begins or ends. None: not before
+            something changes.
         explained: whether verdicts, conditions, queue statuses and figures were asked for; else they are not known.
 
     """
@@ -267,6 +284,7 @@ class Decisions:
     pod_groups: list[PodGroupUpdate] = field(default_factory=list)
     pod_conditions: list[PodCondition] = field(default_factory=list)
     queues: list[QueueUpdate] = field(default_factory=list)
+    reservations: list[ReservationUpdate] = field(default_factory=list)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
     plugins_off: list[str] = field(default_factory=list)

@@ -69,26 +69,26 @@ def relocate(cycle: Cycle) -> None:
         else:
             tried.pop(job.key, None)
     if due and 0 <= now - moves.at < _MOVE_SECONDS and _on_its_way(cycle, moves.last):
-        _wake(cycle, moves.at + _MOVE_SECONDS)
+        cycle.wake(moves.at + _MOVE_SECONDS)
         return
     if due and 0 < moves.pause - now <= _PAUSE_SECONDS:
-        _wake(cycle, moves.pause)
+        cycle.wake(moves.pause)
         return
     due.sort(key=lambda each: (each[0], each[1].key))
     for trials, (time, job, held) in enumerate(due):
         if trials == _TRIALS:
             moves.pause = now + _PAUSE_SECONDS
         if time > now or trials == _TRIALS:
-            _wake(cycle, max(time, moves.pause))
+            cycle.wake(max(time, moves.pause))
             return
         if _starts_elsewhere(cycle, job, held):
             _give_up(cycle, job, held)
             tried.pop(job.key, None)
             moves.last, moves.at = job.key, now
-            _wake(cycle, now)
+            cycle.wake(now)
             return
         tried[job.key] = now + _AGAIN_SECONDS
-        _wake(cycle, tried[job.key])
+        cycle.wake(tried[job.key])
 
 
 def _on_its_way(cycle: Cycle, key: str) -> bool:
@@ -124,11 +124,6 @@ def _held(cycle: Cycle, job: JobState) -> list[Task]:
 
 def _starts_elsewhere(cycle: Cycle, job: JobState, held: Sequence[Task]) -> bool:
     return rehearse(cycle, job, held, dict.fromkeys(job.record.pending, "")) is not None
-
-
-def _wake(cycle: Cycle, time: float) -> None:
-    known = cycle.decisions.again_at
-    cycle.decisions.again_at = time if known is None else min(known, time)
 
 
 def _give_up(cycle: Cycle, job: JobState, held: Sequence[Task]) -> None:

@@ -99,6 +99,8 @@ SCHEDULER: tuple[Right, ...] = (
         k.HYPER_NODES,
         k.NUMATOPOLOGIES,
         k.QUEUES,
+        k.RESERVATIONS,
+        k.TEMPORARY_QUOTAS,
     ),
     # The scheduler's configuration where users of Volcano keep it, and the room that the hub of a fleet holds.
     *_on("list watch", k.CONFIG_MAPS, names=(*CONFIG_MAP_NAMES, HELD_ROOM_NAME)),
@@ -107,7 +109,7 @@ SCHEDULER: tuple[Right, ...] = (
     *_on("get list watch delete", k.PODS),
     *_on("create", k.PODS, sub="binding"),
     *_on("create", k.PODS, sub="eviction"),
-    *_on("patch", k.PODS, k.QUEUES, k.RESOURCE_CLAIMS, k.NODES, sub="status"),
+    *_on("patch", k.PODS, k.QUEUES, k.RESERVATIONS, k.RESOURCE_CLAIMS, k.NODES, sub="status"),
     # What users have used is kept in an annotation.
     *_on("patch", k.QUEUES),
     # Since Kubernetes 1.36 who allocates a claim needs this besides.

@@ -5,7 +5,7 @@ leaves from then on, so its place is promised, and goes when the time is over. T
 that needed the place no longer waits.
 
 A pod that a PodDisruptionBudget selects goes through the Eviction API, where the API server has the last word on the
-budget; every other pod is deleted.
+budget; every other pod is deleted, and so is one that has run for as long as its queue allows.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from typing import Any
 import msgspec
 import structlog
 
-from unisono.api.annotations import CHECKPOINT_BEFORE, EVICT_NOTICE, MOST_NOTICE_SECONDS, NOTICE_GIVEN
+from unisono.api.annotations import CHECKPOINT_BEFORE, NOTICE_GIVEN
 from unisono.api.core import ObjectReference, Pod, PodCondition
 from unisono.api.kinds import PODS
+from unisono.api.pod_states import notice_seconds
 from unisono.api.selecting import pod_group_name, selects
-from unisono.api.times import duration_or_none, format_duration, rfc3339, time_or
+from unisono.api.times import format_duration, rfc3339, time_or
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import READY_STATES, TaskStatus, count
+from unisono.engine.answers import RUN_TIME
 from unisono.errors import ApiError, Conflict, NotFound, UnisonoError
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
@@ -192,11 +194,7 @@ class Evictor:
     def _notice(self, annotations: Mapping[str, str] | None, job: str) -> float:
         """Seconds of notice that a pod gets, as it says, or its PodGroup."""
         record = self._feed.state.book.jobs.get(job)
-        for notes in (annotations, record.annotations if record is not None else None):
-            seconds = duration_or_none((notes or {}).get(EVICT_NOTICE))
-            if seconds is not None:
-                return min(max(seconds, 0.0), MOST_NOTICE_SECONDS)
-        return 0.0
+        return notice_seconds(annotations, record.annotations if record is not None else None)
 
     async def drain(self) -> None:
         """Wait for the evictions under way."""
@@ -235,7 +233,7 @@ class Evictor:
             action, why = action or told.reason or "", why or told.message or ""
         elif not action or (action != GIVE_UP and pod.status.phase == "Running" and await self._tell(pod, action, why)):
             return None  # its notice was taken back, or is given now
-        if self._has_budget(f"{namespace}/{name}"):
+        if action != RUN_TIME and self._has_budget(f"{namespace}/{name}"):  # as with a deadline of its own
             # The server marks the pod itself, and only if the budget allows it to go.
             await self._client.evict(namespace, name, uid=uid)
             return action, why

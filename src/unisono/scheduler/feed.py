@@ -19,6 +19,7 @@ from unisono.api.annotations import SET_ASIDE, VERDICT
 from unisono.api.base import Object
 from unisono.api.conditions import is_true
 from unisono.api.core import Node, Pod, PodCondition
+from unisono.api.groups.calendar import Reservation
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.kind import Kind
 from unisono.api.kinds import (
@@ -37,10 +38,12 @@ from unisono.api.kinds import (
     PODS,
     PRIORITY_CLASSES,
     QUEUES,
+    RESERVATIONS,
     RESOURCE_CLAIMS,
     RESOURCE_QUOTAS,
     RESOURCE_SLICES,
     STORAGE_CLASSES,
+    TEMPORARY_QUOTAS,
     VOLUME_ATTACHMENTS,
 )
 from unisono.api.pod_states import has_ended
@@ -69,6 +72,8 @@ KINDS: tuple[Kind[Any], ...] = (
     RESOURCE_SLICES,
     RESOURCE_CLAIMS,
     QUEUES,
+    RESERVATIONS,
+    TEMPORARY_QUOTAS,
     RESOURCE_QUOTAS,
     POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
@@ -85,6 +90,8 @@ OPTIONAL: dict[Kind[Any], float] = {
     DEVICE_CLASSES: 60.0,
     RESOURCE_SLICES: 60.0,
     RESOURCE_CLAIMS: 60.0,
+    RESERVATIONS: 60.0,
+    TEMPORARY_QUOTAS: 60.0,
 }
 """Kinds that a cluster may not have, and seconds after which they are looked for again."""
 
@@ -187,7 +194,7 @@ class Feed:
 
     Attributes:
         state: the cluster.
-        groups, queues: latest PodGroups and Queues by key.
+        groups, queues, reservations: latest PodGroups, Queues and Reservations by key.
         pods: pods without a node by key.
         nodes: names of the nodes.
         marked_nodes: those that carry the condition of nodes that are set aside.
@@ -203,8 +210,10 @@ class Feed:
         """``changed`` is called after every change, also while changes wait."""
         self.state = state
         groups, queues, pods, nodes = _Kept(), _Kept(), _PendingPods(), _Nodes()
+        reservations = _Kept()
         self.groups: dict[str, PodGroup] = groups
         self.queues: dict[str, Queue] = queues
+        self.reservations: dict[str, Reservation] = reservations
         self.pods: dict[str, PendingPod] = pods
         self.nodes: set[str] = nodes
         self.marked_nodes = nodes.marked
@@ -217,6 +226,7 @@ class Feed:
         self._records: dict[str, _Records] = {
             POD_GROUPS.kind: groups,
             QUEUES.kind: queues,
+            RESERVATIONS.kind: reservations,
             PODS.kind: pods,
             NODES.kind: nodes,
         }

@@ -15,10 +15,11 @@ import msgspec
 
 from unisono.api.annotations import SET_ASIDE, VERDICT
 from unisono.api.core import ObjectReference
+from unisono.api.groups.calendar import ReservationStatus
 from unisono.api.groups.scheduling import PodGroup, PodGroupStatus
-from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES, RESERVATIONS
 from unisono.api.times import rfc3339
-from unisono.engine.decisions import Decisions, PodCondition, PodGroupUpdate, QueueUpdate
+from unisono.engine.decisions import Decisions, PodCondition, PodGroupUpdate, QueueUpdate, ReservationUpdate
 from unisono.engine.verdict import Cause
 from unisono.errors import NotFound
 from unisono.kube.client import Client
@@ -101,6 +102,9 @@ class Reports:
         self._queues: Outbox[QueueUpdate] = Outbox(
             "queues", self._write_queue, clock, metrics, interval=_QUEUE_SECONDS, pace=pace, workers=2
         )
+        self._reservations: Outbox[ReservationUpdate] = Outbox(
+            "reservations", self._write_reservation, clock, metrics, interval=_QUEUE_SECONDS, pace=pace, workers=2
+        )
         self._nodes: Outbox[str] = Outbox(
             "node conditions",
             self._write_node,
@@ -115,7 +119,7 @@ class Reports:
     async def run(self) -> None:
         """Write until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for outbox in (self._groups, self._pods, self._queues, self._nodes):
+            for outbox in (self._groups, self._pods, self._queues, self._reservations, self._nodes):
                 group.create_task(outbox.run())
 
     def take(self, decisions: Decisions) -> None:
@@ -129,6 +133,11 @@ class Reports:
             known = self._feed.queues.get(queue.name)
             if known is not None and dict(known.status.allocated or {}) != dict(queue.allocated):
                 self._queues.put(queue.name, queue, urgent=False, longest=LONGEST_COUNT_SECONDS)
+        for reservation in decisions.reservations:
+            there = self._feed.reservations.get(reservation.name)
+            if there is not None and (changed := _changes(there.status, reservation)):
+                urgent = "phase" in changed or "windowStart" in changed
+                self._reservations.put(reservation.name, reservation, urgent=urgent, longest=LONGEST_COUNT_SECONDS)
         self._metrics.decided(decisions)
 
     def bound(self, pods: Iterable[str]) -> None:
@@ -142,7 +151,8 @@ class Reports:
 
     def waiting(self) -> int:
         """Writes that wait."""
-        return len(self._groups) + len(self._pods) + len(self._queues) + len(self._nodes)
+        others = len(self._queues) + len(self._reservations) + len(self._nodes)
+        return len(self._groups) + len(self._pods) + others
 
     def _take_groups(self, decisions: Decisions) -> None:
         updates = {update.key: update for update in decisions.pod_groups}
@@ -336,6 +346,15 @@ class Reports:
             return False
         return True
 
+    async def _write_reservation(self, name: str, wish: ReservationUpdate) -> bool:
+        there = self._feed.reservations.get(name)
+        changed = _changes(there.status, wish) if there is not None else {}
+        if there is None or not changed:
+            return False
+        patch = {"metadata": {"resourceVersion": there.metadata.resource_version}, "status": changed}
+        await self._client.patch(RESERVATIONS, name, patch, subresource="status")
+        return True
+
     async def _write_queue(self, key: str, wish: QueueUpdate) -> bool:
         queue = self._feed.queues.get(key)
         if queue is None:
@@ -351,6 +370,20 @@ class Reports:
         written = await self._client.patch(QUEUES, key, patch, subresource="status")
         self._feed.learn(QUEUES, written)
         return True
+
+
+def _changes(status: ReservationStatus, update: ReservationUpdate) -> dict[str, Any]:
+    """What of a Reservation's status is to be written; None stands for what goes."""
+    wanted = ReservationStatus(
+        phase=update.phase,
+        window_start=update.window_start or None,
+        window_end=update.window_end or None,
+        node_count=update.node_count or None,
+        nodes=list(update.nodes) or None,
+        others=update.others or None,
+    )
+    before, after = msgspec.to_builtins(status), msgspec.to_builtins(wanted)
+    return {key: after.get(key) for key in {*before, *after} if before.get(key) != after.get(key)}
 
 
 def _is_starting(group: PodGroup, update: PodGroupUpdate) -> bool:

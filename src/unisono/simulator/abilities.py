@@ -32,7 +32,7 @@ ACTING: Final = frozenset(
         *("priority", "gang", "conformance", "drf", "proportion", "capacity", "overcommit", "predicates", "nodeorder"),
         *("binpack", "network-topology-aware", "deviceshare", "fragmentation", "gpu-aware", "gpu-placement"),
         *("service-order", "sla", "nodegroup", "tdm", "resource-strategy-fit", "reservation", "eviction-guard"),
-        *("rescheduling", "cost", "fair-share", "user-limits", "cdp", "task-topology", "failed-nodes"),
+        *("rescheduling", "cost", "fair-share", "user-limits", "cdp", "task-topology", "failed-nodes", "calendar"),
     )
 )
 """Plug-ins that act as they do live."""
@@ -49,6 +49,7 @@ QUEUE_NOTES: Final = frozenset(
     (
         *(keys.HIERARCHY, keys.HIERARCHY_WEIGHTS, keys.NODE_GROUP_LIMITS),
         *(ours.USER_LIMITS, ours.SHARE_WEIGHTS, ours.MIN_RUN_TIME, ours.MAX_EVICTIONS, ours.EVICTABLE),
+        *(ours.MAX_RUN_TIME, ours.DEFAULT_RUN_TIME),
     )
 )
 """Annotations of queues by which a simulation goes."""
@@ -58,7 +59,7 @@ JOB_NOTES: Final = frozenset(
         *(keys.COOLDOWN_TIME, keys.REVOCABLE_ZONE, keys.PREEMPTABLE, keys.JDB_MIN_AVAILABLE, keys.JDB_MAX_UNAVAILABLE),
         *(keys.TASK_TOPOLOGY_AFFINITY, keys.TASK_TOPOLOGY_ANTI_AFFINITY, keys.TASK_TOPOLOGY_ORDER),
         *(keys.SLA_WAITING_TIME, keys.SCORING_TYPE, keys.SCORING_WEIGHT, keys.TASK_PRIORITY),
-        *(ours.MIN_RUN_TIME, ours.EVICTABLE, ours.FAILED_NODES),
+        *(ours.MIN_RUN_TIME, ours.EVICTABLE, ours.FAILED_NODES, ours.RESERVATION),
     )
 )
 """Annotations of jobs, and so of their PodGroups and pods, by which a simulation goes."""

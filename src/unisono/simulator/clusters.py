@@ -7,20 +7,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from unisono.api.base import Object, ObjectMeta, Quantity
 from unisono.api.core import Node, NodeSpec, NodeStatus, Taint
 from unisono.api.decode import decode
+from unisono.api.groups.calendar import Reservation, TemporaryQuota
 from unisono.api.groups.scheduling import Guarantee, Queue, QueueSpec, QueueStatus
 from unisono.api.groups.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec
 from unisono.api.keys import GPU_COUNT, GPU_MILLI, GPU_PRODUCT, HOSTNAME, NVIDIA_GPU
 from unisono.api.kind import Kind
-from unisono.api.kinds import NODES, QUEUES, find
+from unisono.api.kinds import NODES, QUEUES, RESERVATIONS, TEMPORARY_QUOTAS, find
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list
+from unisono.api.times import rfc3339
+from unisono.api.validation import validate
 from unisono.api.yaml import expand_lists, load_all
 from unisono.cluster.hypertree import NOWHERE, HyperNodeBook
 from unisono.cluster.nodes import NodeFacts, NodeTable
@@ -31,6 +34,8 @@ from unisono.simulator.files import InputError, open_text, rows
 # A cluster to simulate: Kubernetes objects, and what Kubernetes does not know of them.
 
 MOST_NODES = 100_000
+_KINDS = frozenset(("Node", "Queue", "HyperNode", "Reservation", "TemporaryQuota"))
+T = TypeVar("T", bound=Object)
 
 
 class ClusterError(InputError):
@@ -47,6 +52,7 @@ class Cluster:
         hyper_nodes: the topology as the scheduler sees it.
         paths: domains of a node by its name, from the leaf upwards; empty where there is no topology.
         prices: money per hour of a node, by its name.
+        reservations, temporary_quotas: of nodes and queues; their times are those of the simulation's clock.
     """
 
     nodes: tuple[Node, ...]
@@ -54,6 +60,8 @@ class Cluster:
     hyper_nodes: tuple[HyperNode, ...] = ()
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)
+    reservations: tuple[Reservation, ...] = ()
+    temporary_quotas: tuple[TemporaryQuota, ...] = ()
 
     @cached_property
     def gpus(self) -> dict[str, int]:
@@ -228,6 +236,8 @@ class Description(_Strict):
     nodes: list[NodeGroup]
     topology: list[Tier] = []
     queues: list[QueueGroup] = []
+    reservations: list[dict[str, Any]] = []
+    temporary_quotas: list[dict[str, Any]] = []
 
 
 def parse(text: str, file: str = "") -> Cluster:
@@ -267,7 +277,9 @@ def build(value: Any, file: str = "") -> Cluster:
     queues = tuple(_queue(group, f"{file}: queues[{at}]") for at, group in enumerate(description.queues))
     if len({queue.metadata.name for queue in queues}) < len(queues):
         raise ClusterError(f"{file}: queues: two have the same name")
-    return Cluster(tuple(nodes), queues, tree_of(paths), paths, prices)
+    reservations = _calendar(RESERVATIONS, description.reservations, "reservations", file)
+    quotas = _calendar(TEMPORARY_QUOTAS, description.temporary_quotas, "temporaryQuotas", file)
+    return Cluster(tuple(nodes), queues, tree_of(paths), paths, prices, reservations, quotas)
 
 
 def read(path: Path) -> Cluster:
@@ -334,6 +346,28 @@ def _spec_of(kind: Kind[Any], spec: dict[str, Any], where: str) -> Any:
     return decoded.obj.spec
 
 
+def _calendar(kind: Kind[T], listed: Sequence[dict[str, Any]], field: str, file: str) -> tuple[T, ...]:
+    """Objects of the calendar, the first one the oldest; each is a name beside the fields of its spec."""
+    found: dict[str, T] = {}
+    for at, given in enumerate(listed):
+        where, name = f"{file}: {field}[{at}]", given.get("name")
+        if not isinstance(name, str) or not name or name in found:
+            raise ClusterError(f"{where}.name: give a name that no other one has")
+        spec = {key: value for key, value in given.items() if key != "name"}
+        meta = {"name": name, "uid": f"{field}-{name}", "creationTimestamp": rfc3339(at)}
+        _spec_of(kind, spec, where)
+        found[name] = _in_order(kind, decode(kind, {"metadata": meta, "spec": spec}).obj, where)
+    return tuple(found.values())
+
+
+def _in_order(kind: Kind[T], obj: T, where: str) -> T:
+    """An object by which a simulation goes as it is."""
+    wrong = next(iter(validate(kind, obj)), None)
+    if wrong is not None:
+        raise ClusterError(f"{where}: {wrong.message()}")
+    return obj
+
+
 def _queue(group: QueueGroup, where: str) -> Queue:
     if problem := unknown_note(group.annotations, QUEUE_NOTES):
         raise ClusterError(f"{where}.annotations: {problem}")
@@ -357,7 +391,7 @@ def _queue(group: QueueGroup, where: str) -> Queue:
 
 
 def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Cluster:
-    """Take nodes, queues and HyperNodes; objects of other kinds are left out.
+    """Take nodes, queues, HyperNodes, Reservations and TemporaryQuotas; objects of other kinds are left out.
 
     Nodes keep what scheduling reads of them: labels, taints, whether they are cordoned or not ready. Queues without a
     state count as open.
@@ -372,9 +406,11 @@ def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Clust
     nodes: dict[str, Node] = {}
     queues: list[Queue] = []
     hyper_nodes: list[HyperNode] = []
+    reservations: list[Reservation] = []
+    quotas: list[TemporaryQuota] = []
     for value, where in values:
         kind = find(str(value.get("apiVersion", "")), str(value.get("kind", "")))
-        if kind is None or kind.kind not in ("Node", "Queue", "HyperNode"):
+        if kind is None or kind.kind not in _KINDS:
             continue
         decoded = decode(kind, dict(value))
         if decoded.type_errors:
@@ -387,10 +423,21 @@ def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Clust
             queues.append(obj)
         elif isinstance(obj, HyperNode):
             hyper_nodes.append(obj)
+        elif isinstance(obj, Reservation):
+            reservations.append(_in_order(RESERVATIONS, obj, where))
+        elif isinstance(obj, TemporaryQuota):
+            quotas.append(_in_order(TEMPORARY_QUOTAS, obj, where))
     if not nodes or len(nodes) > MOST_NODES:
         raise ClusterError(f"the objects have {len(nodes)} nodes; a cluster has 1 to {MOST_NODES}")
     paths = paths_of(hyper_nodes, nodes)
-    return Cluster(tuple(nodes.values()), tuple(queues), tuple(hyper_nodes), paths)
+    return Cluster(
+        tuple(nodes.values()),
+        tuple(queues),
+        tuple(hyper_nodes),
+        paths,
+        reservations=tuple(reservations),
+        temporary_quotas=tuple(quotas),
+    )
 
 
 def paths_of(hyper_nodes: Iterable[HyperNode], nodes: Mapping[str, Node]) -> dict[str, tuple[str, ...]]:

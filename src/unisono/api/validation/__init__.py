@@ -102,6 +102,8 @@ _RULES: dict[type[Object], Rules] = {
     kinds.POD_GROUPS.struct: scheduling.validate_pod_group,
     kinds.QUEUES.struct: scheduling.validate_queue,
     kinds.HYPER_NODES.struct: scheduling.validate_hyper_node,
+    kinds.RESERVATIONS.struct: scheduling.validate_reservation,
+    kinds.TEMPORARY_QUOTAS.struct: scheduling.validate_temporary_quota,
     **{kind.struct: training.validate_training_job for kind in KUBEFLOW_KINDS},
     JOB_SETS.struct: training.validate_job_set,
     TRAIN_JOBS.struct: training.validate_train_job,

@@ -9,6 +9,7 @@ from unisono.api.annotations import GIGABYTES, PRICES
 from unisono.api.base import ResourceList
 from unisono.api.defaulting.kubeflow import ROOT_QUEUE
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_supported, required
+from unisono.api.groups.calendar import Reservation, TemporaryQuota
 from unisono.api.groups.fleet import Application, ApplicationDestination, AttachedCluster, Fleet, SyncPolicy
 from unisono.api.groups.propagation import (
     ClusterAffinity,
@@ -24,6 +25,7 @@ from unisono.api.messages import TOPOLOGY_EXCLUSIVE
 from unisono.api.node_usage import parse_prices
 from unisono.api.patterns import PatternError, compile_pattern
 from unisono.api.quantity import QuantityError, canonical, parse_quantity
+from unisono.api.reservations import AMOUNTS, mistakes, quota_mistakes
 from unisono.api.times import duration_or_none
 from unisono.api.validation.meta import validate_resource_map, validate_selector
 
@@ -197,6 +199,20 @@ def _pattern(text: str, path: str) -> Iterator[FieldError]:
         compile_pattern(text)
     except PatternError as error:
         yield invalid(path, text, f"member regexMatch pattern is invalid: {error}")
+
+
+def validate_reservation(reservation: Reservation, old: Reservation | None) -> Iterator[FieldError]:
+    """A time, nodes, and for whom they are."""
+    yield from mistakes(reservation.spec)
+    yield from validate_resource_map(reservation.spec.amounts, "spec.amounts")
+
+
+def validate_temporary_quota(quota: TemporaryQuota, old: TemporaryQuota | None) -> Iterator[FieldError]:
+    """A time, a queue, and numbers."""
+    spec = quota.spec
+    yield from quota_mistakes(spec)
+    for name in AMOUNTS:
+        yield from validate_resource_map(getattr(spec, name), f"spec.{name}")
 
 
 # Rules of AttachedClusters, Fleets and Applications, and of PropagationPolicies and DataSources.

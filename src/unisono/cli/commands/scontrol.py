@@ -20,7 +20,11 @@ _ACTIONS: dict[str, tuple[JobAction, str]] = {
     "resume": ("ResumeJob", "is released"),
     "requeue": ("RestartJob", "is started again"),
 }
-_SHOWN = ("job", "jobs", "node", "nodes", "partition", "partitions", "hostname", "hostnames", "hostlist")
+_SHOWN = (
+    *("job", "jobs", "node", "nodes", "partition", "partitions", "reservation", "reservations"),
+    *("hostname", "hostnames", "hostlist"),
+)
+_RESERVING = ("create", "delete")
 _INSTEAD = {
     "ping": "'unisono status' says which components are alive",
     "reconfigure": "the scheduler reads a changed configuration by itself: 'unisono config check'",
@@ -30,7 +34,6 @@ _INSTEAD = {
     "cancel": "'unisono scancel NAME' stops a job",
     "write": "'unisono config show' prints the configuration",
     "config": "'unisono config show' prints the configuration",
-    "reservation": "queues reserve nodes: see 'unisono get queues -o yaml' and docs/reservation.md",
     "step": "'unisono get pods -l volcano.sh/job-name=NAME' lists what a job runs",
     "licenses": "a resource of nodes can stand for a licence",
     "topology": "'unisono get hypernodes' lists the domains of the network",
@@ -45,20 +48,24 @@ _INSTEAD = {
 @click.argument("words", nargs=-1)
 @where_options
 def command(where: Where, verb: str, words: tuple[str, ...]) -> None:
-    """Show jobs and nodes, hold, release, requeue and update jobs, as Slurm's scontrol does.
+    """Show jobs and nodes, hold, release, requeue and update jobs, reserve nodes, as Slurm's scontrol does.
 
     Jobs are named by their name or by the number that SLURM_JOB_ID has: hold NAME, show job NAME, show node NODE, show
-    hostnames LIST, update JobId=NAME Partition=QUEUE.
+    hostnames LIST, update JobId=NAME Partition=QUEUE, create reservation ReservationName=NAME StartTime=TIME
+    Duration=TIME Nodes=LIST Users=NAMES, delete ReservationName=NAME.
     """
     from unisono.cli.connection import run_async
 
-    if verb not in (*_ACTIONS, "show", "update"):
-        verbs = ", ".join((*_ACTIONS, "show", "update"))
+    if verb not in (*_ACTIONS, *_RESERVING, "show", "update"):
+        verbs = ", ".join((*_ACTIONS, *_RESERVING, "show", "update"))
         raise click.UsageError(f"scontrol {verb}: {_INSTEAD.get(verb, f'there are {verbs}')}.")
     if not words:
         raise click.UsageError(
             f"scontrol {verb} what? Name a job, or 'show job', 'show node' or 'show hostnames LIST'."
         )
+    if verb in _RESERVING:
+        run_async(_reserve(where, verb, words))
+        return
     if verb != "show":
         run_async(_update(where, words) if verb == "update" else _act(where, verb, words))
         return
@@ -72,6 +79,34 @@ def command(where: Where, verb: str, words: tuple[str, ...]) -> None:
         click.echo(",".join(hosts) if words[0] == "hostlist" else "\n".join(hosts))
         return
     run_async(_show(where, words[0].removesuffix("s"), words[1:]))
+
+
+async def _reserve(where: Where, verb: str, words: tuple[str, ...]) -> None:
+    """``create reservation Name=value...`` and ``delete ReservationName=NAME``."""
+    import time
+
+    from unisono.api.kinds import RESERVATIONS
+    from unisono.cli.connection import connect
+    from unisono.cli.slurm.reserving import reservation_of, words_of
+    from unisono.cli.slurm.script import BadScript
+
+    given = words[1:] if words[0].lower() == "reservation" else words
+    try:
+        if verb == "create":
+            made, notes = reservation_of(given, time.time())
+        else:
+            name = words_of(given).get("name", "").lower().replace("_", "-")
+    except BadScript as error:
+        raise click.UsageError(f"scontrol {verb}: {error}") from None
+    async with connect(where) as client:
+        if verb == "create":
+            for note in notes:
+                click.echo(f"scontrol: {note}.", err=True)
+            await client.create(RESERVATIONS, made)
+            click.echo(f"Reservation created: {made.metadata.name}")
+        else:
+            await client.delete(RESERVATIONS, name)
+            click.echo(f"reservation/{name} is deleted")
 
 
 async def _act(where: Where, verb: str, words: tuple[str, ...]) -> None:
@@ -111,13 +146,19 @@ async def _update(where: Where, words: tuple[str, ...]) -> None:
 
 
 async def _show(where: Where, what: str, names: tuple[str, ...]) -> None:
-    from unisono.api.kinds import JOBS
+    from unisono.api.kinds import JOBS, RESERVATIONS
     from unisono.cli.connection import connect, namespace_of
+    from unisono.cli.slurm.reserving import fields_of
     from unisono.cli.slurm.selecting import jobs_called, of_names
     from unisono.sdk.overview.overview import read_overview
 
     async with connect(where) as client:
         namespace = namespace_of(where)
+        if what == "reservation":
+            for reservation in (await client.list(RESERVATIONS)).items:
+                if not names or reservation.metadata.name in names:
+                    _print(fields_of(reservation))
+            return
         seen = await read_overview(client, namespace)
         if what == "node":
             for node in of_names(seen.nodes, names, what):

@@ -74,6 +74,7 @@ class Batch:
         requeue: the job starts again after an eviction.
         nodelist, exclude: nodes by name.
         image: of the containers; empty where none is named.
+        reservation: on whose nodes, and within whose windows, it runs; empty for none.
         mounts: folders of the nodes, each with its path in the containers and whether it is read-only.
         notes: what was said and is not done here, a sentence each.
 
@@ -112,6 +113,7 @@ class Batch:
     nodelist: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     image: str = ""
+    reservation: str = ""
     mounts: tuple[tuple[str, str, bool], ...] = ()
     notes: tuple[str, ...] = field(default=())
 
@@ -295,7 +297,11 @@ def _mebibytes(text: str) -> int:
 
 
 def _time(text: str) -> dict[str, Any]:
-    """``minutes``, ``minutes:seconds``, ``hours:minutes:seconds``, ``days-hours[:minutes[:seconds]]``."""
+    return {"seconds": duration_of(text)}
+
+
+def duration_of(text: str) -> int:
+    """Seconds of ``minutes``, ``minutes:seconds``, ``hours:minutes:seconds``, ``days-hours[:minutes[:seconds]]``."""
     days, dashed, rest = text.rpartition("-")
     parts = rest.split(":")
     if not all(re.fullmatch(r"\d{1,6}", part) for part in parts) or len(parts) > 3 or (dashed and not days.isdecimal()):
@@ -310,7 +316,7 @@ def _time(text: str) -> dict[str, Any]:
     total = ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
     if total < 1:
         raise ValueError("a time of a second or more is expected")
-    return {"seconds": total}
+    return total
 
 
 def _array(text: str) -> dict[str, Any]:
@@ -441,6 +447,7 @@ _READ: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "no-requeue": _flag("requeue", False),
     "nodelist": _names("nodelist"),
     "exclude": _names("exclude"),
+    "reservation": lambda text: {"reservation": text.partition(",")[0].lower().replace("_", "-")},
     "container-image": _image,
     "container-mounts": _mounts,
     "container-workdir": _text("folder"),
@@ -483,6 +490,7 @@ OPTIONS: Mapping[str, Option] = {
     **_all("done", "`sbatch` returns when the job has ended, with its exit code", "wait"),
     **_all("mapped", "`sbatch` waits until then, and then submits", "begin"),
     **_all("mapped", "nodes of a cluster by name, as node affinity", "nodelist exclude"),
+    **_all("mapped", "annotation `unisono.io/reservation` of the job; of several the first", "reservation"),
     **_all("mapped", "image of the containers, where it is none of a file", "container-image"),
     **_all("mapped", "`hostPath` volumes of the pods of a cluster", "container-mounts"),
     **_all(
@@ -510,7 +518,6 @@ OPTIONS: Mapping[str, Option] = {
     **_all("told", "the job may start at once; jobs by the clock are CronJobs", "deadline delay-boot"),
     **_all("told", "a priority is that of a PriorityClass", "priority nice"),
     **_all("told", "what waits is placed again in each cycle", "immediate time-min"),
-    **_all("told", "reservations are those of queues", "reservation"),
     **_all(
         "told", "the node's kubelet places CPUs, memory and cards", "cpu-bind mem-bind gpu-bind gpu-freq cpu-freq hint"
     ),

@@ -45,6 +45,8 @@ class SingleNodeScore:
         chosen: list[Asked] = []
         for vector, single in (("filter", "filter_at"), ("score", "score_at")):
             concerned = [plugin for plugin, _ in hooks.flat[vector] if plugin not in silent]
+            if vector == "filter":  # those have said all when the table was made
+                concerned = [plugin for plugin in concerned if not plugin.steady]
             asked = [entry for entry in hooks.flat[single] if entry[0] not in silent]
             if [plugin for plugin, _ in asked] != concerned:
                 return None
@@ -180,6 +182,7 @@ class CandidateTable:
         total: ``[N]`` dynamic plus static points.
         change: what one placement adds to a column of the session's matrix.
         silent: plug-ins whose filter and score do not concern the class.
+        barred: ``[N]`` nodes that are no candidates whatever is placed.
         batchable: placements of a run need no question to plug-ins in between.
         layer: what placements may change on other nodes; None where nothing is.
         way: how runs of tasks are placed.
@@ -196,6 +199,9 @@ class CandidateTable:
         self.change = session.change_of(pod_class, pipelined=demand.future)
         plugins = hooks.answering("filter", "score")
         self.silent = hooks.silent(pod_class, plugins)
+        self.steady = [
+            (plugin, method) for plugin, method in hooks.flat["filter"] if plugin.steady and plugin not in self.silent
+        ]
         if self.silent:
             plugins = [plugin for plugin in plugins if plugin not in self.silent]
         self.by_row = all(plugin.reach is Reach.ROW for plugin in plugins)
@@ -216,7 +222,7 @@ class CandidateTable:
 
     def _build(self) -> None:
         self.maxima: list[float] | None = None
-        refused = self.static.bits != 0
+        refused = self.barred = self._barred()
         if refused.all():  # whatever scores they would have: labels, taints or states rule all nodes out
             self.dynamic = np.full(len(refused), NOWHERE)
         else:
@@ -224,6 +230,17 @@ class CandidateTable:
             self.dynamic[refused] = NOWHERE
         self._sum_static()
         self.seen = len(self.session.touched)
+
+    def _barred(self) -> BoolArray:
+        """``[N]`` nodes that are no candidates whatever is placed."""
+        barred = np.asarray(self.static.bits != 0)
+        if self.steady:
+            self.session.nodes.future = self.demand.future
+        for _, method in self.steady:
+            for veto in method(self.demand.pod_class, self.session.nodes):
+                if self.demand.heeds(veto):
+                    barred = barred | veto.nodes
+        return barred
 
     def _sum_blocked(self, layer: CrossNodeAnswers, now: Stamps) -> None:
         """Take over what a layer of filters refuses now; without scores over candidates nothing else changes."""
@@ -290,7 +307,7 @@ class CandidateTable:
         matrix, memo, misses = self.session.matrix, self.memo, []
         moved = False
         for column in columns:
-            if self.static.bits[column]:
+            if self.barred[column]:
                 continue
             value = memo.get(matrix[:, column].tobytes()) if self.batchable else None
             if value is None:
@@ -429,7 +446,7 @@ class CandidateTable:
         if refused.all():
             return np.full(view.size, NOWHERE)  # whatever plug-ins would say
         for plugin, method in self.hooks.flat["filter"]:
-            if plugin in silent:
+            if plugin in silent or plugin.steady:
                 continue
             for veto in method(pod_class, view):
                 if self.demand.heeds(veto):

@@ -11,7 +11,7 @@ import numpy as np
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Vector
 from unisono.engine.answers import BoolArray, FloatArray, Veto
-from unisono.engine.candidates.static_answers import RawPoints, StaticResult
+from unisono.engine.candidates.static_answers import RawPoints
 from unisono.engine.contract.accelerated import Index, LineScore
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
@@ -244,7 +244,7 @@ class Table(Protocol):
     """What a way uses of a `CandidateTable`; the attributes are explained there."""
 
     session: Session
-    static: StaticResult
+    barred: BoolArray
     change: Vector
     memo: dict[bytes, float]
     layer: CrossNodeAnswers | None
@@ -401,7 +401,7 @@ class ByLines(Way):
         """Look again at nodes that others have changed."""
         changed = list(fresh)
         for column in changed:
-            if not table.static.bits[column]:
+            if not table.barred[column]:
                 key = table.session.matrix[:, column].tobytes()
                 value = table.memo.get(key)
                 table.dynamic[column] = table.look(column, key) if value is None else value

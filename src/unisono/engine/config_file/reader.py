@@ -319,6 +319,8 @@ tiers:
     arguments: {deviceshare.AutoEnable: true}
   - name: failed-nodes
     arguments: {failed-nodes.AutoEnable: true}
+  - name: calendar
+    arguments: {calendar.AutoEnable: true}
   - name: nodeorder
   - name: binpack
   - name: network-topology-aware
@@ -336,8 +338,7 @@ NODE_ORDER = "nodeorder"
 def default_config() -> SchedulerConfig:
     """What runs without a file: what Volcano's Helm chart installs, and what enforces the bounds that objects state.
 
-    Gangs may exceed the share of an idle queue. What shared cards, HyperNodes and limits of users need takes part where
-    there are any.
+    Gangs may exceed the share of an idle queue. What cards, HyperNodes, limits and Reservations need comes with them.
     """
     return load_config(DEFAULT_TEXT, "default configuration")
 

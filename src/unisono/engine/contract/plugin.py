@@ -453,6 +453,8 @@ class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks, Acce
             even on which node it is, and not on books that the plug-in keeps itself. Then the engine may ask about
             hypothetical nodes ("this node with 1, 2, 3 more such pods") and remember answers. Node identity (labels,
             taints, names) belongs into the static hooks. False is always right, and slower.
+        steady: ``filter`` says the same of a node whatever the session places. Which node it is may matter then,
+            even where the plug-in is pure.
         momentary: ``static_filter`` and ``static_score`` hold for one session only, because they depend on the time.
         outside: it asks a service outside, which questions of "what if" would disturb: then no change is tried for jobs
             that wait.
@@ -473,6 +475,7 @@ class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks, Acce
     reach: ClassVar[Reach] = Reach.ROW
     scope: ClassVar[Scope] = Scope.CLASS
     pure: ClassVar[bool] = True
+    steady: ClassVar[bool] = False
     momentary: ClassVar[bool] = False
     outside: ClassVar[bool] = False
     remembers: ClassVar[bool] = False

@@ -63,6 +63,7 @@ class Cycle:
         bound: committed placements, from which binds are made.
         evicted: committed evictions and the PodGroup that they are for.
         action: name of the action that runs.
+        notes: for what pods are evicted, by key, where the reason of their eviction does not say it.
         heads: first jobs of queues with strict order that found no place, by queue.
 
     """
@@ -97,6 +98,7 @@ class Cycle:
         self.bound: list[Placement] = []
         self.evicted: list[tuple[Placement, str]] = []
         self.failed: list[Task] = []
+        self.notes: dict[str, str] = {}
         self.asleep = [] if reasons else sleeping_jobs(self.session, self.hooks, config.actions)
         self.jobs = awake_jobs(self.session, self.asleep)
         known = len(self.jobs) + sum(map(len, self.asleep))
@@ -172,6 +174,11 @@ class Cycle:
         self.bound += bound or ()
         return bound is not None
 
+    def wake(self, time: float) -> None:
+        """Let a cycle come at that time (seconds since the epoch) at the latest, even if nothing changes."""
+        known = self.decisions.again_at
+        self.decisions.again_at = time if known is None else min(known, time)
+
     def write_out(self) -> None:
         """Turn what was committed into binds and evictions."""
         names = self.session.snapshot.nodes.names
@@ -198,7 +205,15 @@ class Cycle:
                 continue
             reason = placement.reason
             self.decisions.evictions.extend(
-                Eviction(task.namespace, task.name, task.uid, names[column], reason, beneficiary)
+                Eviction(
+                    task.namespace,
+                    task.name,
+                    task.uid,
+                    names[column],
+                    reason,
+                    beneficiary,
+                    self.notes.get(task.key, ""),
+                )
                 for task, column in zip(placement.tasks, placement.columns, strict=True)
             )
 

@@ -35,6 +35,7 @@ class FailedNodesPlugin(Plugin):
 
     name = "failed-nodes"
     scope = Scope.JOB
+    steady = True
     known_arguments = (_AUTO,)
 
     def needed(self, session: Session) -> bool:

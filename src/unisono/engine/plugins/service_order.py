@@ -21,7 +21,7 @@ from unisono.engine.answers import BoolArray, Key, Purpose, Reach, Vote
 from unisono.engine.config.arguments import Argument, Shape, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.reservation.plan import RunEstimates
+from unisono.engine.plugins.common.run_times import RunEstimates
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
 from unisono.errors import ConfigError
@@ -474,7 +474,7 @@ class ServiceOrderPlugin(Plugin):
         ended = None if self.estimates.learned else self.attained.ended(job)
         if ended is None:
             return self._left(job)
-        like = _LEFT, self.by, ended
+        like = _LEFT, self.by, ended, self.estimates.stamp
         found: tuple[float, ...] | None = job.record.derived.get(like)
         if found is None:
             found = job.record.derived[like] = self._left(job)

@@ -9,9 +9,10 @@ from functools import singledispatch
 
 import msgspec
 
-from unisono.api.annotations import USER_LIMITS
+from unisono.api.annotations import RUN_SECONDS, USER_LIMITS
 from unisono.api.core import Affinity, NodeSelectorRequirement, ResourceRequirements, Toleration
 from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME, JOB_VERSION
+from unisono.api.pod_states import stated_run_seconds
 from unisono.api.queues import Family, exceeded, oversubscribed, raised, with_group
 from unisono.api.resources import to_units, to_wire
 from unisono.api.selecting import ROOT
@@ -312,6 +313,8 @@ def _annotate(change: changes.AddAnnotation, edit: Edit, job: str) -> None:
     for old in _waiting(edit, job):
         task, notes = edit.task(old.key), {change.key: change.value}
         task.annotations = {**old.annotations, **notes}
+        if change.key == RUN_SECONDS:
+            task.run_seconds = stated_run_seconds(notes, None)
         task.pod_class = edit.pod_class(old.pod_class, f"has {change}", notes={**old.pod_class.notes, **notes})
         edit.put(task)
 

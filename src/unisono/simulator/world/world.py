@@ -17,7 +17,7 @@ from math import inf
 
 from unisono import engine
 from unisono.api.groups.scheduling import Queue
-from unisono.api.kinds import HYPER_NODES, NODES, PRIORITY_CLASSES, QUEUES
+from unisono.api.kinds import HYPER_NODES, NODES, PRIORITY_CLASSES, QUEUES, RESERVATIONS, TEMPORARY_QUOTAS
 from unisono.api.resources import resource_list
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig
@@ -47,6 +47,8 @@ _MOST_CYCLES = 16
 _SETTLING = 1.0
 _QUIET = 86_400.0
 """After so long with nothing to come, no window or limit of time will change a decision."""
+_QUIET_WINDOWS = 8 * 86_400.0
+"""The same where reservations have windows again and again, a week apart at most."""
 _KEEPING = frozenset(("enqueue", "allocate", "backfill"))
 """Actions that do nothing unless there is room for a pod that waits, but for admission."""
 _PASSIVE = _KEEPING | {"preempt", "reclaim", "gangpreempt", "gangreclaim", "defragment"}
@@ -108,7 +110,7 @@ class Cycles:
         for _ in range(_MOST_CYCLES):
             places.changed = places.made = False
             self._next = now + settings.period
-            if self._passive and not places.waiting:
+            if self._passive and not places.waiting and not self._evicts_by_calendar():
                 return
             again = not self._is_vain() and self._carry_out(self._ask())
             if not settings.retry:
@@ -137,7 +139,7 @@ class Cycles:
     def _is_vain(self) -> bool:
         """Whether a cycle would bind nothing, and refuse no job: those that have come are admitted then."""
         places = self._places
-        if not self._keeping or places.room.holds_any(places.wanted):
+        if not self._keeping or places.room.holds_any(places.wanted) or self._evicts_by_calendar():
             return False
         coming = list(places.coming.values())
         if not self._admits:  # a cycle gives those that have come their phase, which later cycles go by
@@ -180,10 +182,23 @@ class Cycles:
             self._moved = self._heap.now
         again = (again and bool(places.waiting) and not started) or (started and self._watches)
         places.evict(decisions.evictions)
-        if decisions.again_at is not None:
+        if decisions.again_at is not None and self._may_move():
             now = self._heap.now
             self.wake(max(now + max(_SETTLING, self._settings.period), decisions.again_at - self._settings.epoch))
         return again or places.made or (bool(decisions.evictions) and self._settings.grace <= 0)
+
+    def _evicts_by_calendar(self) -> bool:
+        return any(booking.evicts for booking in self._places.state.catalogue.bookings.values())
+
+    def _may_move(self) -> bool:
+        """Whether anything may still come of the clock: windows that come again and again do not go on for ever."""
+        now, catalogue = self._heap.now, self._places.state.catalogue
+        times = [one.times for one in catalogue.bookings.values()]
+        times += [one.times for one in catalogue.temporary_quotas.values()]
+        if not times or self._heap or now - self._moved <= _QUIET_WINDOWS:
+            return True
+        moment = self._settings.epoch + now
+        return any(one.schedule is None and one.window(moment) is not None for one in times)
 
     def _drop_waiting(self) -> None:
         for live in list(self._places.waiting.values()):
@@ -434,7 +449,7 @@ def queues_of(cluster: Cluster, jobs: Sequence[Job]) -> list[Queue]:
 
 
 def fill(state: ClusterState, cluster: Cluster, jobs: Sequence[Job]) -> None:
-    """Add nodes, topology, queues and priority classes.
+    """Add nodes, topology, queues, the calendar and priority classes.
 
     Raises:
         SimulationError: one of them is not valid.
@@ -446,6 +461,10 @@ def fill(state: ClusterState, cluster: Cluster, jobs: Sequence[Job]) -> None:
         state.apply("ADDED", HYPER_NODES, hyper_node)
     for queue in queues_of(cluster, jobs):
         state.apply("ADDED", QUEUES, queue)
+    for reservation in cluster.reservations:
+        state.apply("ADDED", RESERVATIONS, reservation)
+    for quota in cluster.temporary_quotas:
+        state.apply("ADDED", TEMPORARY_QUOTAS, quota)
     for value in sorted({job.priority for job in jobs} - {0}):
         state.apply("ADDED", PRIORITY_CLASSES, priority_object(value))
     for rejected in state.rejected.all():

@@ -1,100 +1,26 @@
-"""How long pods run, when which room comes free, and which nodes a gang that waits is kept."""
+"""When which room comes free, and which nodes a gang that waits is kept."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 from operator import attrgetter, is_, itemgetter
 
 import numpy as np
 import numpy.typing as npt
 
-from unisono.api.annotations import RUN_SECONDS
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import NodePods, Task
 from unisono.cluster.resources import Matrix, Vector, fitted
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
 from unisono.engine.answers import BoolArray, FloatArray
+from unisono.engine.plugins.calendar import CalendarPlugin
 from unisono.engine.plugins.common.node_selectors import open_nodes
+from unisono.engine.plugins.common.run_times import RunEstimates
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
-
-# How long pods run, as far as it is stated or earlier runs show.
-
-
-_STEPS = (60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 18000.0, 36000.0, 72000.0, 180000.0, 360000.0)
-"""By how much a prediction grows that has turned out too short: Tsafrir, Etsion and Feitelson (2007)."""
-
-
-class RunEstimates:
-    """Estimates of one session; with ``learned`` also from earlier runs."""
-
-    def __init__(self, session: Session, *, learned: bool) -> None:
-        self.session = session
-        self.learned = learned
-
-    def stated(self, task: Task) -> float:
-        """Seconds that the pod, or its PodGroup, says it runs at most; 0.0 when neither does."""
-        if task.run_seconds:
-            return task.run_seconds
-        job = self.session.snapshot.jobs.get(task.job)
-        if job is None:
-            return 0.0
-        seconds: float | None = job.derived.get(RUN_SECONDS)
-        if seconds is None:
-            seconds = job.derived[RUN_SECONDS] = _seconds(job.annotations.get(RUN_SECONDS, ""))
-        return seconds
-
-    def shown(self, task: Task) -> float:
-        """Seconds that earlier runs of its kind show; 0.0 where there were none, or they do not count."""
-        return self.session.snapshot.run_times.estimate(task) if self.learned else 0.0
-
-    def seconds(self, task: Task) -> float:
-        """Seconds that the pod will have run when it ends; 0.0 when that is not known.
-
-        An earlier run counts even where more is stated, because what is stated is mostly a limit far above it.
-        """
-        stated, shown = self.stated(task), self.shown(task)
-        return min(stated, shown) if stated and shown else stated or shown
-
-    def end(self, task: Task) -> float:
-        """When a running pod is expected to end, seconds since the epoch; 0.0 when that is not known.
-
-        One that is beyond what is stated is expected to end at once; one that is beyond what earlier runs show, a step
-        later than it has been so far.
-        """
-        if not self.learned:
-            end = self.stated_end(task)
-            return max(end, self.session.now) if end else 0.0
-        now, began = self.session.now, task.since or task.created
-        seconds = self.seconds(task)
-        if not seconds:
-            return 0.0
-        if began + seconds > now:
-            return began + seconds
-        stated = self.stated(task)
-        if stated and began + stated <= now:
-            return now
-        over = now - began - seconds
-        later = began + seconds + next((step for step in _STEPS if step > over), over + _STEPS[-1])
-        return min(later, began + stated) if stated else later
-
-    def stated_end(self, task: Task) -> float:
-        """When a running pod ends by what is stated alone, seconds since the epoch; 0.0 where nothing is."""
-        seconds = self.stated(task)
-        return (task.since or task.created) + seconds if seconds else 0.0
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        return 0.0
-    return seconds if 0.0 < seconds < inf else 0.0
-
 
 # When pods end, and what is free then.
 #
@@ -233,13 +159,14 @@ def _ends_on(held: Mapping[str, Task], estimates: RunEstimates) -> _Ends:
 
     Where it follows from what is stated, it is kept from cycle to cycle.
     """
-    known: _Ends | None = held.derived.get(_ENDS) if isinstance(held, NodePods) and not estimates.learned else None
+    place = f"{_ENDS}.{estimates.stamp}"
+    known: _Ends | None = held.derived.get(place) if isinstance(held, NodePods) and not estimates.learned else None
     if known is None:
         tasks = [task for task in held.values() if task.status is not TaskStatus.RELEASING]
         ends = estimates.end if estimates.learned else estimates.stated_end
         known = [(end, task.pod_class) for task in tasks if (end := ends(task))]
         if isinstance(held, NodePods) and not estimates.learned:
-            held.derived[_ENDS] = known
+            held.derived[place] = known
     return known
 
 
@@ -394,6 +321,9 @@ def plan_for(
     nodes = session.nodes
     taken = sum((plan.kept for plan in others), np.zeros_like(nodes.used))
     masks = {pod_class.id: open_nodes(pod_class, nodes) for pod_class, _ in needs}
+    calendar = session.shared.find(CalendarPlugin)
+    if calendar is not None:
+        masks = {one.id: masks[one.id] & ~calendar.closed(job.record, one) for one, _ in needs}
     idle = np.maximum(nodes.allocatable - nodes.used + nodes.releasing - nodes.pipelined, 0) - taken
     found = _earliest(idle, lambda: endings_of(session, estimates), needs, masks)
     if found is not None:

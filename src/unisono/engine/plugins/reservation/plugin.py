@@ -21,7 +21,7 @@ import numpy as np
 
 from unisono.api.times import duration_or_none
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.records import Job, Task
+from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS, Vector, fitted
 from unisono.cluster.status import TaskStatus
 from unisono.cluster.waiting_jobs import Alike, Entry
@@ -29,7 +29,8 @@ from unisono.engine.answers import Parts, Reason, Scope, Veto, Vote
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.reservation.plan import Plan, RunEstimates, plan_for
+from unisono.engine.plugins.common.run_times import RUNS, RunEstimates
+from unisono.engine.plugins.reservation.plan import Plan, plan_for
 from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.session.limit import Limit
 from unisono.engine.session.node_view import NodeView
@@ -215,8 +216,6 @@ _LEARN = Argument(
     "reservation.learnRunTimes", "bool", False, "expect jobs to run as long as the last two of their kind have"
 )
 
-_RUNS = "reservation.runs"
-"""Under this name it is kept how long a job's waiting pods run at most, and jobs stand in that order."""
 _MOST_TRIED = 16
 """Starved gangs looked at in one cycle."""
 
@@ -244,7 +243,6 @@ class ReservationPlugin(Plugin):
             self.scope = Scope.JOB  # type: ignore[misc]  # wide only where it matters: it costs the sharing of answers
 
         self._rooms: dict[str, QueueRoom] = {}
-        self._longest: dict[tuple[str, int], float] = {}
         self._parts: dict[int, tuple[Plan, Parts]] = {}
 
     # ---- admission
@@ -331,7 +329,8 @@ class ReservationPlugin(Plugin):
         if plan.start == inf:
             return Parts(plan.job.key, (own,) if there else (), "")
         now, records = self.session.now, self.session.snapshot.jobs
-        runs = jobs.sorted_by(_RUNS, lambda key: self._longest_stated(records[key], pod_class) or inf)
+        place = f"{RUNS}.{self.estimates.stamp}"
+        runs = jobs.sorted_by(place, lambda key: self.estimates.longest(records[key], pod_class) or inf)
         short = bisect_right(runs, plan.start, key=lambda entry: now + entry[0])
         if 2 * short > len(runs):
             longer = {(records[key].created, key) for _, key in runs[short:]} - {own}
@@ -357,7 +356,7 @@ class ReservationPlugin(Plugin):
                 continue
             if plan.start < inf:
                 if ends < 0:
-                    longest = self._longest_run(job, pod_class)
+                    longest = self.estimates.longest(job.record, pod_class)
                     ends = self.session.now + longest if longest else inf
                 if ends <= plan.start:
                     continue  # its pods have ended when the gang can start
@@ -378,29 +377,6 @@ class ReservationPlugin(Plugin):
             refused = ~plan.leaves(pod_class, nodes)
             vetoes.append(Veto(refused, Reason(f"node(s) were kept for {whose}", cause=Cause.RESERVED)))
         return vetoes
-
-    def _longest_run(self, job: JobState, pod_class: PodClass) -> float:
-        """Seconds that the job's waiting pods of the class run at most; 0.0 where that is not known of one."""
-        if not self.learn:
-            return self._longest_stated(job.record, pod_class)
-        key = (job.key, pod_class.id)
-        longest = self._longest.get(key)
-        if longest is None:
-            longest = self._longest[key] = self._longest_of(job.record, pod_class)
-        return longest
-
-    def _longest_stated(self, record: Job, pod_class: PodClass) -> float:
-        """As `_longest_run` where earlier runs do not count; it is kept with the record."""
-        key = (_RUNS, pod_class.id)
-        longest: float | None = record.derived.get(key)
-        if longest is None:
-            longest = record.derived[key] = self._longest_of(record, pod_class)
-        return longest
-
-    def _longest_of(self, record: Job, pod_class: PodClass) -> float:
-        pending = record.pending.values()
-        seconds = [self.estimates.seconds(task) for task in pending if task.pod_class is pod_class]
-        return max(seconds) if seconds and all(seconds) else 0.0
 
 
 def _asked(job: JobState, row: int) -> int:

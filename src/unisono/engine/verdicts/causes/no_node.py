@@ -16,6 +16,7 @@ from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
+from unisono.engine.verdicts.calendar_causes import kept_for_others, opening_of_reservation, queues_of_reservations
 from unisono.engine.verdicts.claim_causes import ways_out
 from unisono.engine.verdicts.demand import Kind
 from unisono.engine.verdicts.draft import Draft
@@ -96,11 +97,14 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         task=task.key if task.key in job.record.tasks else "",
     )
     last = "add a node" if cause is Cause.NO_NODES else remedy(cycle, nowhere) or opening(cycle, fit.counts)
+    last = last or opening_of_reservation(cycle, job, task.pod_class)
     lacks = list(lacks_of(cycle, task.pod_class, fit.counts))
     fallback = _in_words(cycle, task, cause, lacks, lacking)
     of_claims, untried = ways_out(cycle, lacks)
     full = cause is Cause.NODES_FULL or (cause is Cause.FILTERS and bool(fit.lacking))
     ladders += for_node_groups(cycle, job.queue, task, missing, fit.counts)
+    ladders += queues_of_reservations(cycle, job, task.pod_class)
+    cycle.session.subject = job  # of whom plug-ins are asked
     asked = cycle.hooks.flat["relax"]
     ladders += [[one] for _, relax in asked for one in relax(task.pod_class, cycle.session.nodes)[:_MOST_RELAXED]]
     ladders += [*of_claims, *(candidates.giving_back(cycle, job) if full else ())]
@@ -150,6 +154,7 @@ def _by_name(waiting: Waiting, task: Task, fit: FitErrors) -> Iterator[str]:
     yield waiting.tools.filters.text(task.pod_class, fit, task.namespace)
     yield node_groups(waiting.cycle, waiting.job.queue, fit.counts)
     yield revocable_zones(waiting.cycle, fit.counts)
+    yield kept_for_others(waiting.cycle, waiting.job, task.pod_class)
 
 
 def _amounts_suffice(waiting: Waiting, room: Room) -> bool:

@@ -1,0 +1,67 @@
+"""Reservations of nodes and temporary quotas of queues, as they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from unisono.api.reservations import Booking, Numbers, booking_of, numbers_of
+
+T = TypeVar("T", Booking, Numbers)
+
+
+class _Read(dict[str, T], Generic[T]):
+    """Objects of one kind by name, as ``read`` has them; ``version`` moves with every change."""
+
+    def __init__(self, read: Callable[[Any], T]) -> None:
+        super().__init__()
+        self.version = 0
+        self._read: Callable[[Any], T] = read
+
+    def put(self, obj: Any) -> bool:
+        """Add or change one; False where nothing differs but its status. Raises ValueError: it breaks a rule."""
+        found = self._read(obj)
+        if self.get(found.name) == found:
+            return False
+        self[found.name] = found
+        self.version += 1
+        return True
+
+    def remove(self, name: str) -> bool:
+        """Forget one; False when it was unknown."""
+        known = self.pop(name, None) is not None
+        self.version += known
+        return known
+
+    def known(self) -> list[str]:
+        """All names."""
+        return list(self)
+
+
+class Bookings(_Read[Booking]):
+    """Reservations of nodes."""
+
+    def __init__(self) -> None:
+        super().__init__(booking_of)
+
+
+class TemporaryQuotas(_Read[Numbers]):
+    """Other numbers of queues, for a time."""
+
+    def __init__(self) -> None:
+        super().__init__(numbers_of)
+
+
+@dataclass(slots=True)
+class CalendarWords:
+    """Who says something of the calendar, so that nothing is looked through where nobody does.
+
+    Attributes:
+        reserving: kind and key of PodGroups and pods that name a reservation.
+        limiting: queues that limit run times, or say how long they are.
+
+    """
+
+    reserving: set[tuple[str, str]] = field(default_factory=set)
+    limiting: set[str] = field(default_factory=set)
