@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api import core
-from unisono.api.groups import access, batch, scheduling, topology
+from unisono.api.groups import access, batch, quota, scheduling, topology
 from unisono.api.groups.admission_registration import WEBHOOK_KINDS
 from unisono.api.kind import Kind, Scale
 from unisono.api.kind_families import (
@@ -190,6 +190,16 @@ NUMATOPOLOGIES: Kind[topology.Numatopology] = Kind(
     False,
     short_names=("numatopo",),
 )
+FLOATING_RESOURCES: Kind[quota.FloatingResource] = Kind(
+    "quota.unisono.io",
+    "v1alpha1",
+    "FloatingResource",
+    "floatingresources",
+    quota.FloatingResource,
+    False,
+    short_names=("floating",),
+    status_subresource=True,
+)
 
 # Built-in groups first: discovery keeps this order, and it decides which group an ambiguous plural means.
 ALL_KINDS: tuple[Kind[Any], ...] = (
@@ -234,6 +244,7 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     COMMANDS,
     HYPER_NODES,
     NUMATOPOLOGIES,
+    FLOATING_RESOURCES,
     *FLOW_KINDS,
     *TRAINING_KINDS,
     *FLEET_KINDS,
@@ -247,6 +258,7 @@ CUSTOM_KINDS: tuple[Kind[Any], ...] = (
     COMMANDS,
     HYPER_NODES,
     NUMATOPOLOGIES,
+    FLOATING_RESOURCES,
     *FLOW_KINDS,
     *TRAINING_KINDS,
     *FLEET_KINDS,

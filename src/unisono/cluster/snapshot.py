@@ -50,6 +50,7 @@ class Snapshot:
         run_times: how long jobs of one kind have run.
         hyper_nodes: the tree of HyperNodes over the nodes.
         catalogue: volumes, device claims and their classes.
+        licensed: keys of jobs that hold floating resources as a whole, or ask for them.
         memo: what may be kept from cycle to cycle, by class; part of no state.
 
     """
@@ -80,6 +81,7 @@ class Snapshot:
     promises: Mapping[str, Promise] = field(default_factory=dict)
     waiting: WaitingJobs | None = None
     shapes: Shapes = field(default_factory=Shapes)
+    licensed: Collection[str] = ()
 
     def by_shape(self) -> Iterator[tuple[Job, Collection[str]]]:
         """The jobs of ``active``: one of each shape, with the keys of all that share it."""

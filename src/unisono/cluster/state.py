@@ -21,6 +21,7 @@ from unisono.api.pod_states import has_ended
 from unisono.cluster.affinity_index import AffinityIndex, rematched
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.devices import DeviceCount, DeviceCounts
+from unisono.cluster.floating import FloatingBook
 from unisono.cluster.hypertree import HyperNodeBook
 from unisono.cluster.interning import PodClasses, SharedObjects, blind_task, same_task, task_of
 from unisono.cluster.jobs import JobBook
@@ -74,6 +75,7 @@ class ClusterState:
         self.nodes = NodeTable(self.registry)
         self.book = JobBook(self.registry, default_queue, self.is_foreign)
         self.hyper_nodes = HyperNodeBook()
+        self.floating = FloatingBook(self.registry)
         self.tasks: dict[str, Task] = {}
         self.tasks_on: dict[str, NodePods] = {}
         self.port_holders: dict[str, dict[str, PodClass]] = {}
@@ -119,6 +121,7 @@ class ClusterState:
                 self.budgets.keys,
             ),
             "HyperNode": (self.hyper_nodes.put, self.hyper_nodes.remove, self.hyper_nodes.names),
+            "FloatingResource": (self.floating.put, self.floating.remove, self.floating.names),
             "PriorityClass": (self._put_priority, self._remove_priority, lambda: list(self.priorities)),
             "Namespace": (
                 self._put_namespace,
@@ -514,6 +517,8 @@ class ClusterState:
         self.classes.widen()
         self.book.promise(self.promises.amounts(self.tasks, len(self.registry)))
         self.book.refresh()
+        if self.registry.floating:
+            self.nodes.float(self.floating.by_row(self.book.licenses_held()))
         values = {name: obj.value or 0 for name, obj in self.priorities.items()}
         defaults = [obj.value or 0 for obj in self.priorities.values() if obj.global_default]
         return Snapshot(
@@ -543,6 +548,7 @@ class ClusterState:
             promises=self.promises.by_key,
             waiting=self.book.waiting,
             shapes=self.book.shapes,
+            licensed=self.book.licensed,
         )
 
     def _relist(self) -> None:

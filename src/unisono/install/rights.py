@@ -98,6 +98,7 @@ SCHEDULER: tuple[Right, ...] = (
         k.RESOURCE_SLICES,
         k.HYPER_NODES,
         k.NUMATOPOLOGIES,
+        k.FLOATING_RESOURCES,
         k.QUEUES,
     ),
     # The scheduler's configuration where users of Volcano keep it, and the room that the hub of a fleet holds.
@@ -157,6 +158,8 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("list watch patch", k.NODES),
     *_on("get list watch create patch delete", k.HYPER_NODES),
     *_on("patch", k.HYPER_NODES, sub="status"),
+    *_on("list watch", k.FLOATING_RESOURCES),
+    *_on("patch", k.FLOATING_RESOURCES, sub="status"),
     # Machines for gangs that wait, where a cluster is managed by Cluster API; those without use are drained.
     *_on("list watch patch", MACHINE_DEPLOYMENTS, MACHINES),
     *_on("list watch", k.POD_DISRUPTION_BUDGETS, k.RESOURCE_QUOTAS),
