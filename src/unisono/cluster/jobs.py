@@ -382,6 +382,12 @@ class JobBook:
         job.license_vector = self.registry.vector(licenses) if licenses else None
         (self.licensed.add if licenses else self.licensed.discard)(job.key)
 
+    def count_licenses(self, job: Job) -> None:
+        """Let the sums of a job follow its pods in what it holds and asks for as a whole."""
+        if job.license_vector is not None:
+            held = bool(count(job.counts, ALLOCATED_STATES))
+            self._count_licenses(job, held=held, asked=held or bool(job.pending))
+
     def _count_licenses(self, job: Job, *, held: bool, asked: bool) -> None:
         """Let the sums of a job say its licences where they are held, or asked for."""
         before = self._licenses.pop(job.key, None)
@@ -495,9 +501,7 @@ class JobBook:
             if job is None or not job.known or self._is_foreign(key):
                 self.active.discard(key)
                 continue
-            if job.license_vector is not None:
-                held = bool(count(job.counts, ALLOCATED_STATES))
-                self._count_licenses(job, held=held, asked=held or bool(job.pending))
+            self.count_licenses(job)
             moved.append(job)
             if self.needs_attention(job):
                 job.shape, job.kin = self.shapes.of(job)

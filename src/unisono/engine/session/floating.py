@@ -159,6 +159,10 @@ class GangLicenses(Limit):
         excess = Excess(registry, exceeded(held, request, most), request, held, most)
         return excess.full(limit.name, owner=limit.name)
 
+    def lacks(self) -> bool:
+        """Whether the job does not hold it, and was not promised it."""
+        return not self._here[0]
+
     def lacking(self, *, now: bool) -> list[Limit]:
         """The limits that have too little left for it; none once the job holds what it asks for."""
         unlisted, vector = self.registry.unlisted, self.vector
