@@ -122,8 +122,9 @@ def enforce(cycle: Cycle) -> None:
 
     A pod is bound once and only while pending, to a node that exists; no node gets more than its allocatable; a gang's
     binds reach its minimum; no queue of the tree goes beyond its capability, and no floating resource beyond what there
-    is; a pod is evicted once, only while it holds a place, and for a beneficiary that gets all it needs (but for shuffle) and is not dropped; no gang gets pods and
-    loses others; one whose members are taken for others keeps its minimum or goes whole; jobs stay in their domains.
+    is; a pod is evicted once, only while it holds a place, and for a beneficiary that gets all it needs (but for
+    shuffle) and is not dropped; no gang gets pods and loses others; one whose members are taken for others keeps its
+    minimum or goes whole; jobs stay in their domains.
     """
     broken: dict[str, str] = {}
     _check_pods(cycle.bound, broken)

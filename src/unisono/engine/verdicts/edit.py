@@ -241,7 +241,9 @@ class Edit:
         found = {**self.origin.nodes.floating, **self._floating}
         for key, record in self._jobs.items():
             vector, change = record.license_vector, holds_licenses(record) - holds_licenses(self._before[key])
-            for row in np.flatnonzero(vector).tolist() if vector is not None and change else ():
+            if vector is None or not change:
+                continue
+            for row in np.flatnonzero(vector).tolist():
                 one = found.get(row, NO_FLOATING)
                 found[row] = replace(one, by_jobs=one.by_jobs + change * int(vector[row]))
         return found

@@ -8,7 +8,7 @@ from unisono.cluster.status import TaskStatus
 from unisono.engine.changes import Change, LowerMinAvailable, RequestAtMost, SetLicenses, WaitFor
 from unisono.engine.session.floating import FloatingLimit, GangLicenses, shortage_text
 from unisono.engine.session.limit import listed
-from unisono.engine.verdict import Cause
+from unisono.engine.verdict import Cause, Holder
 from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.holders import holders_text, jobs_holding
 from unisono.engine.verdicts.waiting import Waiting
@@ -28,7 +28,8 @@ def too_few(waiting: Waiting) -> Draft | None:
     tight = [one for one in limits if 0 < need[one.name] > one.most[one.row] - _held(one)]
     if not any(one.name in refusal.need for one in tight):
         return None
-    told, holders = [], ()
+    told: list[str] = []
+    holders: tuple[Holder, ...] = ()
     for limit in tight:
         text, found, _ = holders_text(waiting.cycle, job, limit.name)
         told.append(
