@@ -117,7 +117,9 @@ async def test_what_pods_and_jobs_hold_is_counted() -> None:
         assert (await it.floating()).status.in_use == 4
         for name in "ab":
             with it.client.hands():
-                await it.client.patch(PODS, name, {"status": {"phase": "Succeeded"}}, namespace="default", subresource="status")
+                await it.client.patch(
+                    PODS, name, {"status": {"phase": "Succeeded"}}, namespace="default", subresource="status"
+                )
         await it.advance(3)
         assert (await it.floating()).status.in_use == 0
 

@@ -84,6 +84,13 @@ def test_a_job_as_a_whole_holds_its_licences_once(amount: int, started: int) -> 
     assert schedule(state).binds == []
 
 
+@pytest.mark.parametrize(("amount", "started"), [(4, 0), (5, 2), (6, 3)])
+def test_what_pods_ask_for_comes_beside_what_their_job_does(amount: int, started: int) -> None:
+    decisions = schedule(cluster(nodes(2), floating("matlab", amount), gang("g", 4, 2, licenses="matlab=3", matlab=1)))
+    assert len(decisions.binds) == started
+    assert not decisions.violations
+
+
 def test_a_job_keeps_its_licences_until_its_last_pod_has_gone() -> None:
     head = group("o", 1, phase="Running", annotations={LICENSES: "matlab=2"})
     leaving = pod("o-0", "o", node="n1", deleting=True, cpu=1)

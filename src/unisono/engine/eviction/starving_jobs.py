@@ -79,7 +79,7 @@ def _victims(
     binding = [limit for limit in actor.queue.limits if limit.room(task.pod_class, now=False) < 1]
     as_whole = [one for one in actor.account_limits if isinstance(one, GangLicenses)]
     for licenses in as_whole:
-        binding += licenses.lacking(now=False)
+        binding += licenses.lacking(task.pod_class, now=False)
         rows |= {row for limit in binding for row in limit.most if licenses.vector[row]}
     concerned = np.array([set(binding) <= set(queue.limits) for queue in index.jobs.queues], dtype=np.bool_)
     if not concerned.any():

@@ -143,19 +143,33 @@ class GangLicenses(Limit):
         return [limit for limit in self.job.limits if limit is not self]
 
     def room(self, pod_class: PodClass, *, now: bool) -> int:
-        """Any number, or none."""
-        del pod_class
-        return 0 if self.lacking(now=now) else UNLIMITED
+        """As many as there is room for beside what comes with the first of them; any number once it is held."""
+        if not self.lacks():
+            return UNLIMITED
+        if self._is_unheard_of():
+            return 0
+        parts = (self._room_in(limit, pod_class, now=now) for limit in self._behind())
+        return min(parts, default=UNLIMITED)
+
+    def _room_in(self, limit: Limit, pod_class: PodClass, *, now: bool) -> int:
+        least, size = UNLIMITED, len(pod_class.vector)
+        for row, most in limit.most.items():
+            once = int(self.vector[row])
+            if not once:
+                continue
+            free = most - int(limit.held[row]) - (int(limit.leaving[row]) if now else 0) - once
+            each = int(pod_class.vector[row]) if row < size else 0
+            least = min(least, -1 if free < 0 else free // each if each else UNLIMITED)
+        return max(least, 0)
 
     def refusal(self, pod_class: PodClass, *, now: bool) -> Refusal:
-        """Which limit has too little left."""
-        del pod_class
-        limit, registry = self.lacking(now=now)[0], self.registry
+        """Which limit has too little left for one pod and what comes with it."""
+        limit, registry = self.lacking(pod_class, now=now)[0], self.registry
+        request = listed(self.vector + fitted(pod_class.vector, len(self.vector)), registry)
         if isinstance(limit, FloatingLimit):
-            return limit.short_of(int(self.vector[limit.row]), now=now)
+            return limit.short_of(request[limit.row], now=now)
         held = listed(limit.held + limit.leaving if now else limit.held, registry)
         most = [limit.most.get(row, UNLIMITED) for row in range(len(held))]
-        request = listed(self.vector, registry)
         excess = Excess(registry, exceeded(held, request, most), request, held, most)
         return excess.full(limit.name, owner=limit.name)
 
@@ -163,14 +177,17 @@ class GangLicenses(Limit):
         """Whether the job does not hold it, and was not promised it."""
         return not self._here[0]
 
-    def lacking(self, *, now: bool) -> list[Limit]:
-        """The limits that have too little left for it; none once the job holds what it asks for."""
-        unlisted, vector = self.registry.unlisted, self.vector
-        if self._here[0]:
+    def _is_unheard_of(self) -> bool:
+        unlisted = self.registry.unlisted
+        return unlisted is not None and bool(self.vector[unlisted])
+
+    def lacking(self, pod_class: PodClass, *, now: bool) -> list[Limit]:
+        """The limits that have too little left for it and one pod; none once the job holds it."""
+        if not self.lacks():
             return []
-        if unlisted is not None and vector[unlisted]:  # nobody has ever heard of it
-            return [FloatingLimit(unlisted, NO_FLOATING, self.registry)]
-        return [one for one in self._behind() if any(_lacks(one, vector, row, now=now) for row in one.most)]
+        if self._is_unheard_of() and self.registry.unlisted is not None:
+            return [FloatingLimit(self.registry.unlisted, NO_FLOATING, self.registry)]
+        return [limit for limit in self._behind() if not self._room_in(limit, pod_class, now=now)]
 
 
 def held_as_whole(job: JobState) -> list[int]:
@@ -179,8 +196,3 @@ def held_as_whole(job: JobState) -> list[int]:
         if isinstance(limit, GangLicenses):
             return [int(row) for row in np.flatnonzero(limit.vector)]
     return []
-
-
-def _lacks(limit: Limit, vector: Vector, row: int, *, now: bool) -> bool:
-    held = int(limit.held[row]) + (int(limit.leaving[row]) if now else 0)
-    return bool(vector[row]) and held + int(vector[row]) > limit.most[row]
