@@ -72,10 +72,16 @@ def floating_of(obj: FloatingResource) -> Floating:
 
 
 class FloatingBook:
-    """All FloatingResources by name."""
+    """All FloatingResources by name.
+
+    Attributes:
+        unknown: what counts for names without one.
+
+    """
 
     def __init__(self, registry: ResourceRegistry) -> None:
         self.registry = registry
+        self.unknown = NO_FLOATING
         self.by_name: dict[str, Floating] = {}
 
     def put(self, obj: FloatingResource) -> bool:
@@ -101,7 +107,7 @@ class FloatingBook:
         """Those that anybody asks for or that exist, with what jobs hold of them as a whole (by row)."""
         registry, found = self.registry, dict[int, Floating]()
         for row in registry.floating:
-            one = self.by_name.get(registry.names[row].removeprefix(PREFIX), NO_FLOATING)
+            one = self.by_name.get(registry.names[row].removeprefix(PREFIX), self.unknown)
             held = by_jobs.get(row, 0)
             found[row] = replace(one, by_jobs=held) if held else one
         return found

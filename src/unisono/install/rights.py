@@ -192,7 +192,7 @@ _DIVIDED = (DEPLOYMENTS, STATEFUL_SETS, BATCH_JOBS)
 _DESCRIBED = tuple(each.kind for each in foreign() if each.fleet)
 
 HUB: tuple[Right, ...] = (
-    *_on("list watch", k.NAMESPACES, k.PRIORITY_CLASSES, k.QUEUES, ATTACHED_CLUSTERS, FLEETS),
+    *_on("list watch", k.NAMESPACES, k.PRIORITY_CLASSES, k.QUEUES, k.FLOATING_RESOURCES, ATTACHED_CLUSTERS, FLEETS),
     *_on("list watch", PROPAGATION_POLICIES, CLUSTER_PROPAGATION_POLICIES, DATA_SOURCES, DATA_SOURCE_CLAIMS),
     *_on("list watch", k.CONFIG_MAPS, names=CONFIG_MAP_NAMES),
     # Which kinds are described by tables.

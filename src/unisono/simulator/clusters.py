@@ -14,6 +14,7 @@ import msgspec
 from unisono.api.base import Object, ObjectMeta, Quantity
 from unisono.api.core import Node, NodeSpec, NodeStatus, Taint
 from unisono.api.decode import decode
+from unisono.api.groups.quota import FloatingResource, FloatingResourceSpec
 from unisono.api.groups.scheduling import Guarantee, Queue, QueueSpec, QueueStatus
 from unisono.api.groups.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec
 from unisono.api.keys import GPU_COUNT, GPU_MILLI, GPU_PRODUCT, HOSTNAME, NVIDIA_GPU
@@ -45,6 +46,7 @@ class Cluster:
         nodes: in the order in which ties between equal nodes are broken after their names.
         queues: those that are described; queues that only jobs name are made with weight 1.
         hyper_nodes: the topology as the scheduler sees it.
+        floating: licences and other resources that lie on no node.
         paths: domains of a node by its name, from the leaf upwards; empty where there is no topology.
         prices: money per hour of a node, by its name.
     """
@@ -54,6 +56,7 @@ class Cluster:
     hyper_nodes: tuple[HyperNode, ...] = ()
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)
+    floating: tuple[FloatingResource, ...] = ()
 
     @cached_property
     def gpus(self) -> dict[str, int]:
@@ -353,11 +356,11 @@ def _queue(group: QueueGroup, where: str) -> Queue:
     )
 
 
-# Clusters from Kubernetes objects, such as ``kubectl get nodes,queues,hypernodes -o json`` prints.
+# Clusters from Kubernetes objects, such as ``kubectl get nodes,queues,hypernodes,floatingresources -o json`` prints.
 
 
 def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Cluster:
-    """Take nodes, queues and HyperNodes; objects of other kinds are left out.
+    """Take nodes, queues, HyperNodes and FloatingResources; objects of other kinds are left out.
 
     Nodes keep what scheduling reads of them: labels, taints, whether they are cordoned or not ready. Queues without a
     state count as open.
@@ -372,9 +375,10 @@ def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Clust
     nodes: dict[str, Node] = {}
     queues: list[Queue] = []
     hyper_nodes: list[HyperNode] = []
+    floating: list[FloatingResource] = []
     for value, where in values:
         kind = find(str(value.get("apiVersion", "")), str(value.get("kind", "")))
-        if kind is None or kind.kind not in ("Node", "Queue", "HyperNode"):
+        if kind is None or kind.kind not in ("Node", "Queue", "HyperNode", "FloatingResource"):
             continue
         decoded = decode(kind, dict(value))
         if decoded.type_errors:
@@ -387,10 +391,22 @@ def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Clust
             queues.append(obj)
         elif isinstance(obj, HyperNode):
             hyper_nodes.append(obj)
+        elif isinstance(obj, FloatingResource):
+            floating.append(as_stated(obj))
     if not nodes or len(nodes) > MOST_NODES:
         raise ClusterError(f"the objects have {len(nodes)} nodes; a cluster has 1 to {MOST_NODES}")
     paths = paths_of(hyper_nodes, nodes)
-    return Cluster(tuple(nodes.values()), tuple(queues), tuple(hyper_nodes), paths)
+    return Cluster(tuple(nodes.values()), tuple(queues), tuple(hyper_nodes), paths, floating=tuple(floating))
+
+
+def as_stated(floating: FloatingResource) -> FloatingResource:
+    """The same as it was last known: nobody asks its source in a simulation."""
+    spec, status = floating.spec, floating.status
+    if spec.source is None:
+        return floating
+    amount = spec.amount if status.amount is None else status.amount
+    elsewhere = spec.in_use if status.elsewhere is None else status.elsewhere
+    return FloatingResource(metadata=floating.metadata, spec=FloatingResourceSpec(amount, elsewhere))
 
 
 def paths_of(hyper_nodes: Iterable[HyperNode], nodes: Mapping[str, Node]) -> dict[str, tuple[str, ...]]:

@@ -11,6 +11,7 @@ from unisono.cli.slurm.selecting import selection_options
 
 if TYPE_CHECKING:
     from unisono.api.groups.batch import Job
+    from unisono.api.groups.quota import FloatingResource
     from unisono.sdk.jobs.control import JobAction
 
 _ACTIONS: dict[str, tuple[JobAction, str]] = {
@@ -20,7 +21,19 @@ _ACTIONS: dict[str, tuple[JobAction, str]] = {
     "resume": ("ResumeJob", "is released"),
     "requeue": ("RestartJob", "is started again"),
 }
-_SHOWN = ("job", "jobs", "node", "nodes", "partition", "partitions", "hostname", "hostnames", "hostlist")
+_SHOWN = (
+    "job",
+    "jobs",
+    "node",
+    "nodes",
+    "partition",
+    "partitions",
+    "hostname",
+    "hostnames",
+    "hostlist",
+    "license",
+    "licenses",
+)
 _INSTEAD = {
     "ping": "'unisono status' says which components are alive",
     "reconfigure": "the scheduler reads a changed configuration by itself: 'unisono config check'",
@@ -32,7 +45,6 @@ _INSTEAD = {
     "config": "'unisono config show' prints the configuration",
     "reservation": "queues reserve nodes: see 'unisono get queues -o yaml' and docs/reservation.md",
     "step": "'unisono get pods -l volcano.sh/job-name=NAME' lists what a job runs",
-    "licenses": "a resource of nodes can stand for a licence",
     "topology": "'unisono get hypernodes' lists the domains of the network",
     "assoc_mgr": "'unisono queue list' lists what queues use and may use",
     "daemons": "'unisono status' says which components are alive",
@@ -111,7 +123,7 @@ async def _update(where: Where, words: tuple[str, ...]) -> None:
 
 
 async def _show(where: Where, what: str, names: tuple[str, ...]) -> None:
-    from unisono.api.kinds import JOBS
+    from unisono.api.kinds import FLOATING_RESOURCES, JOBS
     from unisono.cli.connection import connect, namespace_of
     from unisono.cli.slurm.selecting import jobs_called, of_names
     from unisono.sdk.overview.overview import read_overview
@@ -131,11 +143,26 @@ async def _show(where: Where, what: str, names: tuple[str, ...]) -> None:
                 state = "UP" if queue.state == "Open" else queue.state.upper()
                 _print({"PartitionName": queue.name, "State": state, "Parent": queue.parent or "None", **counts})
             return
+        if what == "license":
+            for each in (await client.list(FLOATING_RESOURCES)).items:
+                if not names or each.metadata.name in names:
+                    _print(_license(each))
+            return
         jobs = [job for name in names for job in await jobs_called(client, namespace, name)]
         nodes = {job.name: job.nodes for job in seen.running if job.namespace == namespace}
         reasons = {job.name: job.waiting for job in seen.waiting if job.namespace == namespace}
         for job in jobs or (() if names else (await client.list(JOBS, namespace)).items):
             _print(_fields(job, nodes.get(job.metadata.name, ()), reasons.get(job.metadata.name, "")))
+
+
+def _license(floating: FloatingResource) -> dict[str, object]:
+    """As Slurm prints them; what is held outside of this cluster counts as used."""
+    spec, status = floating.spec, floating.status
+    total = (status.amount if status.amount is not None else spec.amount) or 0
+    elsewhere = (status.elsewhere if status.elsewhere is not None else spec.in_use) or 0
+    used = (status.in_use or 0) + elsewhere
+    told = {"Total": total, "Used": used, "Free": max(total - used, 0), "Reserved": 0}
+    return {"LicenseName": floating.metadata.name, **told, "Remote": "yes" if spec.source is not None else "no"}
 
 
 def _fields(job: Job, nodes: Any, reason: str) -> dict[str, object]:

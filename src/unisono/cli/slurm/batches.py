@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from unisono.api.annotations import LICENSES
 from unisono.api.keys import HOSTNAME, JOB_NAME, JOB_RETRY_COUNT
 from unisono.cli.slurm.script import Batch
 from unisono.cli.slurm.steps import command_text
@@ -136,6 +137,8 @@ def label(text: str) -> str:
 def _complete(job: Job, batch: Batch, name: str, labels: Mapping[str, str], *, local: bool) -> None:
     """What the job has beside equal pods: names of hosts, a key, its own restarts, and its place."""
     job.label(labels)
+    if batch.licenses:
+        job.annotate({LICENSES: batch.licenses})
     job.plugin("svc").plugin("ssh", f"--ssh-key-file-path={_KEY_FOLDER}")
     # Before what holds for other ends of pods.
     job.policy("RestartJob", exit_code=REQUEUE, first=True)

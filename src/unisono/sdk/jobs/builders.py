@@ -170,6 +170,11 @@ class Job:
         self._metadata.setdefault("labels", {}).update(labels)
         return self
 
+    def annotate(self, annotations: Mapping[str, str]) -> Job:
+        """Add annotations to the job itself."""
+        self._metadata.setdefault("annotations", {}).update(annotations)
+        return self
+
     def containers(self, task: str) -> list[dict[str, Any]]:
         """The containers of a task, to change what `task` has no argument for.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from unisono.api.core import Pod
 from unisono.api.groups.scheduling import PodGroup
-from unisono.api.kinds import HYPER_NODES, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES
+from unisono.api.kinds import FLOATING_RESOURCES, HYPER_NODES, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES
 from unisono.api.messages import counted
 from unisono.cluster.recent import RunTimes
 from unisono.engine.config.model import SchedulerConfig
@@ -505,6 +505,7 @@ def objects_of(world: World) -> LiveObjects:
     objects = LiveObjects()
     objects.add(NODES, [node for node in world.cluster.nodes if node.metadata.name in world.up])
     objects.add(HYPER_NODES, world.cluster.hyper_nodes)
+    objects.add(FLOATING_RESOURCES, world.cluster.floating)
     queues = {queue.metadata.name: queue for queue in world.cluster.queues}
     for name in ("default", *sorted({job.queue for job in world.jobs})):
         queues.setdefault(name, make_queue(name))
