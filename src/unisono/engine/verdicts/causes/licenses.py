@@ -45,9 +45,12 @@ def too_few(waiting: Waiting) -> Draft | None:
         tasks_placeable=waiting.placeable,
         holders=holders,
     )
-    unknown = next((limit.floating.problem for limit in tight if limit.floating.problem), "")
-    last = "" if unknown else f"wait for other jobs with {' and '.join(short(one.name) for one in tight)}"
-    return Draft(verdict, _ladders(waiting, tight, need), last=last)
+    ladders = _ladders(waiting, tight, need)
+    known = not any(limit.floating.problem for limit in tight) and not any(
+        isinstance(each[0], WaitFor) for each in ladders if each
+    )
+    last = f"wait for other jobs with {' and '.join(short(one.name) for one in tight)}" if known else ""
+    return Draft(verdict, ladders, last=last)
 
 
 def _held(limit: FloatingLimit) -> int:
@@ -79,22 +82,33 @@ def _meant(waiting: Waiting, limit: FloatingLimit) -> str:
 def _ladders(waiting: Waiting, tight: list[FloatingLimit], need: dict[str, int]) -> Ladders:
     job = waiting.job
     smaller: list[Change] = []
+    fewer: list[Change] = []
     for limit in tight:
         left = max(limit.most[limit.row] - _held(limit), 0)
         each = max((kind.requests.get(limit.name, 0) for kind in waiting.kinds), default=0)
         fits = job.ready_count + (left // each if each else 0)
         if each and 0 < fits < job.min_member:
             smaller.append(LowerMinAvailable(fits))
-        elif each and left >= UNIT and (fewer := left // max(job.min_member - job.ready_count, 1) // UNIT * UNIT):
-            smaller.append(RequestAtMost({limit.name: fewer}))
+        elif each and (rest := left // max(job.min_member - job.ready_count, 1) // UNIT * UNIT):
+            fewer.append(RequestAtMost({limit.name: rest}))
     more: list[Change] = []
-    for limit in tight:
-        short_by = need[limit.name] - (limit.most[limit.row] - _held(limit))
-        amount = -(-(limit.floating.amount + short_by) // UNIT)
-        if limit.name.startswith(PREFIX) and amount <= MOST and not (limit.floating.problem and limit.floating.name):
-            more.append(SetLicenses(short(limit.name), amount))
+    for limit in tight if len(tight) == 1 else ():
+        # For the job alone, and for all that wait: others may come before it.
+        lacking = (need[limit.name] - (limit.most[limit.row] - _held(limit)), _all_that_wait(waiting, limit))
+        amounts = dict.fromkeys(-(-(limit.floating.amount + each) // UNIT) for each in (lacking[0], max(lacking)))
+        if limit.name.startswith(PREFIX) and not (limit.floating.problem and limit.floating.name):
+            more += [SetLicenses(short(limit.name), amount) for amount in amounts if amount <= MOST]
     pods = _pods_to_wait_for(waiting, tight, need)
-    return [smaller[:1], more if len(tight) == 1 else [], [WaitFor(pods)] if pods else []]
+    # A job asks for them on purpose: with fewer it may start and fail.
+    return [smaller[:1], more, [WaitFor(pods)] if pods else [], fewer[:1]]
+
+
+def _all_that_wait(waiting: Waiting, limit: FloatingLimit) -> int:
+    """How many more there would have to be for all jobs that wait."""
+    row = limit.row
+    sums = [(queue.record.request, queue.allocated) for queue in waiting.cycle.session.queues.values()]
+    asked = sum(int(request[row]) - int(held[row]) for request, held in sums if row < len(request) and row < len(held))
+    return max(asked, 0) - (limit.most[row] - _held(limit))
 
 
 def _pods_to_wait_for(waiting: Waiting, tight: list[FloatingLimit], need: dict[str, int]) -> tuple[str, ...]:
