@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from support.slurm_pods import batch_text
-from unisono.api.annotations import LICENSES
 from unisono.api.yaml import load_all
 from unisono.cli.commands.sbatch import script_elements, split_words
 from unisono.cli.main import cli
@@ -514,15 +513,6 @@ def test_a_job_of_a_cluster_has_nodes_image_mounts_and_a_cpu_for_each_task(
     assert term["matchExpressions"][0] == {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n3"]}
     actions = [(rule["action"], rule.get("event") or rule.get("exitCode")) for rule in job["spec"]["policies"]]
     assert actions[:2] == [("TerminateJob", "PodEvicted"), ("RestartJob", 213)]
-
-
-def test_licences_are_those_of_the_whole_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "fit.sh").write_text("#!/bin/bash\n#SBATCH -N 2 --licenses=matlab:2 --container-image=x\n")
-    batch, [element] = script_elements(["fit.sh"], None, local=False)
-    assert batch.notes == ()
-    job = job_of_program(element.program, local=False).manifest()
-    assert job["metadata"]["annotations"] == {LICENSES: "matlab=2"}
 
 
 def test_on_one_machine_nodes_may_lie_side_by_side_and_it_is_told(

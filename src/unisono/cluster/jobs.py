@@ -17,6 +17,7 @@ from unisono.api.resources import resource_list
 from unisono.api.selecting import controller_of
 from unisono.api.times import parse_time
 from unisono.cluster.groups import policies_of, wish_of
+from unisono.cluster.job_licenses import JobLicenses
 from unisono.cluster.promises import owner_of
 from unisono.cluster.records import JOB_SUMS, Job, Queue, Task
 from unisono.cluster.resources import LARGE, LargeSums, ResourceRegistry, Vector, add, fitted, scheduled
@@ -153,7 +154,7 @@ class JobBook:
         active: keys of jobs that a cycle has to look at.
         waiting: the same jobs, by kin.
         shapes: numbers them.
-        licensed: keys of jobs that ask for floating resources as a whole.
+        licenses: what jobs ask for as a whole.
 
     """
 
@@ -184,8 +185,7 @@ class JobBook:
         self._width = len(registry)
         self._large: LargeSums[tuple[str, str]] = LargeSums()
         self._stale: set[str] = set()
-        self.licensed: set[str] = set()
-        self._licenses: dict[str, tuple[Vector, bool, bool]] = {}
+        self.licenses = JobLicenses(registry)
 
     # ---- tasks
 
@@ -215,7 +215,7 @@ class JobBook:
     def clear_tasks(self) -> None:
         """Take all tasks out of all jobs."""
         self._large = LargeSums()
-        self._licenses.clear()
+        self.licenses.clear()
         for key, job in list(self.jobs.items()):
             job.tasks, job.pending, job.role_counts = {}, {}, {}
             job.counts, job.pending_best_effort, job.releasing_on_node = [0] * STATUS_COUNT, 0, 0
@@ -289,10 +289,8 @@ class JobBook:
         job.priority_class = spec.priority_class_name or ""
         job.min_member = spec.min_member or 0
         job.min_task_member = dict(spec.min_task_member or {})
-        if licenses or job.licenses:
-            self._put_licenses(job, licenses)
-        if licenses:
-            minimum = {**(minimum or {}), **{name: (minimum or {}).get(name, 0) + licenses[name] for name in licenses}}
+        self.licenses.put(job, licenses)
+        minimum = self.licenses.beside(licenses, minimum)
         job.min_resources = None if minimum is None else self.registry.vector(minimum)
         job.min_amounts, job.min_quoted = minimum, quoted
         job.topology, job.sub_groups = topology, sub_groups
@@ -331,8 +329,7 @@ class JobBook:
         job = self.jobs.get(key)
         if job is None or not job.known:
             return False
-        if job.licenses:
-            self._put_licenses(job, {})
+        self.licenses.put(job, {})
         fresh = Job(job.namespace, job.name, len(self.registry))
         counted = ("tasks", "pending", "pending_best_effort", "counts", "role_counts", "releasing_on_node")
         for name in (*counted, *JOB_SUMS):
@@ -369,49 +366,8 @@ class JobBook:
         for key, job in self.jobs.items():
             if job.min_amounts is not None and not names.isdisjoint(job.min_amounts):
                 job.min_resources = self.registry.vector(job.min_amounts)
-                if not names.isdisjoint(job.licenses):
-                    self._put_licenses(job, job.licenses)
+                self.licenses.put(job, job.licenses)
                 self._dirty.add(key)
-
-    # ---- licences of jobs as a whole
-
-    def _put_licenses(self, job: Job, licenses: Mapping[str, int]) -> None:
-        """The job holds these from now on while any of its pods holds a place."""
-        self._count_licenses(job, held=False, asked=False)
-        job.licenses = licenses
-        job.license_vector = self.registry.vector(licenses) if licenses else None
-        (self.licensed.add if licenses else self.licensed.discard)(job.key)
-
-    def count_licenses(self, job: Job) -> None:
-        """Let the sums of a job follow its pods in what it holds and asks for as a whole."""
-        if job.license_vector is not None:
-            held = bool(count(job.counts, ALLOCATED_STATES))
-            self._count_licenses(job, held=held, asked=held or bool(job.pending))
-
-    def _count_licenses(self, job: Job, *, held: bool, asked: bool) -> None:
-        """Let the sums of a job say its licences where they are held, or asked for."""
-        before = self._licenses.pop(job.key, None)
-        if before is not None:
-            self._add_licenses(job, *before, sign=-1)
-        if job.license_vector is not None and asked:
-            now = self._licenses[job.key] = job.license_vector, held, asked
-            self._add_licenses(job, *now, sign=1)
-
-    @staticmethod
-    def _add_licenses(job: Job, vector: Vector, held: bool, asked: bool, *, sign: int) -> None:
-        for name, counts in (("allocated", held), ("request", asked)):
-            if counts:
-                setattr(job, name, add(getattr(job, name), vector, sign))
-
-    def licenses_held(self) -> dict[int, int]:
-        """What jobs hold as a whole, by row; those whose last pods terminate hold theirs until they are gone."""
-        found: dict[int, int] = {}
-        for key in self.licensed:
-            job = self.jobs[key]
-            if job.license_vector is not None and holds_licenses(job):
-                for row in np.flatnonzero(job.license_vector).tolist():
-                    found[row] = found.get(row, 0) + int(job.license_vector[row])
-        return found
 
     # ---- queues
 
@@ -501,7 +457,7 @@ class JobBook:
             if job is None or not job.known or self._is_foreign(key):
                 self.active.discard(key)
                 continue
-            self.count_licenses(job)
+            self.licenses.count(job)
             moved.append(job)
             if self.needs_attention(job):
                 job.shape, job.kin = self.shapes.of(job)
@@ -563,19 +519,6 @@ class JobBook:
                 job.min_resources = fitted(job.min_resources, width)
             if job.license_vector is not None:
                 job.license_vector = fitted(job.license_vector, width)
-
-
-_STAYING = (*ALLOCATED_STATES, TaskStatus.UNKNOWN)
-
-
-def holds_licenses(job: Job) -> bool:
-    """Whether a pod of the job is on a node: then it holds what it asks for as a whole."""
-    return bool(job.releasing_on_node) or any(job.counts[status] for status in _STAYING)
-
-
-def leave_together(job: Job) -> bool:
-    """Whether all pods of the job that are on a node terminate, and there are some."""
-    return bool(job.releasing_on_node) and not any(job.counts[status] for status in _STAYING)
 
 
 def shares_of(jobs: Sequence[Job], width: int) -> Sums:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.api.base import Object
-from unisono.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass, ResourceQuota
+from unisono.api.core import Node, Pod, PodDisruptionBudget, PriorityClass, ResourceQuota
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
 from unisono.api.kind_families import WORKLOAD_POD_GROUPS
@@ -124,8 +124,8 @@ class ClusterState:
             "FloatingResource": (self.floating.put, self.floating.remove, self.floating.names),
             "PriorityClass": (self._put_priority, self._remove_priority, lambda: list(self.priorities)),
             "Namespace": (
-                self._put_namespace,
-                self._remove_namespace,
+                lambda obj: self._label_namespace(obj.metadata.name, obj.metadata.labels or {}),
+                lambda name: self._label_namespace(name, None),
                 lambda: list(self.classes.selectors.namespace_labels),
             ),
         }
@@ -475,12 +475,6 @@ class ClusterState:
     def _remove_priority(self, name: str) -> bool:
         return self.priorities.pop(name, None) is not None
 
-    def _put_namespace(self, obj: Namespace) -> bool:
-        return self._label_namespace(obj.metadata.name, obj.metadata.labels or {})
-
-    def _remove_namespace(self, name: str) -> bool:
-        return self._label_namespace(name, None)
-
     def _label_namespace(self, name: str, labels: Mapping[str, str] | None) -> bool:
         """Note a namespace's labels; pods there are looked at again when selectors ask for them."""
         if not self.classes.selectors.label_namespace(name, labels):
@@ -518,7 +512,7 @@ class ClusterState:
         self.book.promise(self.promises.amounts(self.tasks, len(self.registry)))
         self.book.refresh()
         if self.registry.floating:
-            self.nodes.float(self.floating.by_row(self.book.licenses_held()))
+            self.nodes.float(self.floating.by_row(self.book.licenses.held()))
         values = {name: obj.value or 0 for name, obj in self.priorities.items()}
         defaults = [obj.value or 0 for obj in self.priorities.values() if obj.global_default]
         return Snapshot(
@@ -548,7 +542,7 @@ class ClusterState:
             promises=self.promises.by_key,
             waiting=self.book.waiting,
             shapes=self.book.shapes,
-            licensed=self.book.licensed,
+            licensed=self.book.licenses.jobs,
         )
 
     def _relist(self) -> None:

@@ -146,7 +146,7 @@ async def _show(where: Where, what: str, names: tuple[str, ...]) -> None:
         if what == "license":
             for each in (await client.list(FLOATING_RESOURCES)).items:
                 if not names or each.metadata.name in names:
-                    _print(_license(each))
+                    _print(license_fields(each))
             return
         jobs = [job for name in names for job in await jobs_called(client, namespace, name)]
         nodes = {job.name: job.nodes for job in seen.running if job.namespace == namespace}
@@ -155,7 +155,7 @@ async def _show(where: Where, what: str, names: tuple[str, ...]) -> None:
             _print(_fields(job, nodes.get(job.metadata.name, ()), reasons.get(job.metadata.name, "")))
 
 
-def _license(floating: FloatingResource) -> dict[str, object]:
+def license_fields(floating: FloatingResource) -> dict[str, object]:
     """As Slurm prints them; what is held outside of this cluster counts as used."""
     spec, status = floating.spec, floating.status
     total = (status.amount if status.amount is not None else spec.amount) or 0

@@ -13,7 +13,7 @@ import numpy as np
 
 from unisono.api.licenses import short
 from unisono.cluster.floating import NO_FLOATING, Floating
-from unisono.cluster.jobs import leave_together
+from unisono.cluster.job_licenses import leave_together
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Vector, fitted
 from unisono.cluster.snapshot import Snapshot

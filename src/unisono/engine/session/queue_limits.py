@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from unisono.api.selecting import lineage
-from unisono.cluster.jobs import leave_together
+from unisono.cluster.job_licenses import leave_together
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job
 from unisono.cluster.resources import ResourceRegistry, Vector, fitted

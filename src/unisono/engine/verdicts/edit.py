@@ -18,7 +18,8 @@ from unisono.cluster.affinity_index import AffinityIndex
 from unisono.cluster.catalogue import Catalogue, ObjectsByKey
 from unisono.cluster.floating import NO_FLOATING, Floating
 from unisono.cluster.interning import SharedObjects
-from unisono.cluster.jobs import JobBook, holds_licenses, shares_of
+from unisono.cluster.job_licenses import holds_licenses
+from unisono.cluster.jobs import JobBook, shares_of
 from unisono.cluster.limits import Quota
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.podclass import UNTIED, PodClass, PodRelations
@@ -284,7 +285,7 @@ class Edit:
         counted.known, counted.licenses, counted.license_vector = True, record.licenses, record.license_vector
         for task in record.tasks.values():
             book.add_task(task)
-        book.count_licenses(counted)
+        book.licenses.count(counted)
         counts = ("counts", "role_counts", "pending", "pending_best_effort", "releasing_on_node")
         for name in (*counts, *JOB_SUMS):
             setattr(record, name, getattr(counted, name))
