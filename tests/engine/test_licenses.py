@@ -115,8 +115,11 @@ def test_the_elastic_part_of_a_gang_gets_what_is_left() -> None:
 def test_a_queue_has_a_capability_of_licences(asks: dict[str, Any]) -> None:
     queues = [queue("a", capability={"matlab": 3}), queue("b")]
     jobs = [gang(f"{name}{at}", 1, queue=name, **asks) for name in "ab" for at in range(2)]
-    decisions = schedule(cluster(nodes(2), floating("matlab", 10), queues, jobs))
+    state = cluster(nodes(2), floating("matlab", 10), queues, jobs)
+    decisions = schedule(state)
     assert bound_per_job(decisions) == {"a0": 1, "b0": 1, "b1": 1}
+    confirm(state, decisions)
+    assert schedule(state).binds == []
 
 
 def test_queues_share_licences_by_weight() -> None:
@@ -155,11 +158,13 @@ def test_as_many_holders_go_as_the_licences_need(as_whole: bool) -> None:
     assert plane.running()["g"] == 1
 
 
-def test_holders_go_where_the_pod_itself_has_no_place() -> None:
-    held = holder("low", 1, rank="low", matlab=2)
+@pytest.mark.parametrize("asks", [{"matlab": 2}, {"licenses": "matlab=2"}], ids=["pods", "the job"])
+@pytest.mark.parametrize("holds", [{"matlab": 2}, {"licenses": "matlab=2"}], ids=["of pods", "of a job"])
+def test_holders_go_where_the_pod_itself_has_no_place(asks: dict[str, Any], holds: dict[str, Any]) -> None:
+    held = holder("low", 1, rank="low", **holds)
     there = [node("n1"), node("gpu", gpu=1)]
     plane = Plane(PREEMPT, RANKS, there, floating("matlab", 2), held)
-    for thing in gang("g", 1, priority_class="high", matlab=2, gpu=1):
+    for thing in gang("g", 1, priority_class="high", gpu=1, **asks):
         plane.put(thing)
     assert [one.pod for one in plane.cycle().evictions] == ["low-w-0"]
     plane.settle()
