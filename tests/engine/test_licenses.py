@@ -164,7 +164,7 @@ def test_holders_go_where_the_pod_itself_has_no_place(asks: dict[str, Any], hold
     held = holder("low", 1, rank="low", **holds)
     there = [node("n1"), node("gpu", gpu=1)]
     plane = Plane(PREEMPT, RANKS, there, floating("matlab", 2), held)
-    for thing in gang("g", 1, priority_class="high", gpu=1, **asks):
+    for thing in gang("g", 1, priority_class="high", cpu=0, gpu=1, **asks):
         plane.put(thing)
     assert [one.pod for one in plane.cycle().evictions] == ["low-w-0"]
     plane.settle()
