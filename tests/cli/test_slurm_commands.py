@@ -171,7 +171,7 @@ def test_licences_are_those_of_the_whole_job(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_there_is_of_licences_as_slurm_tells_it() -> None:
-    status = FloatingResourceStatus(elsewhere=2, in_use=5)
-    floating = FloatingResource(metadata=ObjectMeta(name="matlab"), spec=FloatingResourceSpec(10), status=status)
+    status = FloatingResourceStatus(in_use=5)
+    floating = FloatingResource(metadata=ObjectMeta(name="matlab"), spec=FloatingResourceSpec(10, 2), status=status)
     told = {"LicenseName": "matlab", "Total": 10, "Used": 7, "Free": 3, "Reserved": 0, "Remote": "no"}
     assert license_fields(floating) == told

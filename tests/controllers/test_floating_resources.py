@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from controller_world import ControllerWorld
 
-from support.build import group, pod
+from support.build import floating, group, pod, queue
 from unisono.api.annotations import LICENSES
 from unisono.api.base import ObjectMeta
 from unisono.api.groups.quota import FloatingResource, FloatingResourceSpec, FloatingSource
 from unisono.api.kinds import FLOATING_RESOURCES, POD_GROUPS, PODS
 from unisono.api.topology_sources import SourceFailed
 from unisono.cluster.floating import floating_of
+from unisono.controllers.elastic.decide import Allowances
 from unisono.controllers.floating import MOST_BYTES, FloatingResourceController, read_answer
 from unisono.kube.controller import Controller
 
@@ -146,3 +147,18 @@ def test_what_answers_mean(answer: str, pointer: str, told: int | str) -> None:
         return
     with pytest.raises(SourceFailed, match=told):
         read_answer(answer.encode(), source)
+
+
+@pytest.mark.parametrize(
+    ("amount", "left"), [(10, 5000), (5, 0), (4, -1000), (None, None)], ids=["some", "none", "too few", "unknown"]
+)
+def test_elastic_jobs_grow_as_far_as_there_are_licences(amount: int | None, left: int | None) -> None:
+    """Two pods hold one each, a third one waits for its own, and the job as a whole holds two."""
+    job = group("j", 2, phase="Running", annotations={LICENSES: "matlab=2"})
+    pods = [pod(f"j-{at}", "j", node="n1" if at < 2 else "", matlab=1) for at in range(3)]
+    there = [] if amount is None else [floating("matlab", amount)]
+    allowances = Allowances([queue("default")], [], [job], lambda _: pods, lambda _: pods, there)
+    (claim,) = (one for one in allowances.claims(job, pods[0], 1) if "matlab" in one.limit.what)
+    assert claim.limit.closed == (left is None)
+    if left is not None:
+        assert claim.limit.left == {"licenses.unisono.io/matlab": left}

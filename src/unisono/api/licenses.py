@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from unisono.api.annotations import LICENSES
+from unisono.api.groups.quota import FloatingResource
 
 PREFIX: Final = "licenses.unisono.io/"
 """Begins the resource name of every floating resource."""
@@ -82,3 +83,16 @@ def asked_for(annotations: Mapping[str, str] | None) -> dict[str, int]:
     if not text:
         return {}
     return {f"{PREFIX}{name}": amount * UNIT for name, amount in licenses_of(text).items()}
+
+
+def known_amounts(floating: FloatingResource) -> tuple[int, int, str]:
+    """How many there are, how many others hold, and why that is not known; as stated, or as a source said last."""
+    spec, status, source = floating.spec, floating.status, floating.spec.source
+    if source is None:
+        problem = "" if spec.amount is not None else "it says neither spec.amount nor spec.source"
+        return spec.amount or 0, spec.in_use or 0, problem
+    if status.observed is None:
+        return 0, 0, "its source has not been read yet"
+    amount = status.amount if source.amount_pointer else spec.amount
+    elsewhere = status.elsewhere if source.in_use_pointer else spec.in_use
+    return amount or 0, elsewhere or 0, ""

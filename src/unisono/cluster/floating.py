@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from unisono.api.groups.quota import FloatingResource
-from unisono.api.licenses import PREFIX, UNIT
+from unisono.api.licenses import PREFIX, UNIT, known_amounts
 from unisono.api.times import parse_time
 from unisono.cluster.resources import ResourceRegistry
 
@@ -52,23 +52,12 @@ NO_FLOATING = Floating(problem="there is no FloatingResource of that name")
 
 def floating_of(obj: FloatingResource) -> Floating:
     """The record of an object: what its source last said, where it has one."""
-    spec, status, name = obj.spec, obj.status, obj.metadata.name
-    if spec.source is None:
-        if spec.amount is None:
-            return Floating(name, problem="it says neither spec.amount nor spec.source")
-        return Floating(name, spec.amount * UNIT, (spec.in_use or 0) * UNIT)
-    if status.observed is None:
-        return Floating(name, problem="its source has not been read yet")
-    amount = status.amount if spec.source.amount_pointer or spec.amount is None else spec.amount
-    elsewhere = status.elsewhere if spec.source.in_use_pointer else spec.in_use
-    stale = spec.source.stale_seconds
-    return Floating(
-        name,
-        (amount or 0) * UNIT,
-        (elsewhere or 0) * UNIT,
-        parse_time(status.observed) + stale,
-        stale_seconds=stale,
-    )
+    amount, elsewhere, problem = known_amounts(obj)
+    found = Floating(obj.metadata.name, amount * UNIT, elsewhere * UNIT, problem=problem)
+    if problem or obj.spec.source is None or obj.status.observed is None:
+        return found
+    stale = obj.spec.source.stale_seconds
+    return replace(found, until=parse_time(obj.status.observed) + stale, stale_seconds=stale)
 
 
 class FloatingBook:

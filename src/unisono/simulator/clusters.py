@@ -20,6 +20,7 @@ from unisono.api.groups.topology import ExactMatch, HyperNode, HyperNodeSpec, Me
 from unisono.api.keys import GPU_COUNT, GPU_MILLI, GPU_PRODUCT, HOSTNAME, NVIDIA_GPU
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, QUEUES, find
+from unisono.api.licenses import known_amounts
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list
 from unisono.api.yaml import expand_lists, load_all
@@ -401,11 +402,9 @@ def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Clust
 
 def as_stated(floating: FloatingResource) -> FloatingResource:
     """The same as it was last known: nobody asks its source in a simulation."""
-    spec, status = floating.spec, floating.status
-    if spec.source is None:
+    if floating.spec.source is None:
         return floating
-    amount = spec.amount if status.amount is None else status.amount
-    elsewhere = spec.in_use if status.elsewhere is None else status.elsewhere
+    amount, elsewhere, _ = known_amounts(floating)
     return FloatingResource(metadata=floating.metadata, spec=FloatingResourceSpec(amount, elsewhere))
 
 

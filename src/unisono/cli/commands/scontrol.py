@@ -157,12 +157,16 @@ async def _show(where: Where, what: str, names: tuple[str, ...]) -> None:
 
 def license_fields(floating: FloatingResource) -> dict[str, object]:
     """As Slurm prints them; what is held outside of this cluster counts as used."""
-    spec, status = floating.spec, floating.status
-    total = (status.amount if status.amount is not None else spec.amount) or 0
-    elsewhere = (status.elsewhere if status.elsewhere is not None else spec.in_use) or 0
-    used = (status.in_use or 0) + elsewhere
+    from unisono.api.licenses import known_amounts
+
+    total, elsewhere, _ = known_amounts(floating)
+    used = (floating.status.in_use or 0) + elsewhere
     told = {"Total": total, "Used": used, "Free": max(total - used, 0), "Reserved": 0}
-    return {"LicenseName": floating.metadata.name, **told, "Remote": "yes" if spec.source is not None else "no"}
+    return {
+        "LicenseName": floating.metadata.name,
+        **told,
+        "Remote": "yes" if floating.spec.source is not None else "no",
+    }
 
 
 def _fields(job: Job, nodes: Any, reason: str) -> dict[str, object]:
