@@ -68,6 +68,8 @@ def touched(case: Case, offer: Offer) -> list[str]:
             return [f"queue/{change['queue']} namespaces"]
         case "UseNodeGroup":
             return [f"queue/{change['queue']} nodeGroup={change['instead']}"]
+        case "SetLicenses":
+            return [f"floatingresource/{change['name']} amount"]
         case "CreateQueue":
             return [f"+Queue {change['queue']}"]
         case "CreatePods":

@@ -18,6 +18,7 @@ _UNITS = {
     "k": Fraction(1000),
 }
 _GROUP = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+LICENSES = "licenses.unisono.io/"
 OURS = ("", "volcano", "unisono")
 
 
@@ -48,7 +49,7 @@ def seconds(text: str | None) -> float:
 
 @dataclass(slots=True)
 class Pod:
-    """One pod; ``requests`` are what kube-scheduler reserves for it."""
+    """One pod; ``requests`` are what is reserved for it on its node, ``licenses`` what lies on none."""
 
     raw: Mapping[str, Any]
     key: str
@@ -57,6 +58,7 @@ class Pod:
     annotations: Mapping[str, str]
     spec: Mapping[str, Any]
     requests: Amounts
+    licenses: Amounts
     node: str
     phase: str
     leaving: bool
@@ -95,6 +97,7 @@ def read_pod(raw: Mapping[str, Any]) -> Pod:
     """A pod of its object."""
     meta, spec = raw["metadata"], raw["spec"]
     notes, labels = meta.get("annotations") or {}, meta.get("labels") or {}
+    asked = _requests(spec)
     group = next((notes[key] for key in _GROUP if notes.get(key)), "")
     return Pod(
         raw=raw,
@@ -103,7 +106,8 @@ def read_pod(raw: Mapping[str, Any]) -> Pod:
         labels=labels,
         annotations=notes,
         spec=spec,
-        requests=_requests(spec),
+        requests={name: value for name, value in asked.items() if not name.startswith(LICENSES)},
+        licenses={name: value for name, value in asked.items() if name.startswith(LICENSES)},
         node=spec.get("nodeName") or "",
         phase=(raw.get("status") or {}).get("phase") or "Pending",
         leaving=bool(meta.get("deletionTimestamp")),
@@ -175,6 +179,15 @@ class Facts:
         """Whose a PodGroup is; its namespace stands for a user who is not named."""
         meta = self.all("PodGroup")[group]["metadata"]
         return (meta.get("annotations") or {}).get("unisono.io/user") or f"namespace {meta['namespace']}"
+
+    def licenses_of(self, group: str) -> Amounts:
+        """What a PodGroup takes once, for all its pods."""
+        found = self.all("PodGroup").get(group)
+        notes = (found["metadata"].get("annotations") or {}) if found is not None else {}
+        parts = [
+            part.strip().partition("=") for part in notes.get("unisono.io/licenses", "").split(",") if part.strip()
+        ]
+        return {f"{LICENSES}{name}": Fraction(number or 1) for name, _, number in parts}
 
     def user_limits(self, queue: str) -> Amounts:
         """What one user may hold in a queue."""

@@ -184,6 +184,7 @@ class Life:
             arrivals = World(0)
             arrivals.__dict__.update(self.world.__dict__)
             arrivals.random = Random(f"{self.seed}/{self.cycle}/job")
+            arrivals.luck = Random(f"{self.seed}/{self.cycle}/licences")
             for obj in arrivals.job(f"new{self.cycle}", self.now, running=False):
                 if obj["spec"].get("queue", "default") in self.world.queues:
                     self._put(obj)

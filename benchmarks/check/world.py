@@ -28,6 +28,8 @@ class World:
         self.random = Random(seed)
         self.config = self.random.choice(sorted(CONFIGS))
         self.settings = CONFIGS[self.config]
+        self.luck = Random(f"licences of {seed}")  # apart, so that all else of a seed stays as it was
+        self.licensed = self.luck.random() < 0.3
         self.queues: list[str] = []
         self.nodes: list[Object] = []
         self.free: dict[str, dict[str, Any]] = {}
@@ -44,7 +46,18 @@ class World:
             made += self.job(f"j{number}", START + 10.0 * number, running=self.maybe(0.4))
         made += self._foreign()
         made += self._budgets()
+        if self.licensed:
+            made.append(self._licenses())
         return made
+
+    def _licenses(self) -> Object:
+        amount = self.luck.randint(1, 5)
+        return {
+            "apiVersion": "quota.unisono.io/v1alpha1",
+            "kind": "FloatingResource",
+            "metadata": {"name": "lic"},
+            "spec": {"amount": amount, "inUse": self.luck.choice([0, 0, 0, 1])},
+        }
 
     # ---- nodes
 
@@ -133,6 +146,8 @@ class World:
                 spec["guarantee"] = {"resource": {"cpu": "1"}}
             if self.maybe(0.15):
                 spec["reclaimable"] = False
+        if self.licensed and self.luck.random() < 0.2:
+            spec.setdefault("capability", {})["licenses.unisono.io/lic"] = str(self.luck.randint(1, 3))
         state = self.random.choice(["Closed", "Closing"]) if name.startswith("flat") and self.maybe(0.15) else "Open"
         notes = (
             {"unisono.io/user-limits": self._user_limits(total)} if self._has("user-limits") and self.maybe(0.6) else {}
@@ -262,6 +277,8 @@ class World:
         if self.maybe(0.4):
             spec["minResources"] = {"cpu": str(self.random.randint(1, 6))}
         notes = {"unisono.io/user": self.random.choice(["ann", "bob"])} if self._has("user-limits") else {}
+        if self.licensed and self.luck.random() < 0.3:
+            notes["unisono.io/licenses"] = self.luck.choice(["lic", "lic=2", "lic", "lic=3", "unknown"])
         return {
             "apiVersion": "scheduling.volcano.sh/v1beta1",
             "kind": "PodGroup",
@@ -300,6 +317,8 @@ class World:
                 requests["memory"] = self.random.choice(["1Gi", "4Gi"])
             if self.maybe(0.15):
                 requests["nvidia.com/gpu"] = self.random.choice(["1", "2"])
+        if self.licensed and self.luck.random() < 0.3:
+            requests["licenses.unisono.io/lic"] = self.luck.choice(["1", "1", "2"])
         spec: Object = {
             "schedulerName": "volcano",
             "containers": [{"name": "main", "resources": {"requests": requests}}],

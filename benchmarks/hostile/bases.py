@@ -161,6 +161,7 @@ _SPECS: dict[tuple[str, str], Body] = {
         "tier": 1,
         "members": [{"type": "Node", "selector": {"exactMatch": {"name": "node-0"}}}],
     },
+    ("quota.unisono.io", "FloatingResource"): {"amount": 2, "inUse": 1},
     ("nodeinfo.volcano.sh", "Numatopology"): {"policies": {"TopologyManagerPolicy": "none"}},
     ("jobset.x-k8s.io", "JobSet"): jobset(),
     ("kubeflow.org", "PyTorchJob"): kubeflow("pytorchReplicaSpecs", "Master", "Worker"),

@@ -390,6 +390,15 @@ def _hypernode(rng: Random) -> Body:
     return _plain({"tier": rng.choice((0, 1, 2, 2**31 - 1)), "tierName": rng.choice(NAMES), "members": members})
 
 
+def _floating(rng: Random) -> Body:
+    """Sources that nobody reaches, and numbers at the bounds."""
+    url = rng.choice(("http://127.0.0.1:1/", "https://[::1]:1/a?b", f"http://localhost:1/{'a' * 2000}"))
+    pointer = rng.choice(("/a", "/" + "~1" * 100, "/0/" * 60))
+    source = {"url": url, "amountPointer": pointer, "intervalSeconds": 5, "staleSeconds": rng.choice((10, 604_800))}
+    amount = rng.choice((0, 1, 1_000_000))
+    return _plain({"amount": amount, "inUse": amount} if rng.random() < 0.5 else {"source": source})
+
+
 def _schema(rng: Random) -> Body:
     deep: Body = {"type": "string", "pattern": rng.choice(PATTERNS), "maxLength": 10}
     for _ in range(rng.choice((1, 30))):
@@ -481,6 +490,7 @@ _KINDS: dict[str, dict[str, tuple[Scene, ...]]] = {
     },
     "scheduling.volcano.sh": {"Queue": (_queue,)},
     "topology.volcano.sh": {"HyperNode": (_hypernode,)},
+    "quota.unisono.io": {"FloatingResource": (_floating,)},
     "bus.volcano.sh": {"Command": (_command,)},
     "apiextensions.k8s.io": {"CustomResourceDefinition": (_schema,)},
     "admissionregistration.k8s.io": {

@@ -111,6 +111,7 @@ def test_the_lines_of_a_script_down_to_its_first_command() -> None:
         ("--gpus-per-task 2 --cpus-per-gpu=4 --mem-per-gpu=1G", {"node_cpus": 8, "memory_mib": 2048}),
         ("--export=ALL,A=1,B", {"exported": (("A", "1"), ("B", None))}),
         ("--wrap 'echo' --parsable", {"parsable": True}),
+        ("-L matlab:2,Ansys@lmgr -n 2", {"licenses": "ansys=1, matlab=2"}),
     ],
 )
 def test_options(options: str, expected: dict[str, object]) -> None:
@@ -138,6 +139,9 @@ def test_options(options: str, expected: dict[str, object]) -> None:
         ("-d later:a", "afterok:NAME"),
         ("--job-name=", "a value is expected"),
         ("train.sh", "no option of sbatch"),
+        ("--licenses='matlab|ansys'", "one of several licences"),
+        ("-L matlab:0", "must ask for 1 to"),
+        ("-L matlab:x", "no whole number"),
     ],
 )
 def test_a_value_that_cannot_be_read_is_named(options: str, said: str) -> None:

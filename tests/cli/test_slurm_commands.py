@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,12 +12,18 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from unisono.api.annotations import LICENSES
+from unisono.api.base import ObjectMeta
+from unisono.api.groups.quota import FloatingResource, FloatingResourceSpec, FloatingResourceStatus
+from unisono.cli.commands.sbatch import script_elements
+from unisono.cli.commands.scontrol import license_fields
 from unisono.cli.main import cli
 from unisono.cli.slurm.batches import JOB_ID
 from unisono.cli.slurm.script import BadScript
 from unisono.cli.slurm.selecting import SUMMARY, chosen_nodes, node_states, of_names, sinfo_formatted, without_numbers
 from unisono.cli.slurm.starting import begin_at
 from unisono.errors import NotFound
+from unisono.sdk.jobs.submission import job_of as job_of_program
 from unisono.sdk.overview.queues import NodeLine
 
 NODES = [
@@ -153,3 +160,19 @@ async def test_a_number_stands_for_the_job_that_has_it() -> None:
     assert asked == [f"{JOB_ID} in (12,13)"]
     assert await without_numbers(client, "default", ["b"]) == {"b"}
     assert len(asked) == 1
+
+
+def test_licences_are_those_of_the_whole_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fit.sh").write_text("#!/bin/bash\n#SBATCH -N 2 --licenses=matlab:2 --container-image=x\n")
+    batch, [element] = script_elements(["fit.sh"], None, local=False)
+    assert batch.notes == ()
+    job = job_of_program(element.program, local=False).manifest()
+    assert job["metadata"]["annotations"] == {LICENSES: "matlab=2"}
+
+
+def test_what_there_is_of_licences_as_slurm_tells_it() -> None:
+    status = FloatingResourceStatus(in_use=5)
+    floating = FloatingResource(metadata=ObjectMeta(name="matlab"), spec=FloatingResourceSpec(10, 2), status=status)
+    told = {"LicenseName": "matlab", "Total": 10, "Used": 7, "Free": 3, "Reserved": 0, "Remote": "no"}
+    assert license_fields(floating) == told

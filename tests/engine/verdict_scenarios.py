@@ -6,7 +6,7 @@ from typing import Any
 
 from topology_world import TOPOLOGY, job, racks, spine, wish
 
-from support.build import GANG, config, gang, group, node, nodes, pod, priority_class, queue, quota
+from support.build import GANG, config, floating, gang, group, node, nodes, pod, priority_class, queue, quota
 from unisono.engine.answers import Refusal
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
@@ -76,6 +76,17 @@ SCENARIOS: dict[Cause, Scenario] = {
         "A gang of 6 pods of 1 CPU, in a queue that may hold 4 CPUs.",
         [nodes(1), queue("q", capability={"cpu": 4}), gang(J, 6, queue="q", phase="Pending", min_resources=True)],
         CAPPED,
+    ),
+    Cause.LICENSES: (
+        "There are 4 licences of matlab, one of them used elsewhere; another job holds two, and this one asks for two.",
+        [
+            nodes(1),
+            floating("matlab", 4, 1),
+            group("x", 1, phase="Running"),
+            pod("x-0", "x", node="n000", cpu=1, matlab=2),
+            gang(J, 1, matlab=2),
+        ],
+        GANG,
     ),
     Cause.OVER_SHARE: (
         "Two queues of equal weight on 8 CPUs; the job's queue holds 4 of them, the other one asks for 4.",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from support.build import cluster, queue
+from support.build import cluster, floating, queue
 from unisono.api.annotations import USER_LIMITS
 from unisono.api.base import Object
 from unisono.api.core import Node, Pod, PodCondition, ResourceQuota, Toleration
@@ -113,6 +113,11 @@ class Objects:
     def _raise_capability(self, change: c.RaiseCapability, job: str) -> None:
         spec = self.all["Queue", change.queue].spec
         spec.capability = self._raised(spec.capability, change.amounts)
+
+    def _set_licenses(self, change: c.SetLicenses, job: str) -> None:
+        known = self.all.get(("FloatingResource", change.name))
+        fresh = floating(change.name, change.to, known.spec.in_use if known is not None else None)
+        self.all["FloatingResource", change.name] = fresh
 
     def _raise_quota(self, change: c.RaiseQuota, job: str) -> None:
         """The controllers of all jobs try again to create their pods, and those of this job come last."""

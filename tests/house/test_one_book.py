@@ -28,6 +28,7 @@ TALLIES = {
     "plugins/nodegroup.py": "amounts by queue and node group",
     "plugins/rescheduling/single_pods.py": "pods of a trial",
     "plugins/admission_limits.py": "a limit of the session, which the transaction moves",
+    "session/floating.py": "limits of the session, opened from nodes and moved by the transaction",
     "session/job_state.py": "what one job holds",
     "session/limit.py": "what is held under one limit; a test holds it equal to the queues' own",
     "session/node_view.py": "what leaves one node",

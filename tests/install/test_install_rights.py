@@ -133,6 +133,7 @@ UNUSED: dict[str, dict[str, str]] = {
     "controllers": {
         r"(create|delete|get|patch) hypernodes\.topology.*": "discovery of network topology, where it is configured",
         r"patch hypernodes/status\.topology.*": "the same: the count of nodes",
+        r"patch floatingresources/status\.quota.*": "what is held of licences, and what their sources say",
         r"(create|get) podtemplates|(create|get) provisioningrequests.*": "machines by the cluster autoscaler",
         r"patch (machines|machinedeployments).*": "machines by Cluster API",
         r"create pods/eviction|patch nodes": "the same: machines that are given back",

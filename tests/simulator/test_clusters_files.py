@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from unisono.cluster.state import ClusterState
 from unisono.errors import UnisonoError
 from unisono.simulator.clusters import load_cluster
+from unisono.simulator.world.world import fill
 
 NODE = {
     "apiVersion": "v1",
@@ -41,6 +43,21 @@ def test_what_kubectl_prints_is_a_cluster(tmp_path: Path) -> None:
     assert cluster.cpu_total == 63500
     assert cluster.nodes[0].spec.taints
     assert cluster.paths == {"n1": ("leaf", "top")}
+
+
+def test_licences_of_a_cluster_are_counted_as_they_were_last_known(tmp_path: Path) -> None:
+    file = tmp_path / "nodes.json"
+    made = {"apiVersion": "quota.unisono.io/v1alpha1", "kind": "FloatingResource", "metadata": {"name": "matlab"}}
+    source = {"url": "https://licences.example.com", "amountPointer": "/total", "inUsePointer": "/others"}
+    status = {"amount": 7, "elsewhere": 2, "observed": "2026-01-01T00:00:00Z"}
+    items = [NODE, {**made, "spec": {"source": source}, "status": status}]
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    state = ClusterState()
+    fill(state, load_cluster(file), [])
+    snapshot = state.snapshot()
+    row = snapshot.registry.find("licenses.unisono.io/matlab")
+    assert row is not None
+    assert snapshot.nodes.floating[row].at(1e12).most == 5000
 
 
 def test_a_node_list_of_openb(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ import pytest
 
 from simulator.test_forecast import NOW, group, live, pod
 from simulator.worlds import FIFO, PREEMPT
+from support.build import floating
+from unisono.api.annotations import LICENSES
 from unisono.api.decode import decode
 from unisono.api.groups.scheduling import NetworkTopologySpec
 from unisono.api.groups.topology import HyperNode
 from unisono.api.keys import GROUP_NAME
-from unisono.api.kinds import HYPER_NODES, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES
+from unisono.api.kinds import FLOATING_RESOURCES, HYPER_NODES, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES
 from unisono.engine.config_file.reader import load_config
 from unisono.simulator.clusters import make_node, make_queue
 from unisono.simulator.forecast.forecast import Budget, Forecast, forecast
@@ -90,6 +92,26 @@ def test_with_parts_of_nodes_and_queues_most_jobs_start_about_then(config: str, 
             close += said is None or came is None or abs(said - came) <= max(0.2 * came, 120)
             pairs += 1
     assert close >= 0.8 * pairs
+
+
+@pytest.mark.parametrize("as_whole", [False, True], ids=["pods", "the job"])
+def test_jobs_wait_for_licences(as_whole: bool) -> None:
+    objects = LiveObjects()
+    objects.add(NODES, [make_node("n1", cpu=16, memory="64Gi", gpus=8)])
+    objects.add(QUEUES, [make_queue("default")])
+    objects.add(FLOATING_RESOURCES, [floating("matlab", 3, 1)])
+    groups = [group(f"j{at}", at - 90, running=False, stated=100) for at in range(4)]
+    pods = [pod(f"j{at}", 1, at - 90) for at in range(4)]
+    for head, one in zip(groups, pods, strict=True):
+        if as_whole:
+            head.metadata.annotations = {**(head.metadata.annotations or {}), LICENSES: "matlab"}
+        else:
+            one.spec.containers[0].resources.requests["licenses.unisono.io/matlab"] = "1"
+    objects.add(POD_GROUPS, groups)
+    objects.add(PODS, pods)
+    found = fast(objects, futures=1)
+    assert starts(found) == {"ns/j0": 0, "ns/j1": 0, "ns/j2": 100, "ns/j3": 100}
+    assert starts(found) == starts(forecast(objects, load_config(FIFO), NOW, futures=1))
 
 
 def test_a_queue_holds_no_more_than_its_capability() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from unisono.api import kinds
+from unisono.api.annotations import LICENSES
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import (
     Affinity,
@@ -33,6 +34,7 @@ from unisono.api.core import (
     Toleration,
 )
 from unisono.api.groups.calendar import Reservation, ReservationSpec, TemporaryQuota
+from unisono.api.groups.quota import FloatingResource, FloatingResourceSpec
 from unisono.api.groups.scheduling import (
     Guarantee,
     PodGroup,
@@ -65,9 +67,15 @@ _KINDS: dict[type, Kind[Any]] = {
     ResourceQuota: kinds.RESOURCE_QUOTAS,
     Reservation: kinds.RESERVATIONS,
     TemporaryQuota: kinds.TEMPORARY_QUOTAS,
+    FloatingResource: kinds.FLOATING_RESOURCES,
 }
 
-_SHORT = {"gpu": "nvidia.com/gpu", "mem": "memory"}
+_SHORT = {
+    "gpu": "nvidia.com/gpu",
+    "mem": "memory",
+    "matlab": "licenses.unisono.io/matlab",
+    "ansys": "licenses.unisono.io/ansys",
+}
 
 
 def kind_of(obj: Object) -> Kind[Any]:
@@ -228,13 +236,17 @@ def gang(
     priority_class: str = "",
     min_resources: bool = False,
     roles: Mapping[str, int] | None = None,
+    licenses: str = "",
     **pod_options: Any,
 ) -> list[Object]:
-    """A PodGroup with ``size`` equal pending pods ``NAME-w-0`` ...; it needs all of them, or ``minimum``."""
+    """A PodGroup with ``size`` equal pending pods ``NAME-w-0`` ...; it needs all of them, or ``minimum``.
+
+    ``licenses`` is what it asks for as a whole.
+    """
     needed = size if minimum is None else minimum
     wanted: dict[str, Any] | None = None
     if min_resources:
-        plain = {key: value for key, value in ({"cpu": 1} | pod_options).items() if key in ("cpu", "gpu")}
+        plain = {key: value for key, value in ({"cpu": 1} | pod_options).items() if key in ("cpu", "gpu", "matlab")}
         wanted = {key: value * needed for key, value in plain.items()}
     head = group(
         name,
@@ -246,6 +258,7 @@ def gang(
         priority_class=priority_class,
         resources=wanted,
         roles=roles,
+        annotations={LICENSES: licenses} if licenses else None,
     )
     pods = [
         pod(f"{name}-w-{index}", name, namespace=namespace, created=created, **({"cpu": 1} | pod_options))
@@ -295,6 +308,13 @@ def quota(name: str, *, namespace: str = "ns", **hard: Any) -> ResourceQuota:
     return ResourceQuota(
         metadata=ObjectMeta(name=name, namespace=namespace, uid=f"uid-{name}"),
         spec=ResourceQuotaSpec(hard=amounts(hard)),  # type: ignore[arg-type]
+    )
+
+
+def floating(name: str = "matlab", amount: int | None = 10, in_use: int | None = None) -> FloatingResource:
+    """A floating resource."""
+    return FloatingResource(
+        metadata=ObjectMeta(name=name, uid=f"uid-{name}"), spec=FloatingResourceSpec(amount=amount, in_use=in_use)
     )
 
 

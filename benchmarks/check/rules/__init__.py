@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.check.facts import Turn
-from benchmarks.check.rules import affinity, evictions, gangs, nodes, order, queues, topology, volumes
+from benchmarks.check.rules import affinity, evictions, gangs, licenses, nodes, order, queues, topology, volumes
 
 _RULES = (
     nodes.rules,
@@ -12,6 +12,7 @@ _RULES = (
     gangs.rules,
     topology.rules,
     queues.rules,
+    licenses.rules,
     evictions.rules,
     order.rules,
 )

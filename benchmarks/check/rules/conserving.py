@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from benchmarks.check.facts import Amounts, Pod, Turn, add, amounts
+from benchmarks.check.facts import LICENSES, Amounts, Pod, Turn, add, amounts
+from benchmarks.check.rules import licenses
 from benchmarks.check.rules.affinity import repel, terms
 from benchmarks.check.rules.nodes import host_ports, takes
 from benchmarks.check.rules.shares import Limits
@@ -82,11 +83,25 @@ def fitting(turn: Turn) -> list[str]:
         pods = _next(turn, key, group, fresh)
         if not pods or key in coming or not all(_judged(pod) for pod in pods):
             continue
+        if licenses.asks(turn, key) and not _licensed(turn, left, key, pods):
+            continue
         if not limits.allow(key, pods) or not _admitted(turn, limits, key):
             continue
         if any(_fits(turn, left, pods, nodes) for nodes in _regions(turn, left, key, group)):
             found.append(key)
     return found
+
+
+def _licensed(turn: Turn, left: _Left, key: str, pods: list[Pod]) -> bool:
+    """Whether there are licences for these pods beside what others take; unknown where queues share them."""
+    if turn.has("proportion") or turn.has("capacity") or any(pod.leaving for pod in turn.facts.pods.values()):
+        return False
+    queues = turn.facts.lineage(turn.facts.queue_of(key))
+    specs = [found["spec"] for name in queues if (found := turn.facts.all("Queue").get(name)) is not None]
+    if any(name.startswith(LICENSES) for spec in specs for name in spec.get("capability") or {}):
+        return False
+    total = licenses.taken(turn, [*(pod for pod, _ in left.places), *pods])
+    return all(value <= licenses.there(turn, name) for name, value in total.items())
 
 
 def _keeps(turn: Turn, group: str) -> bool:

@@ -9,6 +9,7 @@ from math import ceil
 from typing import Any
 
 from benchmarks.check.facts import Amounts, Pod, Turn, add, amounts, seconds
+from benchmarks.check.rules import licenses
 from benchmarks.check.rules.nodes import ready
 from benchmarks.check.rules.selectors import selects
 
@@ -187,6 +188,8 @@ def _needed(turn: Turn, gone: set[str]) -> Iterator[str]:
         allocatable = amounts(turn.facts.all("Node")[pod.node]["status"]["allocatable"])
         held, number = _held(turn, pod.node, gone - {key})
         fits = all(value <= allocatable.get(name, 0) for name, value in held.items()) and number <= allocatable["pods"]
+        if licenses.scarce(turn, gone - {key}) or any(licenses.asks(turn, name) for _, _, name in turn.evictions):
+            continue  # its licences are needed, or those that its queue may hold are
         if fits and not _over_capability(turn, pod, gone - {key}):
             yield f"pod {key} is reclaimed, and all would fit without that"
 
@@ -273,6 +276,8 @@ def _guarantees(turn: Turn) -> Iterator[str]:
         for resource in {resource for pod in lost for resource in pod.requests}:
             if after.get(resource, Fraction(0)) < min(guarantee.get(resource, Fraction(0)), before[resource]):
                 yield f"queue {name} is left with less {resource} than it is guaranteed"
+        if any(licenses.asks(turn, pod.group) for pod in own):  # of which it may hold too many
+            continue
         # No queue deserves more than it may hold, nor less than its part of what there is.
         deserved, most = amounts(queue["spec"].get("deserved")), amounts(queue["spec"].get("capability"))
         share = {name: min(value * _there(turn, name), most.get(name, value)) for name, value in deserved.items()}

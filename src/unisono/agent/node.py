@@ -30,6 +30,7 @@ from unisono.api.core import (
 from unisono.api.core.pod import PodSpec
 from unisono.api.keys import ARCH, BATCH_CPU, BATCH_MEMORY, HOSTNAME, OS
 from unisono.api.kinds import LEASES, NAMESPACES, NODES
+from unisono.api.licenses import is_floating
 from unisono.api.resources import is_bytes, pod_requests, to_wire
 from unisono.api.times import rfc3339, rfc3339_micro
 from unisono.errors import AlreadyExists, ApiError, NotFound
@@ -144,6 +145,8 @@ def _containers(spec: PodSpec) -> int:
 
 def _counts(name: str) -> bool:
     # What the node lends changes with its use: too much of it is taken back by eviction.
+    if is_floating(name):  # which lies on no node: as kubelets do, what nodes do not know of is left out
+        return False
     return name not in (BATCH_CPU, BATCH_MEMORY) and (name in _FIRST or "/" in name or name.startswith(_PREFIXES))
 
 

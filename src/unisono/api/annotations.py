@@ -130,6 +130,9 @@ USAGE_TIME: Final = "unisono.io/usage-time"
 CARDS: Final = "unisono.io/gpu-cards"
 """On a pod: numbers of the cards that each of its containers shares, ``0;1,2``, where the vendor has no such key."""
 
+LICENSES: Final = "unisono.io/licenses"
+"""On a job or a PodGroup: floating resources that it holds once while any of its pods runs, ``matlab=2, ansys``."""
+
 SHARED_NETWORK: Final = "unisono.io/shared-network"
 """On a node (label): its pods share the machine's ports, instead of each having its own."""
 

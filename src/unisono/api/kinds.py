@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api import core
-from unisono.api.groups import access, batch, calendar, scheduling, topology
+from unisono.api.groups import access, batch, calendar, quota, scheduling, topology
 from unisono.api.groups.admission_registration import WEBHOOK_KINDS
 from unisono.api.kind import Kind, Scale
 from unisono.api.kind_families import (
@@ -209,6 +209,16 @@ TEMPORARY_QUOTAS: Kind[calendar.TemporaryQuota] = Kind(
     False,
     short_names=("tquota",),
 )
+FLOATING_RESOURCES: Kind[quota.FloatingResource] = Kind(
+    "quota.unisono.io",
+    "v1alpha1",
+    "FloatingResource",
+    "floatingresources",
+    quota.FloatingResource,
+    False,
+    short_names=("floating",),
+    status_subresource=True,
+)
 
 # Built-in groups first: discovery keeps this order, and it decides which group an ambiguous plural means.
 ALL_KINDS: tuple[Kind[Any], ...] = (
@@ -255,6 +265,7 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     NUMATOPOLOGIES,
     RESERVATIONS,
     TEMPORARY_QUOTAS,
+    FLOATING_RESOURCES,
     *FLOW_KINDS,
     *TRAINING_KINDS,
     *FLEET_KINDS,
@@ -270,6 +281,7 @@ CUSTOM_KINDS: tuple[Kind[Any], ...] = (
     NUMATOPOLOGIES,
     RESERVATIONS,
     TEMPORARY_QUOTAS,
+    FLOATING_RESOURCES,
     *FLOW_KINDS,
     *TRAINING_KINDS,
     *FLEET_KINDS,

@@ -41,6 +41,8 @@ class Cause(StrEnum):
     """Admission would take the queue over its capability."""
     OVER_SHARE = "OverShare"
     """The queue has its deserved share already."""
+    LICENSES = "Licenses"
+    """Too few of a floating resource, such as licences, are left."""
     CLUSTER_OVERCOMMITTED = "ClusterOvercommitted"
     """The jobs admitted already ask for all that the cluster has."""
     QUOTA = "Quota"

@@ -13,11 +13,13 @@ from unisono.api.annotations import DEFAULT_RUN_TIME, MAX_RUN_TIME, RESERVATION
 from unisono.api.base import Quantity
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.groups.scheduling import Queue as QueueObject
+from unisono.api.licenses import asked_for
 from unisono.api.resources import resource_list
 from unisono.api.selecting import controller_of
 from unisono.api.times import parse_time
 from unisono.cluster.calendar import CalendarWords
 from unisono.cluster.groups import policies_of, wish_of
+from unisono.cluster.job_licenses import JobLicenses
 from unisono.cluster.promises import owner_of
 from unisono.cluster.records import JOB_SUMS, Job, Queue, Task
 from unisono.cluster.resources import LARGE, LargeSums, ResourceRegistry, Vector, add, fitted, scheduled
@@ -159,6 +161,7 @@ class JobBook:
         waiting: the same jobs, by kin.
         shapes: numbers them.
         calendar: who says something of it.
+        licenses: what jobs ask for as a whole.
 
     """
 
@@ -190,6 +193,7 @@ class JobBook:
         self._width = len(registry)
         self._large: LargeSums[tuple[str, str]] = LargeSums()
         self._stale: set[str] = set()
+        self.licenses = JobLicenses(registry)
 
     # ---- tasks
 
@@ -224,6 +228,7 @@ class JobBook:
         """Take all tasks out of all jobs."""
         self._large = LargeSums()
         self.calendar.reserving = {one for one in self.calendar.reserving if one[0] == "PodGroup"}
+        self.licenses.clear()
         for key, job in list(self.jobs.items()):
             job.tasks, job.pending, job.role_counts = {}, {}, {}
             job.counts, job.pending_best_effort, job.releasing_on_node = [0] * STATUS_COUNT, 0, 0
@@ -281,6 +286,7 @@ class JobBook:
         given = group.spec.min_resources
         # What may fail comes before anything changes.
         quoted, minimum = (None, None) if given is None else _minimum_of(given)
+        licenses = asked_for(meta.annotations)
         topology, sub_groups = wish_of(group.spec.network_topology), policies_of(group.spec.sub_group_policy)
         created = parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0
         job = self.jobs.get(key)
@@ -297,6 +303,8 @@ class JobBook:
         job.priority_class = spec.priority_class_name or ""
         job.min_member = spec.min_member or 0
         job.min_task_member = dict(spec.min_task_member or {})
+        self.licenses.put(job, licenses)
+        minimum = self.licenses.beside(licenses, minimum)
         job.min_resources = None if minimum is None else self.registry.vector(minimum)
         job.min_amounts, job.min_quoted = minimum, quoted
         job.topology, job.sub_groups = topology, sub_groups
@@ -336,6 +344,7 @@ class JobBook:
         if job is None or not job.known:
             return False
         self.calendar.reserving.discard(("PodGroup", key))
+        self.licenses.put(job, {})
         fresh = Job(job.namespace, job.name, len(self.registry))
         counted = ("tasks", "pending", "pending_best_effort", "counts", "role_counts", "releasing_on_node")
         for name in (*counted, *JOB_SUMS):
@@ -372,6 +381,7 @@ class JobBook:
         for key, job in self.jobs.items():
             if job.min_amounts is not None and not names.isdisjoint(job.min_amounts):
                 job.min_resources = self.registry.vector(job.min_amounts)
+                self.licenses.put(job, job.licenses)
                 self._dirty.add(key)
 
     # ---- queues
@@ -465,6 +475,7 @@ class JobBook:
             if job is None or not job.known or self._is_foreign(key):
                 self.active.discard(key)
                 continue
+            self.licenses.count(job)
             moved.append(job)
             if self.needs_attention(job):
                 job.shape, job.kin = self.shapes.of(job)
@@ -524,6 +535,8 @@ class JobBook:
                 setattr(job, name, fitted(getattr(job, name), width))
             if job.min_resources is not None:
                 job.min_resources = fitted(job.min_resources, width)
+            if job.license_vector is not None:
+                job.license_vector = fitted(job.license_vector, width)
 
 
 def shares_of(jobs: Sequence[Job], width: int) -> Sums:

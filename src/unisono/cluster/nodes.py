@@ -14,12 +14,16 @@ from unisono.api.base import Quantity
 from unisono.api.core import Node, Taint
 from unisono.api.resources import resource_list
 from unisono.cluster.devices import NO_DEVICES, DeviceCount
+from unisono.cluster.floating import NO_FLOATING, Floating
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.resources import LargeSums, Matrix, ResourceRegistry, Vector, scheduled, total
+from unisono.cluster.resources import LARGE, LargeSums, Matrix, ResourceRegistry, Vector, scheduled, total
 from unisono.cluster.taints import Tolerance
 
 ABSENT = -1
 """Label code of a node that lacks the key."""
+
+PLENTY = LARGE - 1
+"""What every node offers of a floating resource: which node a pod is on says nothing about it."""
 
 Codes = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
@@ -38,6 +42,9 @@ class NodeSums(NamedTuple):
             that are not made yet, nobody knows, and who scales the cluster must see that they wait.
         used: what is in use on usable nodes.
         releasing: whether any node has pods that are being deleted.
+
+    Of floating resources, which lie on no node, the first four are what there is for pods of this cluster, and used is
+    what is held on any node, or by a job as a whole.
 
     """
 
@@ -154,6 +161,7 @@ class NodeTable:
         unschedulable, ready: ``[N]`` bools.
         columns: ``[N]`` the numbers of all columns, read only.
         image_nodes: number of nodes that have an image, by its name.
+        floating: floating resources by row, as `float` was told them.
 
     """
 
@@ -176,6 +184,7 @@ class NodeTable:
         self._stale = False
         self._large: LargeSums[tuple[str, str]] = LargeSums()
         self.tolerance = Tolerance()
+        self.floating: dict[int, Floating] = {}
         self._allocate(0)
 
     def __len__(self) -> int:
@@ -196,6 +205,7 @@ class NodeTable:
         self._tolerated = -1
         self.columns: npt.NDArray[np.intp] = np.arange(size, dtype=np.intp)
         self.columns.flags.writeable = False  # every session shows it to plug-ins
+        self.allocatable[self.registry.floating] = PLENTY
         self._absent: Codes = np.full(size, ABSENT, dtype=np.int32)
         self._absent.flags.writeable = False
 
@@ -218,8 +228,27 @@ class NodeTable:
             if shut.any():
                 tolerated = self._shared(usable & ~shut, outside)
                 sharable = np.where(tolerated > 0, tolerated, sharable)
-            self._sums = NodeSums(whole, some, sharable, promisable, total(used, 1), bool(self.releasing.any()))
+            found = NodeSums(whole, some, sharable, promisable, total(used, 1), bool(self.releasing.any()))
+            self._sums = self._with_floating(found) if self.registry.floating else found
         return self._sums
+
+    def _with_floating(self, sums: NodeSums) -> NodeSums:
+        """The same sums with floating resources in the place of what nodes pretend to have of them."""
+        whole, usable, sharable, promisable, used = (each.copy() for each in sums[:5])
+        for row in self.registry.floating:
+            if row >= len(whole):
+                continue
+            one = self.floating.get(row, NO_FLOATING)
+            whole[row] = usable[row] = promisable[row] = one.most
+            sharable[row] = max(one.most - int(self.outside[row].sum()), 0)
+            used[row] = self.used[row].sum() + one.by_jobs
+        return NodeSums(whole, usable, sharable, promisable, used, sums.releasing)
+
+    def float(self, floating: Mapping[int, Floating]) -> None:
+        """Exactly these floating resources exist, by row."""
+        if self.floating != floating:
+            self.floating = dict(floating)
+            self._sums = None
 
     def _shared(self, usable: Flags, outside: Matrix | None = None) -> Vector:
         """``[R]`` what pods in queues can have: of usable nodes all but ``outside``, of others what they hold.
@@ -410,6 +439,7 @@ class NodeTable:
             self._sums = None
             pad = np.zeros((missing, len(self.names)), dtype=np.int64)
             self.allocatable = np.vstack((self.allocatable, pad))
+            self.allocatable[self.registry.floating] = PLENTY
             self.used = np.vstack((self.used, pad))
             self.outside = np.vstack((self.outside, pad))
             self.releasing = np.vstack((self.releasing, pad))
@@ -444,6 +474,7 @@ class NodeTable:
         self.allocatable[:, row] = 0
         for name, amount in facts.allocatable.items():
             self.allocatable[self.registry.row(name), row] = amount
+        self.allocatable[[each for each in self.registry.floating if each < len(self.allocatable)], row] = PLENTY
         self.unschedulable[row] = facts.unschedulable
         self.ready[row] = facts.ready
         self.taint_codes[row] = self._taint_code(facts.taints)

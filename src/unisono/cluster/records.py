@@ -175,6 +175,8 @@ class Job:
         owned: another object controls the PodGroup.
         promised: ``[R]`` room on nodes that is kept for its pods which are to come (`unisono.cluster.promises`), None
             where none is.
+        licenses: floating resources that it holds once while any of its pods holds a place, by resource name; empty
+            for none. ``license_vector`` the same as ``[R]``, None for none; ``allocated`` and ``request`` count them.
         topology: ``spec.networkTopology``, None when absent.
         sub_groups: ``spec.subGroupPolicy``.
         shape: jobs that scheduling cannot tell apart share it; 0: like no other, or nothing to do for a cycle (see
@@ -199,6 +201,8 @@ class Job:
         "kin",
         "known",
         "labels",
+        "license_vector",
+        "licenses",
         "min_amounts",
         "min_member",
         "min_quoted",
@@ -240,6 +244,8 @@ class Job:
         self.min_resources: Vector | None = None
         self.min_amounts: Mapping[str, int] | None = None
         self.min_quoted: Mapping[str, int] | None = None
+        self.licenses: Mapping[str, int] = {}
+        self.license_vector: Vector | None = None
         self.topology: TopologyWish | None = None
         self.sub_groups: tuple[SubGroupPolicy, ...] = ()
         self.phase = "Pending"

@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from unisono.api.licenses import is_floating
 from unisono.api.resources import LARGEST
 from unisono.errors import UnisonoError
 
@@ -45,14 +46,16 @@ class ResourceRegistry:
     Attributes:
         names: by row.
         unlisted: the shared row, None while it is not needed.
+        floating: rows of floating resources, which lie on no node and have a limit of their own.
 
     """
 
-    __slots__ = ("_listed", "_requested", "_rows", "names", "unlisted")
+    __slots__ = ("_listed", "_requested", "_rows", "floating", "names", "unlisted")
 
     def __init__(self) -> None:
         self.names: list[str] = ["cpu", "memory", "pods"]
         self.unlisted: int | None = None
+        self.floating: list[int] = []
         self._rows: dict[str, int] = {name: row for row, name in enumerate(self.names)}
         self._requested: set[str] = set()
         self._listed: set[str] = set()
@@ -86,6 +89,8 @@ class ResourceRegistry:
     def _add(self, name: str) -> int:
         row = self._rows[name] = len(self.names)
         self.names.append(name)
+        if is_floating(name):
+            self.floating.append(row)
         return row
 
     def check(self, names: Iterable[str]) -> None:

@@ -52,6 +52,7 @@ class Snapshot:
         hyper_nodes: the tree of HyperNodes over the nodes.
         catalogue: volumes, device claims and their classes, reservations of nodes.
         calendar: who names a reservation of nodes, and limits run times.
+        licensed: keys of jobs that hold floating resources as a whole, or ask for them.
         memo: what may be kept from cycle to cycle, by class; part of no state.
 
     """
@@ -83,6 +84,7 @@ class Snapshot:
     waiting: WaitingJobs | None = None
     shapes: Shapes = field(default_factory=Shapes)
     calendar: CalendarWords = field(default_factory=CalendarWords)
+    licensed: Collection[str] = ()
 
     def by_shape(self) -> Iterator[tuple[Job, Collection[str]]]:
         """The jobs of ``active``: one of each shape, with the keys of all that share it."""

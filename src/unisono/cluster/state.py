@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.api.base import Object
-from unisono.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass, ResourceQuota
+from unisono.api.core import Node, Pod, PodDisruptionBudget, PriorityClass, ResourceQuota
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
 from unisono.api.kind_families import WORKLOAD_POD_GROUPS
@@ -21,6 +21,7 @@ from unisono.api.pod_states import has_ended
 from unisono.cluster.affinity_index import AffinityIndex, rematched
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.devices import DeviceCount, DeviceCounts
+from unisono.cluster.floating import FloatingBook
 from unisono.cluster.hypertree import HyperNodeBook
 from unisono.cluster.interning import PodClasses, SharedObjects, blind_task, same_task, task_of
 from unisono.cluster.jobs import JobBook
@@ -74,6 +75,7 @@ class ClusterState:
         self.nodes = NodeTable(self.registry)
         self.book = JobBook(self.registry, default_queue, self.is_foreign)
         self.hyper_nodes = HyperNodeBook()
+        self.floating = FloatingBook(self.registry)
         self.tasks: dict[str, Task] = {}
         self.tasks_on: dict[str, NodePods] = {}
         self.port_holders: dict[str, dict[str, PodClass]] = {}
@@ -119,10 +121,11 @@ class ClusterState:
                 self.budgets.keys,
             ),
             "HyperNode": (self.hyper_nodes.put, self.hyper_nodes.remove, self.hyper_nodes.names),
+            "FloatingResource": (self.floating.put, self.floating.remove, self.floating.names),
             "PriorityClass": (self._put_priority, self._remove_priority, lambda: list(self.priorities)),
             "Namespace": (
-                self._put_namespace,
-                self._remove_namespace,
+                lambda obj: self._label_namespace(obj.metadata.name, obj.metadata.labels or {}),
+                lambda name: self._label_namespace(name, None),
                 lambda: list(self.classes.selectors.namespace_labels),
             ),
         }
@@ -471,12 +474,6 @@ class ClusterState:
     def _remove_priority(self, name: str) -> bool:
         return self.priorities.pop(name, None) is not None
 
-    def _put_namespace(self, obj: Namespace) -> bool:
-        return self._label_namespace(obj.metadata.name, obj.metadata.labels or {})
-
-    def _remove_namespace(self, name: str) -> bool:
-        return self._label_namespace(name, None)
-
     def _label_namespace(self, name: str, labels: Mapping[str, str] | None) -> bool:
         """Note a namespace's labels; pods there are looked at again when selectors ask for them."""
         if not self.classes.selectors.label_namespace(name, labels):
@@ -513,6 +510,8 @@ class ClusterState:
         self.classes.widen()
         self.book.promise(self.promises.amounts(self.tasks, len(self.registry)))
         self.book.refresh()
+        if self.registry.floating:
+            self.nodes.float(self.floating.by_row(self.book.licenses.held()))
         values = {name: obj.value or 0 for name, obj in self.priorities.items()}
         defaults = [obj.value or 0 for obj in self.priorities.values() if obj.global_default]
         return Snapshot(
@@ -543,6 +542,7 @@ class ClusterState:
             promises=self.promises.by_key,
             waiting=self.book.waiting,
             shapes=self.book.shapes,
+            licensed=self.book.licenses.jobs,
         )
 
     def _relist(self) -> None:

@@ -14,6 +14,7 @@ from unisono.controllers.cronjob.controller import CronJobController, TtlControl
 from unisono.controllers.elastic.controller import ElasticController
 from unisono.controllers.execution import Offload
 from unisono.controllers.failed_nodes import FailedNodesController
+from unisono.controllers.floating import FloatingResourceController
 from unisono.controllers.hyperjob.controller import HyperJobController
 from unisono.controllers.hypernode.controller import (
     HyperNodeController,
@@ -65,7 +66,7 @@ def all_controllers(
         offload: runs what computes for long away from the event loop.
         foreign_kinds: training kinds, such as ``PyTorchJob``, that an operator of their own runs.
         prober: asks pods where flows have probes; without one no HTTP or TCP probe holds.
-        fetch: asks servers that know the network; without one no source of topology that has a server answers.
+        fetch: asks servers that know the network, or how many licences there are; without one none of them answers.
         count_seconds: longest time for which counts of pods in a job's status may be out of date.
         registry: gets the controllers' metrics.
         all_reviewed: see `PodGroupController`.
@@ -96,6 +97,7 @@ def all_controllers(
         HyperNodeController(),
         HyperNodeDiscoveryController(recorder),
         HyperNodeSourceController(recorder, fetch),
+        FloatingResourceController(fetch),
         NodeScalingController(recorder),
         InterruptionController(recorder),
         ProvisioningController(recorder),

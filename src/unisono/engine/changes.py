@@ -73,6 +73,14 @@ class RaiseQuota(_Worded, frozen=True):
     amounts: Mapping[str, int]
 
 
+class SetLicenses(_Worded, frozen=True):
+    """Let there be ``to`` of a floating resource (``spec.amount``); it is created where there is none."""
+
+    words = "set the amount of the floating resource {name} to {to}"
+    name: str
+    to: int
+
+
 class RaiseDeserved(_Worded, frozen=True):
     """Raise ``spec.deserved`` of a queue by ``amounts``."""
 
@@ -386,6 +394,7 @@ Change = (
     | RequestAtMost
     | RaiseCapability
     | RaiseQuota
+    | SetLicenses
     | RaiseDeserved
     | RaiseWeight
     | RaiseQueuePriority

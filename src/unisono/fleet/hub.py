@@ -27,7 +27,7 @@ from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Event, ObjectReference, Secret
 from unisono.api.groups.batch import HyperJob
 from unisono.api.kind import Kind
-from unisono.api.kinds import JOBS, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES, QUEUES, SECRETS
+from unisono.api.kinds import FLOATING_RESOURCES, JOBS, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES, QUEUES, SECRETS
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
 from unisono.errors import AlreadyExists, ConfigError, NotFound
 from unisono.fleet.applications.bundle import HttpTarget, Targets
@@ -174,7 +174,7 @@ _IDENTITY_NAMESPACE = "default"
 class Hub(Scheduler):
     """Schedules jobs over the clusters of a fleet until cancelled."""
 
-    kinds: tuple[Kind[Any], ...] = (PRIORITY_CLASSES, NAMESPACES, QUEUES, POD_GROUPS)
+    kinds: tuple[Kind[Any], ...] = (PRIORITY_CLASSES, NAMESPACES, QUEUES, FLOATING_RESOURCES, POD_GROUPS)
 
     def __init__(
         self,

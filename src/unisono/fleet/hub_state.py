@@ -15,6 +15,8 @@ from unisono.api.core import Node, Pod
 from unisono.api.groups.topology import HyperNode
 from unisono.api.kind import Kind
 from unisono.api.kinds import HYPER_NODES, JOBS, NODES, PODS
+from unisono.api.licenses import MOST, UNIT
+from unisono.cluster.floating import Floating
 from unisono.cluster.interning import PodClasses
 from unisono.fleet.jobs import translation
 from unisono.fleet.jobs.copies import Copy, Placement, copy_of
@@ -80,6 +82,10 @@ class Names:
         self.on_refusal()
 
 
+OF_MEMBERS: Final = Floating(amount=MOST * UNIT)
+"""Stands for floating resources of which the hub has none: members look after their own."""
+
+
 class HubState:
     """The members' part of the hub's state.
 
@@ -100,6 +106,7 @@ class HubState:
         self.hub = ""
         self.key = b""
         self.feed = feed
+        feed.state.floating.unknown = OF_MEMBERS
         self.stand_ins = StandIns()
         self.views: dict[str, MemberView] = {}
         self.absent: dict[str, dict[str, bool]] = {}

@@ -98,6 +98,7 @@ SCHEDULER: tuple[Right, ...] = (
         k.RESOURCE_SLICES,
         k.HYPER_NODES,
         k.NUMATOPOLOGIES,
+        k.FLOATING_RESOURCES,
         k.QUEUES,
         k.RESERVATIONS,
         k.TEMPORARY_QUOTAS,
@@ -159,6 +160,8 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("list watch patch", k.NODES),
     *_on("get list watch create patch delete", k.HYPER_NODES),
     *_on("patch", k.HYPER_NODES, sub="status"),
+    *_on("list watch", k.FLOATING_RESOURCES),
+    *_on("patch", k.FLOATING_RESOURCES, sub="status"),
     # Machines for gangs that wait, where a cluster is managed by Cluster API; those without use are drained.
     *_on("list watch patch", MACHINE_DEPLOYMENTS, MACHINES),
     *_on("list watch", k.POD_DISRUPTION_BUDGETS, k.RESOURCE_QUOTAS),
@@ -191,7 +194,7 @@ _DIVIDED = (DEPLOYMENTS, STATEFUL_SETS, BATCH_JOBS)
 _DESCRIBED = tuple(each.kind for each in foreign() if each.fleet)
 
 HUB: tuple[Right, ...] = (
-    *_on("list watch", k.NAMESPACES, k.PRIORITY_CLASSES, k.QUEUES, ATTACHED_CLUSTERS, FLEETS),
+    *_on("list watch", k.NAMESPACES, k.PRIORITY_CLASSES, k.QUEUES, k.FLOATING_RESOURCES, ATTACHED_CLUSTERS, FLEETS),
     *_on("list watch", PROPAGATION_POLICIES, CLUSTER_PROPAGATION_POLICIES, DATA_SOURCES, DATA_SOURCE_CLAIMS),
     *_on("list watch", k.CONFIG_MAPS, names=CONFIG_MAP_NAMES),
     # Which kinds are described by tables.

@@ -59,7 +59,7 @@ JOB_NOTES: Final = frozenset(
         *(keys.COOLDOWN_TIME, keys.REVOCABLE_ZONE, keys.PREEMPTABLE, keys.JDB_MIN_AVAILABLE, keys.JDB_MAX_UNAVAILABLE),
         *(keys.TASK_TOPOLOGY_AFFINITY, keys.TASK_TOPOLOGY_ANTI_AFFINITY, keys.TASK_TOPOLOGY_ORDER),
         *(keys.SLA_WAITING_TIME, keys.SCORING_TYPE, keys.SCORING_WEIGHT, keys.TASK_PRIORITY),
-        *(ours.MIN_RUN_TIME, ours.EVICTABLE, ours.FAILED_NODES, ours.RESERVATION),
+        *(ours.MIN_RUN_TIME, ours.EVICTABLE, ours.FAILED_NODES, ours.RESERVATION, ours.LICENSES),
     )
 )
 """Annotations of jobs, and so of their PodGroups and pods, by which a simulation goes."""

@@ -15,11 +15,13 @@ from unisono.api.base import Object, ObjectMeta, Quantity
 from unisono.api.core import Node, NodeSpec, NodeStatus, Taint
 from unisono.api.decode import decode
 from unisono.api.groups.calendar import Reservation, TemporaryQuota
+from unisono.api.groups.quota import FloatingResource, FloatingResourceSpec
 from unisono.api.groups.scheduling import Guarantee, Queue, QueueSpec, QueueStatus
 from unisono.api.groups.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec
 from unisono.api.keys import GPU_COUNT, GPU_MILLI, GPU_PRODUCT, HOSTNAME, NVIDIA_GPU
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, QUEUES, RESERVATIONS, TEMPORARY_QUOTAS, find
+from unisono.api.licenses import known_amounts
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list
 from unisono.api.times import rfc3339
@@ -34,7 +36,7 @@ from unisono.simulator.files import InputError, open_text, rows
 # A cluster to simulate: Kubernetes objects, and what Kubernetes does not know of them.
 
 MOST_NODES = 100_000
-_KINDS = frozenset(("Node", "Queue", "HyperNode", "Reservation", "TemporaryQuota"))
+_KINDS = frozenset(("Node", "Queue", "HyperNode", "Reservation", "TemporaryQuota", "FloatingResource"))
 T = TypeVar("T", bound=Object)
 
 
@@ -50,6 +52,7 @@ class Cluster:
         nodes: in the order in which ties between equal nodes are broken after their names.
         queues: those that are described; queues that only jobs name are made with weight 1.
         hyper_nodes: the topology as the scheduler sees it.
+        floating: licences and other resources that lie on no node.
         paths: domains of a node by its name, from the leaf upwards; empty where there is no topology.
         prices: money per hour of a node, by its name.
         reservations, temporary_quotas: of nodes and queues; their times are those of the simulation's clock.
@@ -62,6 +65,7 @@ class Cluster:
     prices: Mapping[str, float] = field(default_factory=dict)
     reservations: tuple[Reservation, ...] = ()
     temporary_quotas: tuple[TemporaryQuota, ...] = ()
+    floating: tuple[FloatingResource, ...] = ()
 
     @cached_property
     def gpus(self) -> dict[str, int]:
@@ -387,11 +391,11 @@ def _queue(group: QueueGroup, where: str) -> Queue:
     )
 
 
-# Clusters from Kubernetes objects, such as ``kubectl get nodes,queues,hypernodes -o json`` prints.
+# Clusters from Kubernetes objects, such as ``kubectl get nodes,queues,hypernodes,floatingresources -o json`` prints.
 
 
 def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Cluster:
-    """Take nodes, queues, HyperNodes, Reservations and TemporaryQuotas; objects of other kinds are left out.
+    """Take nodes, queues, HyperNodes, FloatingResources and what is in the calendar; other kinds are left out.
 
     Nodes keep what scheduling reads of them: labels, taints, whether they are cordoned or not ready. Queues without a
     state count as open.
@@ -408,6 +412,7 @@ def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Clust
     hyper_nodes: list[HyperNode] = []
     reservations: list[Reservation] = []
     quotas: list[TemporaryQuota] = []
+    floating: list[FloatingResource] = []
     for value, where in values:
         kind = find(str(value.get("apiVersion", "")), str(value.get("kind", "")))
         if kind is None or kind.kind not in _KINDS:
@@ -427,6 +432,8 @@ def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Clust
             reservations.append(_in_order(RESERVATIONS, obj, where))
         elif isinstance(obj, TemporaryQuota):
             quotas.append(_in_order(TEMPORARY_QUOTAS, obj, where))
+        elif isinstance(obj, FloatingResource):
+            floating.append(as_stated(obj))
     if not nodes or len(nodes) > MOST_NODES:
         raise ClusterError(f"the objects have {len(nodes)} nodes; a cluster has 1 to {MOST_NODES}")
     paths = paths_of(hyper_nodes, nodes)
@@ -437,7 +444,16 @@ def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Clust
         paths,
         reservations=tuple(reservations),
         temporary_quotas=tuple(quotas),
+        floating=tuple(floating),
     )
+
+
+def as_stated(floating: FloatingResource) -> FloatingResource:
+    """The same as it was last known: nobody asks its source in a simulation."""
+    if floating.spec.source is None:
+        return floating
+    amount, elsewhere, _ = known_amounts(floating)
+    return FloatingResource(metadata=floating.metadata, spec=FloatingResourceSpec(amount, elsewhere))
 
 
 def paths_of(hyper_nodes: Iterable[HyperNode], nodes: Mapping[str, Node]) -> dict[str, tuple[str, ...]]:

@@ -17,6 +17,7 @@ from unisono import engine
 from unisono.api.annotations import RUN_SECONDS
 from unisono.api.base import Object
 from unisono.api.core import Node, Pod, PriorityClass
+from unisono.api.groups.quota import FloatingResource
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.groups.topology import HyperNode
 from unisono.api.keys import GPU_COUNT, GPU_MILLI, GPU_PRODUCT, NVIDIA_GPU, TASK_SPEC
@@ -32,7 +33,7 @@ from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config
 from unisono.engine.contract.plugin import Plugin
 from unisono.errors import ConfigError
 from unisono.simulator.abilities import refuse_missing
-from unisono.simulator.clusters import Cluster, load_cluster, paths_of
+from unisono.simulator.clusters import Cluster, as_stated, load_cluster, paths_of
 from unisono.simulator.files import InputError
 from unisono.simulator.metrics.summary import summary
 from unisono.simulator.replay import Recording, RecordingError, is_recording
@@ -71,6 +72,7 @@ class History:
     nodes: dict[str, Node] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
     hyper_nodes: dict[str, HyperNode] = field(default_factory=dict)
+    floating: dict[str, FloatingResource] = field(default_factory=dict)
     groups: dict[str, PodGroup] = field(default_factory=dict)
     pods: dict[str, _Life] = field(default_factory=dict)
     priorities: dict[str, int] = field(default_factory=dict)
@@ -84,6 +86,8 @@ class History:
             self.queues[obj.metadata.name] = obj
         elif isinstance(obj, HyperNode):
             self.hyper_nodes[obj.metadata.name] = obj
+        elif isinstance(obj, FloatingResource):
+            self.floating[obj.metadata.name] = obj
         elif isinstance(obj, PriorityClass):
             self.priorities[obj.metadata.name] = obj.value or 0
         elif isinstance(obj, PodGroup):
@@ -127,6 +131,7 @@ def cluster_of(history: History, path: Path) -> Cluster:
         tuple(queue for _, queue in sorted(history.queues.items())),
         hyper_nodes,
         paths_of(hyper_nodes, history.nodes),
+        floating=tuple(as_stated(each) for each in history.floating.values()),
     )
 
 

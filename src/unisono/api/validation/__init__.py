@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from unisono.api import kind_families, kinds
+from unisono.api.annotations import LICENSES
 from unisono.api.base import Object
 from unisono.api.decode import shape_of
 from unisono.api.field_error import FieldError
@@ -104,6 +105,7 @@ _RULES: dict[type[Object], Rules] = {
     kinds.HYPER_NODES.struct: scheduling.validate_hyper_node,
     kinds.RESERVATIONS.struct: scheduling.validate_reservation,
     kinds.TEMPORARY_QUOTAS.struct: scheduling.validate_temporary_quota,
+    kinds.FLOATING_RESOURCES.struct: scheduling.validate_floating_resource,
     **{kind.struct: training.validate_training_job for kind in KUBEFLOW_KINDS},
     JOB_SETS.struct: training.validate_job_set,
     TRAIN_JOBS.struct: training.validate_train_job,
@@ -125,6 +127,9 @@ def validate(kind: Kind[T], obj: T, old: T | None = None) -> list[FieldError]:
         old: the stored object on an update, else None.
     """
     errors = [*validate_meta(kind, obj.metadata)]
+    notes, before = obj.metadata.annotations or {}, (old.metadata.annotations or {}) if old is not None else {}
+    if notes.get(LICENSES) != before.get(LICENSES):
+        errors += scheduling.validate_licenses(notes)
     if old is not None:
         errors += validate_meta_update(obj.metadata, old.metadata)
     shape = shape_of(kind.struct)

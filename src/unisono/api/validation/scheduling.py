@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 
-from unisono.api.annotations import GIGABYTES, PRICES
+from unisono.api.annotations import GIGABYTES, LICENSES, PRICES
 from unisono.api.base import ResourceList
 from unisono.api.defaulting.kubeflow import ROOT_QUEUE
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_supported, required
@@ -18,9 +19,11 @@ from unisono.api.groups.propagation import (
     Placement,
     PropagationPolicy,
 )
+from unisono.api.groups.quota import FloatingResource
 from unisono.api.groups.scheduling import PodGroup, Queue, SubGroupPolicySpec
 from unisono.api.groups.topology import HyperNode, MemberSpec
 from unisono.api.keys import HIERARCHY, HIERARCHY_WEIGHTS
+from unisono.api.licenses import NAME, PREFIX, licenses_of
 from unisono.api.messages import TOPOLOGY_EXCLUSIVE
 from unisono.api.node_usage import parse_prices
 from unisono.api.patterns import PatternError, compile_pattern
@@ -395,3 +398,42 @@ def amount_or_none(text: str) -> float | None:
     except ValueError:
         return None
     return amount if 0.0 <= amount < float("inf") else None
+
+
+# Rules of FloatingResources, and of what asks for them.
+
+
+def validate_floating_resource(floating: FloatingResource, _old: FloatingResource | None) -> Iterator[FieldError]:
+    """A name that resources may have, and a number or a source that knows it."""
+    spec, name = floating.spec, floating.metadata.name
+    if not re.fullmatch(NAME, name):
+        yield invalid("metadata.name", name, f"must match {NAME}: pods ask for {PREFIX}NAME")
+    source = spec.source
+    if spec.amount is None and (source is None or not source.amount_pointer):
+        yield required("spec.amount", "say how many there are, or where a source tells it (spec.source.amountPointer)")
+    if spec.amount is not None and spec.in_use is not None and spec.in_use > spec.amount:
+        yield invalid("spec.inUse", spec.in_use, f"must be no more than spec.amount, which is {spec.amount}")
+    if source is None:
+        return
+    if not _URL.fullmatch(source.url):
+        yield invalid("spec.source.url", source.url, "must be an http or https URL with a host, without a password")
+    if not source.amount_pointer and not source.in_use_pointer:
+        yield required("spec.source.amountPointer", "say where the answer has a number, such as /licenses/total")
+    for field, pointer in (("amountPointer", source.amount_pointer), ("inUsePointer", source.in_use_pointer)):
+        if pointer and not pointer.startswith("/"):
+            yield invalid(f"spec.source.{field}", pointer, "must be a JSON pointer, such as /licenses/total")
+    if source.stale_seconds < 2 * source.interval_seconds:
+        detail = f"must be at least twice spec.source.intervalSeconds, which is {source.interval_seconds}"
+        yield invalid("spec.source.staleSeconds", source.stale_seconds, detail)
+
+
+_URL = re.compile(r"https?://[^/?#@\s]+([/?#]\S*)?")
+
+
+def validate_licenses(annotations: Mapping[str, str] | None) -> Iterator[FieldError]:
+    """The annotation by which a job asks for floating resources as a whole."""
+    text = (annotations or {}).get(LICENSES, "")
+    try:
+        licenses_of(text)
+    except ValueError as error:
+        yield invalid(f"metadata.annotations[{LICENSES}]", text, str(error))

@@ -11,6 +11,7 @@ from unisono.cli.slurm.selecting import selection_options
 
 if TYPE_CHECKING:
     from unisono.api.groups.batch import Job
+    from unisono.api.groups.quota import FloatingResource
     from unisono.sdk.jobs.control import JobAction
 
 _ACTIONS: dict[str, tuple[JobAction, str]] = {
@@ -22,7 +23,7 @@ _ACTIONS: dict[str, tuple[JobAction, str]] = {
 }
 _SHOWN = (
     *("job", "jobs", "node", "nodes", "partition", "partitions", "reservation", "reservations"),
-    *("hostname", "hostnames", "hostlist"),
+    *("hostname", "hostnames", "hostlist", "license", "licenses"),
 )
 _RESERVING = ("create", "delete")
 _INSTEAD = {
@@ -35,7 +36,6 @@ _INSTEAD = {
     "write": "'unisono config show' prints the configuration",
     "config": "'unisono config show' prints the configuration",
     "step": "'unisono get pods -l volcano.sh/job-name=NAME' lists what a job runs",
-    "licenses": "a resource of nodes can stand for a licence",
     "topology": "'unisono get hypernodes' lists the domains of the network",
     "assoc_mgr": "'unisono queue list' lists what queues use and may use",
     "daemons": "'unisono status' says which components are alive",
@@ -146,7 +146,7 @@ async def _update(where: Where, words: tuple[str, ...]) -> None:
 
 
 async def _show(where: Where, what: str, names: tuple[str, ...]) -> None:
-    from unisono.api.kinds import JOBS, RESERVATIONS
+    from unisono.api.kinds import FLOATING_RESOURCES, JOBS, RESERVATIONS
     from unisono.cli.connection import connect, namespace_of
     from unisono.cli.slurm.reserving import fields_of
     from unisono.cli.slurm.selecting import jobs_called, of_names
@@ -172,11 +172,30 @@ async def _show(where: Where, what: str, names: tuple[str, ...]) -> None:
                 state = "UP" if queue.state == "Open" else queue.state.upper()
                 _print({"PartitionName": queue.name, "State": state, "Parent": queue.parent or "None", **counts})
             return
+        if what == "license":
+            for each in (await client.list(FLOATING_RESOURCES)).items:
+                if not names or each.metadata.name in names:
+                    _print(license_fields(each))
+            return
         jobs = [job for name in names for job in await jobs_called(client, namespace, name)]
         nodes = {job.name: job.nodes for job in seen.running if job.namespace == namespace}
         reasons = {job.name: job.waiting for job in seen.waiting if job.namespace == namespace}
         for job in jobs or (() if names else (await client.list(JOBS, namespace)).items):
             _print(_fields(job, nodes.get(job.metadata.name, ()), reasons.get(job.metadata.name, "")))
+
+
+def license_fields(floating: FloatingResource) -> dict[str, object]:
+    """As Slurm prints them; what is held outside of this cluster counts as used."""
+    from unisono.api.licenses import known_amounts
+
+    total, elsewhere, _ = known_amounts(floating)
+    used = (floating.status.in_use or 0) + elsewhere
+    told = {"Total": total, "Used": used, "Free": max(total - used, 0), "Reserved": 0}
+    return {
+        "LicenseName": floating.metadata.name,
+        **told,
+        "Remote": "yes" if floating.spec.source is not None else "no",
+    }
 
 
 def _fields(job: Job, nodes: Any, reason: str) -> dict[str, object]:

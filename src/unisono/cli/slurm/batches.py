@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from unisono.api.annotations import RESERVATION
+from unisono.api.annotations import LICENSES, RESERVATION
 from unisono.api.keys import HOSTNAME, JOB_NAME, JOB_RETRY_COUNT
 from unisono.cli.slurm.script import Batch
 from unisono.cli.slurm.steps import command_text
@@ -139,6 +139,8 @@ def _complete(job: Job, batch: Batch, name: str, labels: Mapping[str, str], *, l
     job.label(labels)
     if batch.reservation:
         job.annotate({RESERVATION: batch.reservation})
+    if batch.licenses:
+        job.annotate({LICENSES: batch.licenses})
     job.plugin("svc").plugin("ssh", f"--ssh-key-file-path={_KEY_FOLDER}")
     # Before what holds for other ends of pods.
     job.policy("RestartJob", exit_code=REQUEUE, first=True)

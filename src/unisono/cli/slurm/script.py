@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from unisono.api.licenses import licenses_of, licenses_text
 from unisono.cli.slurm.steps.words import OF_STEPS, BadOption, hosts_of, number_of, per_node, split_options
 from unisono.errors import UnisonoError
 
@@ -76,6 +77,7 @@ class Batch:
         image: of the containers; empty where none is named.
         reservation: on whose nodes, and within whose windows, it runs; empty for none.
         mounts: folders of the nodes, each with its path in the containers and whether it is read-only.
+        licenses: floating resources of the whole job, as its annotation has them.
         notes: what was said and is not done here, a sentence each.
 
     """
@@ -115,6 +117,7 @@ class Batch:
     image: str = ""
     reservation: str = ""
     mounts: tuple[tuple[str, str, bool], ...] = ()
+    licenses: str = ""
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -262,6 +265,15 @@ def _positive(text: str) -> int:
     if not re.fullmatch(r"\d{1,6}", text) or int(text) < 1:
         raise ValueError("a whole number from 1 on is expected")
     return int(text)
+
+
+def _licenses(text: str) -> dict[str, Any]:
+    """``matlab:2,ansys`` as the annotation of the job has it; of ``matlab@server`` the name counts."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if "|" in text:
+        raise ValueError("one of several licences cannot be asked for: name those that are needed, such as matlab:2")
+    named = [(name.partition("@")[0].lower(), number or "1") for name, _, number in (p.partition(":") for p in parts)]
+    return {"licenses": licenses_text(licenses_of(",".join(f"{name}={number}" for name, number in named)))}
 
 
 def _nodes(text: str) -> dict[str, Any]:
@@ -425,6 +437,7 @@ _READ: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "mem-per-gpu": lambda text: _checked(_mebibytes(text)),
     "cpus-per-gpu": lambda text: _checked(_positive(text)),
     "mincpus": lambda text: _checked(_positive(text)),
+    "licenses": _licenses,
     "export": _export,
     "wrap": _text("wrapped"),
     "parsable": _flag("parsable"),
@@ -528,7 +541,8 @@ OPTIONS: Mapping[str, Option] = {
         "sockets-per-node cores-per-socket extra-node-info gpus-per-socket gres-flags accel-bind",
     ),
     **_all("told", "tasks follow each other over the nodes", "distribution"),
-    **_all("told", "there is no licence to count: a resource of the nodes can stand for it", "licenses bb bbf"),
+    **_all("mapped", "the job waits for so many of these FloatingResources, and holds them while it runs", "licenses"),
+    **_all("told", "there are no burst buffers; a volume of the pods can stand for one", "bb bbf"),
     **_all("told", "there is one cluster here; see 'unisono fleet'", "clusters"),
     **_all("told", "the pods' own limits hold", "tmp network power reboot"),
     **_all("told", "the history measures all jobs", "profile acctg-freq"),

@@ -12,7 +12,7 @@ from unisono.api.annotations import DISPATCH, ELASTIC, ELASTIC_COOL_DOWN, ORIGIN
 from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.gang_parts import NAME, NAMESPACE, HeldRoom, decode_rooms
-from unisono.api.kinds import CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_QUOTAS
+from unisono.api.kinds import CONFIG_MAPS, FLOATING_RESOURCES, NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_QUOTAS
 from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests, resource_list
 from unisono.api.selecting import pod_group_of, queue_of
@@ -84,6 +84,7 @@ class ElasticController(Controller):
         self._pods = context.informer(PODS)
         self._nodes = context.informer(NODES)
         self._quotas = context.informer(RESOURCE_QUOTAS)
+        self._floating = context.informers.of(FLOATING_RESOURCES, optional=True)
         index(self._pods, POD_INDEX, groups_of)
         index(self._pods, _OWNER_INDEX, owners.controller_keys)
 
@@ -114,6 +115,7 @@ class ElasticController(Controller):
             self._groups.items(),
             lambda group: self._pods.by_index(POD_INDEX, group.key),
             lambda namespace: (pod for pod in self._pods.items() if pod.metadata.namespace == namespace),
+            self._floating.items(),
         )
 
     async def _found(self, queues: Mapping[str, Mapping[str, str]], allowances: Allowances) -> Any:

@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 
 from unisono.api.annotations import USER_LIMITS
 from unisono.api.core import Pod, ResourceQuota
+from unisono.api.groups.quota import FloatingResource
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.kinds import PODS
+from unisono.api.licenses import PREFIX, UNIT, asked_for, is_floating, known_amounts, short
 from unisono.api.pod_states import has_ended
 from unisono.api.queues import JOBS, limits_of
 from unisono.api.quota import counts, usage_of
@@ -83,8 +85,10 @@ class Allowances:
         groups: Sequence[PodGroup],
         pods_of: Callable[[PodGroup], Sequence[Pod]],
         pods_in: Callable[[str], Iterable[Pod]],
+        floating: Iterable[FloatingResource] = (),
     ) -> None:
         """``pods_of`` answers the pods of a PodGroup, ``pods_in`` all pods of a namespace."""
+        self._floating = {f"{PREFIX}{each.metadata.name}": each for each in floating}
         self._queues = {queue.metadata.name: queue for queue in queues}
         self._quotas: dict[str, list[ResourceQuota]] = defaultdict(list)
         for quota in quotas:
@@ -101,6 +105,7 @@ class Allowances:
         found = [Claim(limit, asked) for limit in self._of_queue(name)]
         user = self._of_user(name, account_of(group.metadata.namespace or "", group.metadata.annotations))
         found += [Claim(user, asked)] if user is not None else []
+        found += [Claim(self._of_floating(each), asked) for each in asked if is_floating(each)]
         used = {name: amount * number for name, amount in usage_of(PODS, sample).items()}
         for quota in self._quotas.get(sample.metadata.namespace or "", ()):
             if counts(quota, sample):
@@ -170,6 +175,18 @@ class Allowances:
             self._sums = queues, users
         return self._sums
 
+    # ---- what lies on no node
+
+    def _of_floating(self, name: str) -> Limit:
+        key, obj = ("floating", name), self._floating.get(name)
+        if key not in self._limits:
+            taken = sum(_taken_by(group, self._pods_of(group))[name] for group in self._groups)
+            amount, elsewhere, problem = (0, 0, "unknown") if obj is None else known_amounts(obj)
+            held = obj.status.in_use or 0 if obj is not None else 0  # by pods outside of all gangs, too
+            left = (amount - elsewhere) * UNIT - max(taken, held * UNIT)
+            self._limits[key] = Limit(f"what there is of {short(name)}", {name: left}, closed=bool(problem))
+        return self._limits[key]
+
     # ---- quotas of namespaces
 
     def _of_quota(self, quota: ResourceQuota) -> Limit:
@@ -228,6 +245,12 @@ def _taken_by(group: PodGroup, pods: Sequence[Pod]) -> Counter[str]:
         asked.update(requests)
         if pod.spec.node_name:
             held.update(requests)
+    try:
+        whole = asked_for(group.metadata.annotations) if asked else {}
+    except ValueError:
+        whole = {}
+    asked.update(whole)
+    held.update(whole if held else {})
     if group.status.phase not in _ADMITTED:
         return held
     if group.status.phase == "Inqueue":

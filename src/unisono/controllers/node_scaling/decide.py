@@ -14,6 +14,7 @@ from unisono.api.annotations import GANG_PARTS
 from unisono.api.core import NodeSelector, Pod, PodSpec, Taint, Toleration
 from unisono.api.gang_parts import decode_parts
 from unisono.api.groups.scheduling import PodGroup
+from unisono.api.licenses import is_floating
 from unisono.api.node_usage import cost_per_hour
 from unisono.api.resources import pod_requests, resource_list
 from unisono.api.selecting import pod_group_of
@@ -304,7 +305,7 @@ def demand_of(spec: PodSpec, count: int = 1) -> Demand:
     """What so many pods of this spec need of nodes."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     return Demand(
-        pod_requests(spec),
+        {name: amount for name, amount in pod_requests(spec).items() if not is_floating(name)},
         dict(spec.node_selector or {}),
         tuple(spec.tolerations or ()),
         count,
@@ -325,5 +326,5 @@ def promised(group: PodGroup) -> list[Demand]:
 
 
 def _is_of_quota(name: str) -> bool:
-    """Only quotas know the name: no node offers it."""
-    return name == "pods" or name.startswith(("requests.", "limits.", "count/"))
+    """Only quotas know the name, or it lies on no node: no node offers it."""
+    return name == "pods" or is_floating(name) or name.startswith(("requests.", "limits.", "count/"))

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.annotations import LICENSES
 from unisono.api.base import Object, ObjectMeta, OwnerReference
 from unisono.api.core import Pod
 from unisono.api.groups.apps import ReplicaSet
@@ -71,6 +72,8 @@ def pod_group_for(
     annotations = pod.metadata.annotations or {}
     members = _members(pod, owner_annotations)
     handed = {k: v for k, v in owner_annotations.items() if owners.for_group(k)}
+    if LICENSES in annotations:  # of a pod that is its own job
+        handed.setdefault(LICENSES, annotations[LICENSES])
     return PodGroup(
         metadata=ObjectMeta(
             name=group_name(pod),

@@ -45,7 +45,7 @@ def _place(cycle: Cycle, job: JobState) -> None:
             note_failure(cycle, job, task, cycle.fits.refused(reason))
             continue
         refusal = queue_limits.refusal(job, task.pod_class, now=True)
-        refusal = refusal or cycle.hooks.allocatable(job.queue, task.pod_class)
+        refusal = refusal or cycle.hooks.allocatable(job, task.pod_class)
         if refusal is not None:
             cycle.report(job).quota = cycle.report(job).quota or refusal
             break

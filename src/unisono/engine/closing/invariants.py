@@ -16,12 +16,13 @@ from unisono.api.selecting import lineage
 from unisono.cluster.hypertree import HyperNodeTree
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job
-from unisono.cluster.resources import fitted
+from unisono.cluster.resources import Vector, fitted
 from unisono.cluster.status import ALLOCATED_STATES, PREEMPTABLE_STATES, TaskStatus
 from unisono.engine.answers import CALENDAR, RELOCATE, RUN_TIME, Purpose
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
 from unisono.engine.decisions import Violation
+from unisono.engine.session.floating import floating_limits
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.queue_limits import limits_of
 from unisono.engine.session.sub_groups import effective, is_grouped
@@ -106,6 +107,8 @@ def _groups_inside(record: Job, tree: HyperNodeTree, held: dict[str, int], bound
 
 _HELD = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING, TaskStatus.SUCCEEDED)
 
+_STAYING = (*ALLOCATED_STATES, TaskStatus.UNKNOWN)
+
 _FOR_OTHERS = (Purpose.PREEMPT, Purpose.RECLAIM, Purpose.GANG_PREEMPT, Purpose.GANG_RECLAIM)
 
 _FOR_NOBODY = (Purpose.SHUFFLE.value, RELOCATE, CALENDAR, RUN_TIME)
@@ -118,15 +121,17 @@ def enforce(cycle: Cycle) -> None:
     """Drop the placements of every job that breaks a rule.
 
     A pod is bound once and only while pending, to a node that exists; no node gets more than its allocatable; a gang's
-    binds reach its minimum; no queue of the tree goes beyond its capability; a pod is evicted once, only while it holds
-    a place, and for a beneficiary that gets all it needs (but for shuffle) and is not dropped; no gang gets pods and
-    loses others; one whose members are taken for others keeps its minimum or goes whole; jobs stay in their domains.
+    binds reach its minimum; no queue of the tree goes beyond its capability, and no floating resource beyond what there
+    is; a pod is evicted once, only while it holds a place, and for a beneficiary that gets all it needs (but for
+    shuffle) and is not dropped; no gang gets pods and loses others; one whose members are taken for others keeps its
+    minimum or goes whole; jobs stay in their domains.
     """
     broken: dict[str, str] = {}
     _check_pods(cycle.bound, broken)
     _check_nodes(cycle, broken)
     _check_gangs(cycle, broken)
     _check_queues(cycle, broken)
+    _check_floating(cycle, broken)
     _check_evictions(cycle, broken)
     _check_beneficiaries(cycle, broken)
     _check_victims(cycle, broken)
@@ -233,6 +238,33 @@ def _check_queues(cycle: Cycle, broken: dict[str, str]) -> None:
         for name in lineage(placement.job.queue.name, parents):
             if name in over:
                 broken[placement.job.key] = f"queue {name} would go beyond its capability for {over[name]}"
+
+
+def _check_floating(cycle: Cycle, broken: dict[str, str]) -> None:
+    """No more of a floating resource is held than there is; a job as a whole counts with its first pod."""
+    session = cycle.session
+    registry, snapshot = session.registry, session.snapshot
+    if not registry.floating or not cycle.bound:
+        return
+    given, first = registry.zeros(), set[str]()
+    asked: dict[str, Vector] = {}
+    for placement in cycle.bound:
+        job, amounts = placement.job.record, fitted(placement.pod_class.vector, len(registry)) * len(placement.tasks)
+        if job.license_vector is not None and not any(job.counts[status] for status in _STAYING):
+            amounts = amounts + (fitted(job.license_vector, len(registry)) if job.key not in first else 0)
+            first.add(job.key)
+        given += amounts
+        asked[job.key] = asked.get(job.key, registry.zeros()) + amounts
+    over = [
+        limit
+        for limit in floating_limits(snapshot, session.now, session.queues)
+        if given[limit.row]
+        and limit.held[limit.row] + limit.leaving[limit.row] + given[limit.row] > limit.most[limit.row]
+    ]
+    for limit in over:
+        for key, amounts in asked.items():
+            if amounts[limit.row]:
+                broken[key] = f"more of {limit.name} would be held than there is"
 
 
 def _check_evictions(cycle: Cycle, broken: dict[str, str]) -> None:

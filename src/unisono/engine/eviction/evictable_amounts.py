@@ -158,7 +158,7 @@ class ActorRank:
         session = cycle.session
         subject, session.subject = session.subject, None
         try:
-            return cycle.hooks.headroom(victim.queue, lost.pod_class, 1) > 0
+            return cycle.hooks.headroom(victim, lost.pod_class, 1) > 0
         finally:
             session.subject = subject
 

@@ -243,7 +243,7 @@ class Evictions:
 
     def is_limited(self, actor: JobState, pod_class: PodClass) -> bool:
         """Whether some limit lets the job have no task of the class, even once those that leave are gone."""
-        return self.cycle.hooks.headroom(actor.queue, pod_class, 1) < 1
+        return self.cycle.hooks.headroom(actor, pod_class, 1) < 1
 
     def nodes_for(self, task: Task, rule: Rule, evictable: EvictableAmounts) -> list[int]:
         """Nodes on which all that could go would make room, best first."""

@@ -19,6 +19,7 @@ from unisono.engine.eviction.search import Evictions
 from unisono.engine.placement.first_gangs import serve_promised
 from unisono.engine.placement.waiting_line import place, remaining_of
 from unisono.engine.session import queue_limits
+from unisono.engine.session.floating import GangLicenses, held_as_whole
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.queue_limits import closed
 from unisono.engine.session.sub_groups import is_bounded
@@ -42,7 +43,7 @@ def relieve(evictions: Evictions, rank: ActorRank, task: Task, rule: Rule) -> bo
         False, and nothing changed, where the limit cannot be relieved or the task has no place even then.
 
     """
-    if queue_limits.room(rank.job.queue, task.pod_class) > 0:
+    if queue_limits.room(rank.job, task.pod_class) > 0:
         return False
     evictable = evictions.pool.of(rank.job, task, rule)
     mark = evictions.cycle.transaction.checkpoint()
@@ -77,6 +78,10 @@ def _victims(
     index, actor = evictions.index, rank.job
     states, rows = index.jobs.states, {row for row in task.pod_class.rows.tolist() if row != PODS}
     binding = [limit for limit in actor.queue.limits if limit.room(task.pod_class, now=False) < 1]
+    as_whole = [one for one in actor.account_limits if isinstance(one, GangLicenses)]
+    for licenses in as_whole:
+        binding += licenses.lacking(task.pod_class, now=False)
+        rows |= {row for limit in binding for row in limit.most if licenses.vector[row]}
     concerned = np.array([set(binding) <= set(queue.limits) for queue in index.jobs.queues], dtype=np.bool_)
     if not concerned.any():
         return []
@@ -89,7 +94,7 @@ def _victims(
         if (pair[1] is actor) is own
         and (not own or pair[0].priority < task.priority)
         and evictions.may_lose(pair[1], actor)
-        and not rows.isdisjoint(pair[0].pod_class.rows.tolist())
+        and not rows.isdisjoint((*pair[0].pod_class.rows.tolist(), *held_as_whole(pair[1])))
     ]
     candidates = evictions.cycle.orders.victims(actor, pairs)
     if not candidates:

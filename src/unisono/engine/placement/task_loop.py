@@ -92,7 +92,7 @@ def place_tasks(group: TaskGroup, remaining: RemainingTasks) -> None:
     while remaining:
         tasks = remaining.rest()
         first = tasks[0]
-        room = hooks.headroom(job.queue, first.pod_class, len(tasks))
+        room = hooks.headroom(job, first.pod_class, len(tasks))
         if room == 0:
             _note_quota(group, first)
             remaining.done(len(tasks))
@@ -167,7 +167,7 @@ def _note_quota(group: TaskGroup, task: Task) -> None:
     """Note that a quota lets the job have no more tasks of this kind."""
     report = group.cycle.report(group.job)
     if report.quota is None:
-        report.quota = group.cycle.hooks.allocatable(group.job.queue, task.pod_class)
+        report.quota = group.cycle.hooks.allocatable(group.job, task.pod_class)
         report.refused = task
 
 

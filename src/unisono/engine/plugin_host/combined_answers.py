@@ -257,9 +257,13 @@ class CombinedAnswers(EvictionAnswers):
             return all(method(job) for _, method in tier)
         return False
 
-    def headroom(self, queue: QueueState, pod_class: PodClass, wanted: int) -> int:
-        """How many of ``wanted`` tasks may be placed before `allocatable` must be asked again; 0: refused now."""
-        room = min(wanted, queue_limits.room(queue, pod_class))
+    def headroom(self, job: QueueState | JobState, pod_class: PodClass, wanted: int) -> int:
+        """How many of ``wanted`` tasks may be placed before `allocatable` must be asked again; 0: refused now.
+
+        Of a queue without a job only the limits of the queue count.
+        """
+        room = min(wanted, queue_limits.room(job, pod_class))
+        queue = job.queue if isinstance(job, JobState) else job
         for _, method in self.flat["headroom"]:
             room = min(room, method(queue, pod_class))
         for _, method in self._uncounted:
@@ -268,9 +272,10 @@ class CombinedAnswers(EvictionAnswers):
             room = min(room, 1)
         return max(room, 0)
 
-    def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:
-        """First refusal, a capability of the tree of queues before what plug-ins say."""
-        found: Refusal | None = queue_limits.refusal(queue, pod_class)
+    def allocatable(self, job: QueueState | JobState, pod_class: PodClass) -> Refusal | None:
+        """First refusal, a limit of the job or of its queue before what plug-ins say."""
+        found: Refusal | None = queue_limits.refusal(job, pod_class)
+        queue = job.queue if isinstance(job, JobState) else job
         return found if found is not None else self.first("allocatable", queue, pod_class)
 
     def overused(self, queue: QueueState) -> Refusal | None:

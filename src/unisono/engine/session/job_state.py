@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from unisono.cluster.podclass import PodClass
@@ -21,6 +23,12 @@ from unisono.engine.session.limit import Limit
 _PENDING, _PIPELINED, _ALLOCATED, _BINDING = 0, 1, 2, 3
 _BOUND, _RUNNING = 4, 5
 _NO_COUNTS: list[int] = [0] * STATUS_COUNT
+
+
+class _Amounts(Protocol):
+    """Something that is held: a pod of a class, or what a job holds as a whole."""
+
+    vector: Vector
 
 
 class QueueState:
@@ -136,7 +144,7 @@ class JobState:
         self._roles: dict[str, list[int]] | None = None
         self._allocated: Vector | None = None
         self._claimed: Vector | None = None
-        self._claims: list[tuple[PodClass, int, int]] = []
+        self._claims: list[tuple[_Amounts, int, int]] = []
 
     # ---- what plug-ins read
 
@@ -252,6 +260,10 @@ class JobState:
         if allocated or claimed:
             self._claims.append((pod_class, number * allocated, number * claimed))
 
+    def hold(self, what: _Amounts, *, claimed: int, allocated: int) -> None:
+        """Let its sums count something beside its pods: 1, or -1 where it holds that no longer."""
+        self._claims.append((what, allocated, claimed))
+
     def _move_role(self, role: str, number: int, old: TaskStatus, new: TaskStatus) -> None:
         if self._roles is None:
             self._roles = {name: counts.copy() for name, counts in self.record.role_counts.items()}
@@ -265,9 +277,9 @@ class JobState:
         if self._allocated is None or self._claimed is None:
             self._allocated = self.record.allocated.copy()
             self._claimed = self.record.allocated.copy()
-        for pod_class, allocated, claimed in self._claims:
-            self._allocated += pod_class.vector * np.int64(allocated)
-            self._claimed += pod_class.vector * np.int64(claimed)
+        for what, allocated, claimed in self._claims:
+            self._allocated += what.vector * np.int64(allocated)
+            self._claimed += what.vector * np.int64(claimed)
         self._claims.clear()
 
     def __repr__(self) -> str:

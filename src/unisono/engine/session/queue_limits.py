@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from unisono.api.selecting import lineage
+from unisono.cluster.job_licenses import leave_together
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job
 from unisono.cluster.resources import ResourceRegistry, Vector, fitted
@@ -68,6 +69,11 @@ def limits_of(snapshot: Snapshot, registry: ResourceRegistry) -> dict[str, Limit
                 limit.family.append(name)
             limit.held += fitted(record.allocated, size)
     count_others(snapshot, lambda job: above.get(job.queue, ()))
+    for key in snapshot.licensed:  # what a job holds as a whole goes with the last of its pods
+        job = snapshot.jobs[key]
+        if job.license_vector is not None and leave_together(job):
+            for limit in above.get(job.queue, ()):
+                limit.leaving += fitted(job.license_vector, size)
     return found
 
 

@@ -18,6 +18,7 @@ from unisono.cluster.snapshot import Snapshot
 from unisono.engine.answers import BoolArray
 from unisono.engine.session.book import Book
 from unisono.engine.session.domains import Domains
+from unisono.engine.session.floating import GangLicenses, floating_limits
 from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.queue_limits import set_limits
@@ -99,6 +100,19 @@ class Session:
         self.book = Book(snapshot, self.queues, now)
         self.subject: JobState | None = None
         self._jobs: dict[str, JobState] = {}
+        if self.registry.floating:
+            self._limit_floating()
+
+    def _limit_floating(self) -> None:
+        """One limit for each floating resource over all queues, and what jobs hold of them as a whole."""
+        limits = floating_limits(self.snapshot, self.now, self.queues)
+        for queue in self.queues.values():
+            queue.limits = (*queue.limits, *limits)
+        for key in sorted(self.snapshot.licensed):
+            job = self.job(key)
+            if job is not None and job.record.license_vector is not None:
+                job.account_limits = (GangLicenses(job, job.record.license_vector, self.registry),)
+                self.limits_accounts = True
 
     def end(self) -> None:
         """Release the session; its largest array is left for the next one.

@@ -113,6 +113,8 @@ def _of_group(session: Session, job: JobState) -> list[Kind]:
 def one_of_many(record: Job) -> dict[str, int]:
     """What each pod of a gang of one role asks for: an equal part of minResources; empty where that is not known."""
     asked, members = record.min_amounts, record.min_member
+    if asked and record.licenses:
+        asked = {name: amount - record.licenses.get(name, 0) for name, amount in asked.items()}
     if not asked or members < 1 or len(record.min_task_member) > 1:
         return {}
     if any(amount % members for amount in asked.values()):

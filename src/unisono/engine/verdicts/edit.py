@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 
 from unisono.api.core import PersistentVolumeClaim, ResourceClaim
+from unisono.api.licenses import PREFIX
 from unisono.cluster.affinity_index import AffinityIndex
 from unisono.cluster.catalogue import Catalogue, ObjectsByKey
+from unisono.cluster.floating import NO_FLOATING, Floating
 from unisono.cluster.interning import SharedObjects
+from unisono.cluster.job_licenses import holds_licenses
 from unisono.cluster.jobs import JobBook, shares_of
 from unisono.cluster.limits import Quota
 from unisono.cluster.nodes import NodeFacts, NodeTable
@@ -54,6 +57,7 @@ class Edit:
         self._joined: list[Task] = []
         self._classes: dict[tuple[int, str], PodClass] = {}
         self._quotas: dict[str, dict[str, Quota]] = {}
+        self._floating: dict[int, Floating] = {}
         self._catalogue: Catalogue | None = None
 
     # ---- records
@@ -66,6 +70,15 @@ class Edit:
     def quotas(self, namespace: str) -> Mapping[str, Quota]:
         """The ResourceQuotas of a namespace as they are now, by name."""
         return self._quotas.get(namespace) or self.origin.quotas.get(namespace) or {}
+
+    def floating(self, name: str, amount: int) -> None:
+        """Let there be so many (engine units) of a floating resource; of one that nobody asks for nothing changes."""
+        row = self.origin.registry.find(f"{PREFIX}{name}")
+        if row is not None:
+            known = self.origin.nodes.floating.get(row, NO_FLOATING)
+            self._floating[row] = replace(
+                known, name=name, amount=amount, problem="" if known is NO_FLOATING else known.problem
+            )
 
     def claim(self, claim: PersistentVolumeClaim | ResourceClaim) -> None:
         """Put another claim in the place of the one of its name."""
@@ -190,6 +203,10 @@ class Edit:
         if any(each.tolerations for each in self._classes.values()):
             nodes = nodes.variant() if nodes is origin.nodes else nodes
             nodes.tolerance = nodes.tolerance.beside(self._classes.values())
+        floating = self._floating_now()
+        if floating != origin.nodes.floating:
+            nodes = nodes.variant() if nodes is origin.nodes else nodes
+            nodes.float(floating)
         tree = origin.hyper_nodes
         if len(nodes) != len(origin.nodes):
             moved = np.array([nodes.index[name] for name in origin.nodes.names], dtype=np.intp)
@@ -219,6 +236,18 @@ class Edit:
             catalogue=self._catalogue or origin.catalogue,
             affinity_index=self._affinity_index(),
         )
+
+    def _floating_now(self) -> Mapping[int, Floating]:
+        """Floating resources with what jobs hold of them as a whole after the changes."""
+        found = {**self.origin.nodes.floating, **self._floating}
+        for key, record in self._jobs.items():
+            vector, change = record.license_vector, holds_licenses(record) - holds_licenses(self._before[key])
+            if vector is None or not change:
+                continue
+            for row in np.flatnonzero(vector).tolist():
+                one = found.get(row, NO_FLOATING)
+                found[row] = replace(one, by_jobs=one.by_jobs + change * int(vector[row]))
+        return found
 
     def _waiting(self, active: Collection[str]) -> WaitingJobs | None:
         waiting = self.origin.waiting
@@ -253,9 +282,10 @@ class Edit:
         """Count the pods of a job, some of which have changed."""
         book = JobBook(self.origin.registry, "")
         counted = book.jobs[record.key] = Job(record.namespace, record.name, len(self.origin.registry))
-        counted.known = True
+        counted.known, counted.licenses, counted.license_vector = True, record.licenses, record.license_vector
         for task in record.tasks.values():
             book.add_task(task)
+        book.licenses.count(counted)
         counts = ("counts", "role_counts", "pending", "pending_best_effort", "releasing_on_node")
         for name in (*counts, *JOB_SUMS):
             setattr(record, name, getattr(counted, name))

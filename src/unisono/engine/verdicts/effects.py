@@ -12,6 +12,7 @@ import msgspec
 from unisono.api.annotations import RUN_SECONDS, USER_LIMITS
 from unisono.api.core import Affinity, NodeSelectorRequirement, ResourceRequirements, Toleration
 from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME, JOB_VERSION
+from unisono.api.licenses import UNIT
 from unisono.api.pod_states import stated_run_seconds
 from unisono.api.queues import Family, exceeded, oversubscribed, raised, with_group
 from unisono.api.resources import to_units, to_wire
@@ -45,8 +46,14 @@ def _lower(change: changes.LowerMinAvailable, edit: Edit, job: str) -> None:
     record = edit.job(job)
     if record.min_resources is not None and record.min_member:
         record.min_resources = -(-record.min_resources * change.to // record.min_member)
-        amounts = (record.min_amounts or {}).items()
-        record.min_amounts = {name: -(-amount * change.to // record.min_member) for name, amount in amounts if amount}
+        amounts, kept = (record.min_amounts or {}).items(), record.licenses  # which do not come with the members
+        record.min_amounts = {
+            name: kept.get(name, 0) - ((kept.get(name, 0) - amount) * change.to // record.min_member)
+            for name, amount in amounts
+            if amount
+        }
+        if kept:
+            record.min_resources = edit.origin.registry.vector(record.min_amounts)
     record.min_member = change.to
 
 
@@ -107,6 +114,11 @@ def _raise_quota(change: changes.RaiseQuota, edit: Edit, job: str) -> None:
     there = sum(task.status not in COMPLETED_STATES for task in record.tasks.values())
     if there and there < record.min_member and record.phase != "Pending":  # their controller tries again
         apply(changes.CreatePods(record.min_member - there), edit, job)
+
+
+@apply.register
+def _set_licenses(change: changes.SetLicenses, edit: Edit, job: str) -> None:
+    edit.floating(change.name, change.to * UNIT)
 
 
 @apply.register
@@ -248,7 +260,7 @@ def _added_up(edit: Edit, record: Job, most: Mapping[str, int]) -> dict[str, int
         if whole:
             over = sum(number * max(one.requests.get(name, 0) - most[name], 0) for number, one in pods)
             amounts[name] = max(amounts[name] - over, 0)
-        amounts[name] = min(amounts[name], most[name] * record.min_member)
+        amounts[name] = min(amounts[name], most[name] * record.min_member + record.licenses.get(name, 0))
     return amounts
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from unisono.api.keys import NVIDIA_GPU, NVIDIA_MIG
+from unisono.api.licenses import is_floating
 from unisono.api.names import did_you_mean, nearest
 from unisono.api.resources import effective_requests
 from unisono.engine.changes import amounts_text, listed
@@ -102,5 +103,7 @@ def _offered(cycle: Cycle) -> list[str]:
     """Resources that some node has."""
     registry, nodes = cycle.session.registry, cycle.session.nodes
     return [
-        name for name in registry.names if (row := registry.find(name)) is not None and nodes.allocatable[row].any()
+        name
+        for name in registry.names
+        if (row := registry.find(name)) is not None and nodes.allocatable[row].any() and not is_floating(name)
     ]

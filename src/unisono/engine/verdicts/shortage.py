@@ -432,7 +432,9 @@ def contradiction(
         if size < max(job.min_member, 1) or any(kind.pod_class is None for kind in kinds):
             return None
         asked = {
-            name: sum(kind.requests.get(name, int(name == "pods")) * kind.count for kind in kinds) for name in stated
+            name: sum(kind.requests.get(name, int(name == "pods")) * kind.count for kind in kinds)
+            + record.licenses.get(name, 0)
+            for name in stated
         }
     for part in decode_parts(parts):
         if part.later:

@@ -14,6 +14,7 @@ from unisono.api.groups.scheduling import QueueAffinity
 from unisono.api.keys import CLOSED_BY_PARENT, POD_CLAIM_NAME
 from unisono.api.kind import Kind
 from unisono.api.kinds import (
+    FLOATING_RESOURCES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     POD_GROUPS,
@@ -98,6 +99,8 @@ class FixMaker:
                 return await self._lowered(change["queue"], change["amounts"])
             case "RaiseQuota":
                 return await self._raised(RESOURCE_QUOTAS, change["quota"], "hard", change["amounts"])
+            case "SetLicenses":
+                return await self._licenses(change["name"], change["to"])
             case "UseNodeGroup":
                 return await self._node_group(change)
             case "RaiseUserLimits":
@@ -317,6 +320,16 @@ class FixMaker:
                 plain = key.removeprefix("requests.")
                 wire[key] = to_wire({plain: to_units(plain, limits.get(key, "0")) + amount})[plain]
         return [patch(kind, name, {"spec": {part: wire}}, namespace)]
+
+    async def _licenses(self, name: str, to: int) -> list[Operation]:
+        """Another amount of a floating resource; a source that tells the amount is not overruled."""
+        found = await read(self._client, FLOATING_RESOURCES, name, "")
+        if found is None:
+            return [create(FLOATING_RESOURCES, name, spec={"amount": to})]
+        source = (found.get("spec") or {}).get("source") or {}
+        if source.get("amountPointer"):
+            raise NoSuchField(f"the server {source.get('url')} says how many of {name} there are: raise it there")
+        return [patch(FLOATING_RESOURCES, name, {"spec": {"amount": to}})]
 
     async def _lowered(self, name: str, amounts: Mapping[str, int]) -> list[Operation]:
         """The new guarantee, by what stands there now."""

@@ -75,12 +75,17 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Jobs that fare alike: ``domains`` are columns of those that one of them must stay in, the lowest first."""
+    """Jobs that fare alike.
+
+    ``domains`` are columns of those that one of them must stay in, the lowest first; ``whole`` is what each holds
+    besides its pods, such as licences.
+    """
 
     queue: int
     parts: tuple[Part, ...]
     domains: tuple[Index, ...] | None
     need: Vector
+    whole: Vector
 
 
 Entry = tuple[float, float, str, int]
@@ -192,28 +197,34 @@ class FastModel:
             (self._shape_of_class(task.pod_class), self.table.index[task.node]) for task in placed
         )
         places = [(np.array([column]), shape, np.array([n])) for (shape, column), n in counts.items()]
-        self.held[at] = Held(queue, self._sum((shape, n) for (shape, _), n in counts.items()), places)
+        whole = self._sum(())
+        record = self._cycle.session.snapshot.jobs.get(job.group.key)
+        if record is not None and record.license_vector is not None:
+            whole += fitted(record.license_vector, len(whole))
+        held = self._sum((shape, n) for (shape, _), n in counts.items()) + (whole if placed else 0)
+        self.held[at] = Held(queue, held, places)
         if job.elapsed is not None:
             every = [self._shape_of_class(task.pod_class) for task in tasks] if self.preempts else []
-            return self._kind(queue, every, job.job.minimum, job.job) if every else -1
+            return self._kind(queue, every, job.job.minimum, job.job, whole) if every else -1
         shapes = [self._shape_of_class(task.pod_class) for task in tasks if not task.node]
         least = max(job.job.minimum - len(placed), 1)
-        return self._kind(queue, shapes, least, job.job)
+        return self._kind(queue, shapes, least, job.job, None if placed else whole)
 
     def _kind_of(self, job: Job) -> int:
         shapes = [self._shape_of_role(role) for role in job.roles for _ in range(role.count)]
         return self._kind(self.bounds.number.get(job.queue, -1), shapes, job.minimum, job)
 
-    def _kind(self, queue: int, shapes: list[int], least: int, job: Job) -> int:
+    def _kind(self, queue: int, shapes: list[int], least: int, job: Job, whole: Vector | None = None) -> int:
         gang, all_of_them = Counter(shapes[:least]), Counter(shapes)
         parts = tuple(Part(shape, gang[shape], number) for shape, number in all_of_them.items())
         tier = job.topology_tier if job.topology_hard else None
-        key = (queue, parts, tier)
+        whole = self._sum(()) if whole is None else whole
+        key = (queue, parts, tier, whole.tobytes())
         found = self._numbers.get(key)
         if found is None:
             found = self._numbers[key] = len(self.kinds)
-            need = self._sum(gang.items())
-            self.kinds.append(Kind(queue, parts, None if tier is None else self._domains(tier), need))
+            need = self._sum(gang.items()) + whole
+            self.kinds.append(Kind(queue, parts, None if tier is None else self._domains(tier), need, whole))
         return found
 
     def _domains(self, highest: int) -> tuple[Index, ...]:

@@ -234,7 +234,7 @@ class Future:
         model, what = self._model, self._model.kinds[kind]
         at = heappop(self._waiting[kind])[-1]
         self._count[kind] -= 1
-        amounts = sum((model.needs[shape] * numbers.sum() for _, shape, numbers in places), np.zeros_like(what.need))
+        amounts = sum((model.needs[shape] * numbers.sum() for _, shape, numbers in places), what.whole)
         self._shares.start(what.queue, what.need, amounts)
         first = self._outcomes[at].started is None
         if first:

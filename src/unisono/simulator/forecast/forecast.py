@@ -12,6 +12,7 @@ from typing import Any
 from unisono.api.core import Pod
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import (
+    FLOATING_RESOURCES,
     HYPER_NODES,
     NODES,
     POD_GROUPS,
@@ -516,6 +517,7 @@ def objects_of(world: World) -> LiveObjects:
     objects.add(HYPER_NODES, world.cluster.hyper_nodes)
     objects.add(RESERVATIONS, world.cluster.reservations)
     objects.add(TEMPORARY_QUOTAS, world.cluster.temporary_quotas)
+    objects.add(FLOATING_RESOURCES, world.cluster.floating)
     queues = {queue.metadata.name: queue for queue in world.cluster.queues}
     for name in ("default", *sorted({job.queue for job in world.jobs})):
         queues.setdefault(name, make_queue(name))

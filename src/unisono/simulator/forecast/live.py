@@ -36,7 +36,7 @@ from unisono.gc_pauses import collector_paused
 from unisono.kube.client import Client
 from unisono.scheduler.feed import KINDS, OPTIONAL
 from unisono.scheduler.settings import INSTALLED_KEY, INSTALLED_NAME, holds_configuration, text_of
-from unisono.simulator.clusters import Cluster, make_queue, paths_of
+from unisono.simulator.clusters import Cluster, as_stated, make_queue, paths_of
 from unisono.simulator.files import InputError
 from unisono.simulator.workload.job import MOST_PODS, WHOLE_GPU, Job, Role
 from unisono.simulator.world.live_jobs import Adopted
@@ -192,7 +192,8 @@ class LiveObjects:
         nodes: dict[str, Node] = {node.metadata.name: node for node in self.of("Node")}
         queues: tuple[Queue, ...] = tuple(self.of("Queue"))
         hyper_nodes: tuple[HyperNode, ...] = tuple(self.of("HyperNode"))
-        return Cluster(tuple(nodes.values()), queues, hyper_nodes, paths_of(hyper_nodes, nodes))
+        floating = tuple(as_stated(each) for each in self.of("FloatingResource"))
+        return Cluster(tuple(nodes.values()), queues, hyper_nodes, paths_of(hyper_nodes, nodes), floating=floating)
 
 
 def group_key(obj: Any) -> str:

@@ -13,6 +13,7 @@ from unisono.engine.config.model import DESERVED, SchedulerConfig
 from unisono.engine.plugins.capacity.tree import ROOT, Branches
 from unisono.engine.plugins.proportion.division import divide
 from unisono.engine.plugins.proportion.plugin import FIRST_GANG
+from unisono.engine.session.floating import floating_limits
 from unisono.engine.session.limit import UNLIMITED, Amounts, by_row, dominant_share
 from unisono.engine.session.session import Session
 
@@ -72,6 +73,17 @@ class Bounds:
         self.created = [records[name].created for name in self.queues]
         found = [fitted(session.queues[name].record.allocated, self.rows) for name in self.queues]
         self.held = np.array(found, dtype=np.int64).reshape(len(self.queues), self.rows)
+        if session.registry.floating:
+            self._limit_floating(session)
+
+    def _limit_floating(self, session: Session) -> None:
+        """What there is of floating resources, less what is held outside of these queues, is for all queues."""
+        most, held = np.full((1, self.rows), UNLIMITED, dtype=np.int64), self.held.sum(axis=0)
+        for limit in floating_limits(session.snapshot, session.now, session.queues):
+            others = int(limit.held[limit.row]) - int(held[limit.row])
+            most[0, limit.row] = max(limit.most[limit.row] - max(others, 0), 0)
+        self.limits = np.vstack((self.limits, most))
+        self.member = np.vstack((self.member, np.ones((1, len(self.queues)), dtype=np.bool_)))
 
     def divided(self, asked: Vector) -> tuple[Vector, Vector, Vector]:
         """``[Q, R]`` each: what queues deserve, hold with a gang that goes beyond it, and with their first gang.

@@ -17,7 +17,15 @@ from math import inf
 
 from unisono import engine
 from unisono.api.groups.scheduling import Queue
-from unisono.api.kinds import HYPER_NODES, NODES, PRIORITY_CLASSES, QUEUES, RESERVATIONS, TEMPORARY_QUOTAS
+from unisono.api.kinds import (
+    FLOATING_RESOURCES,
+    HYPER_NODES,
+    NODES,
+    PRIORITY_CLASSES,
+    QUEUES,
+    RESERVATIONS,
+    TEMPORARY_QUOTAS,
+)
 from unisono.api.resources import resource_list
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig
@@ -459,6 +467,8 @@ def fill(state: ClusterState, cluster: Cluster, jobs: Sequence[Job]) -> None:
         state.apply("ADDED", NODES, node)
     for hyper_node in cluster.hyper_nodes:
         state.apply("ADDED", HYPER_NODES, hyper_node)
+    for floating in cluster.floating:
+        state.apply("ADDED", FLOATING_RESOURCES, floating)
     for queue in queues_of(cluster, jobs):
         state.apply("ADDED", QUEUES, queue)
     for reservation in cluster.reservations:
