@@ -543,6 +543,7 @@ WORDS: Final[tuple[Word, ...]] = (
             "kube-batch": "kube-batch",
             "runai-scheduler": "KAI",
             "godel-scheduler": "Godel",
+            "vgpu-scheduler": "vgpu-manager",
         }
     ),
     *_warned(
