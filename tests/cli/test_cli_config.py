@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from unisono.api.annotations import CONFIGURATION_DIGEST, CONFIGURATION_SOURCE
@@ -48,6 +49,42 @@ async def test_a_scheduler_that_has_just_started_is_waited_for(
         return next(left, answers[-1])
 
     assert await config._told_in_time(look, None) == told
+
+
+_TEXT = "actions: allocate\ntiers:\n- plugins:\n  - {name: gang}\n  - {name: predicates}\n"
+_OURS = {
+    "kind": "ConfigMap",
+    "metadata": {"name": "volcano-scheduler-configmap"},
+    "data": {"volcano-scheduler.conf": _TEXT},
+}
+_OTHER = {"kind": "ConfigMap", "metadata": {"name": "admission"}, "data": {"admission.conf": "resourceGroups: []"}}
+
+
+@pytest.mark.parametrize(
+    ("written", "where"),
+    [
+        ([_OTHER, _OURS], "ConfigMap"),
+        ([{"kind": "List", "items": [_OTHER, _OURS]}], "ConfigMap"),
+        ([{"custom": {"scheduler_config_override": _TEXT}}], "custom.scheduler_config_override"),
+        ([{"ca_cert": "", "default_scheduler_conf": yaml.safe_load(_TEXT)}], "default_scheduler_conf"),
+    ],
+    ids=["manifests", "a list", "values of a chart", "parameters of an add-on"],
+)
+def test_a_configuration_within_other_things(written: list[Any], where: str, tmp_path: Path) -> None:
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all(written))
+    done = check("-f", str(file))
+    assert done.stdout.splitlines() == [f"{file}: ok", "  actions: allocate", "  tier 1: gang, predicates"]
+    file.write_text(yaml.safe_dump_all(written).replace("gang", "gangg"))
+    assert f"{file}, {where}:" in check("-f", str(file)).stdout
+
+
+def test_manifests_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all([_OURS]) + "---\nkind: Service\nkind: Pod\n")
+    done = check("-f", str(file))
+    assert done.exit_code == 1
+    assert 'key "kind" is given twice' in done.stdout
 
 
 def test_a_file_that_can_be_used(tmp_path: Path) -> None:

@@ -130,11 +130,37 @@ STEPS: dict[str, tuple[str, list[str]]] = {
         "printf '0 echo first\\n1-3 echo task %%t\\n' > p\nsrun --multi-prog p",
         ["first", "task 1", "task 2", "task 3"],
     ),
+    "a program for all other tasks": (
+        "printf '# who does what\\n1-2 echo part %%o \\\\\\n  of %%t\\n* echo rest %%t\\n3 echo never\\n' > p\n"
+        "srun --multi-prog p",
+        ["part 0 of 1", "part 1 of 2", "rest 0", "rest 3"],
+    ),
+    "a task without a program": (
+        "printf '0 echo a\\n' > p\nsrun --multi-prog p 2>&1 || true",
+        ["srun: error: --multi-prog: no line of p names task 1"],
+    ),
+    "programs of a file that is not there": (
+        "srun --multi-prog p 2>&1 || true",
+        ["srun: error: p: No such file or directory"],
+    ),
+    "a container of a centre": ("srun -n1 --environment=fit.toml --uenv=a/1 --view default echo in", ["in"]),
+    "addresses by host": (
+        "host $(scontrol show hostnames | tail -1) | awk '/has address/ {print $4}' | cut -d. -f4",
+        ["2"],
+    ),
     "ssh to a node of the job": ("ssh me@$(scontrol show hostnames | tail -1) 'echo at $SLURM_NODEID'", ["at 0"]),
     "a file for all nodes": ("echo x > f\nsbcast f g\nsrun -N2 --ntasks-per-node=1 cat g", ["x", "x"]),
     "scontrol show job": ("scontrol show job $SLURM_JOB_ID | tr ' ' '\\n' | grep -c ^NumNodes=2$", ["1"]),
     "squeue of the job": ('squeue -h -j $SLURM_JOB_ID -o "%j %T"', ["fit RUNNING"]),
     "a container that there is not": ("apptainer exec --nv -B /a:/b x.sif echo in 2> /dev/null", ["in"]),
+    "a container with options that stand alone": (
+        "singularity --quiet exec --userns --net --env A=1 x.sif sh -c 'echo in $A' 2> /dev/null",
+        ["in 1"],
+    ),
+    "a container that names its program itself": (
+        "apptainer run x.sif --lr 1 2>&1 || echo $?",
+        ["127", "apptainer run: what x.sif runs is not in the pod: use an image that has it"],
+    ),
     "srun behind a program": ("timeout 60 srun -n1 echo in", ["in"]),
     "a loop that reads": ("printf 'a\\nb\\n' | while read x; do srun -n1 echo $x < /dev/null; done", ["a", "b"]),
 }

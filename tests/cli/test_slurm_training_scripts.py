@@ -161,6 +161,16 @@ LINES: dict[str, dict[str, object]] = {
         "image": "nvcr.io/nvidia/pytorch:24.01",
         "mounts": (("/a", "/b", True), ("/c", "/c", False)),
     },
+    "--array=[2-3]%1 --time=UNLIMITED": {"array": (2, 3), "at_once": 1, "seconds": None},
+    "--time=0": {"seconds": None},
+    "--gres=scratch:200": {"gpus": 0, "notes": ("of --gres only cards are counted, and scratch:200 is left out",)},
+    "--gres=gpu:h100:2,tmpfs:10G --nodes=2": {"gpus": 2, "nodes": 2},
+    "--gres=gpu:h100": {"gpus": 1},
+    "--gres=gres/gpu:2(S:0-1)": {"gpus": 2},
+    "--environment=fit.toml": {
+        "notes": ("--environment is not supported: the images of that centre are not here: use --image",)
+    },
+    "--export=none": {"exported": ()},
     "--workdir=/home/me/train --share": {"folder": "/home/me/train"},
 }
 

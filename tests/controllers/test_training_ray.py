@@ -65,6 +65,29 @@ async def test_a_cluster_starts_as_one_gang_and_becomes_ready():
         assert world.holding() == {"HeadPodReady", "RayClusterProvisioned"}
 
 
+async def test_ports_that_the_head_names_take_the_place_of_rays_own():
+    own = [(6379, "gcs"), (9265, "dashboard"), (9000, "")]
+    given = cluster()
+    head = given["spec"]["headGroupSpec"]
+    head["template"]["spec"]["containers"][0]["ports"] = [
+        {"containerPort": number, **({"name": name} if name else {})} for number, name in own
+    ]
+    head["headService"] = {
+        "spec": {"type": "ClusterIP", "selector": {"mine": "x"}, "ports": [{"name": "client", "port": 10002}]}
+    }
+    async with TrainingWorld() as world:
+        await world.submit(given, admit=False)
+        await world.admit("ray-rc-pg")
+        service = world.client.find(SERVICES, "ns/rc-head-svc")
+        ports = {"gcs": 6379, "dashboard": 9265, "9000-port": 9000, "metrics": 8080, "serve": 8000}
+        assert {port.name: port.port for port in service.spec.ports} == {**ports, "client": 10002}
+        assert "mine" not in service.spec.selector
+        [container] = next(pod for pod in world.pods() if "head" in pod.metadata.name).spec.containers
+        numbers = [port.container_port for port in container.ports]
+        assert sorted(numbers) == sorted({*ports.values(), 10001})
+        assert len({port.name for port in container.ports if port.name}) == len(numbers) - 1
+
+
 @pytest.mark.parametrize(
     ("group", "autoscaling", "pods", "gang"),
     [

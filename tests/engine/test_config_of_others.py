@@ -192,6 +192,10 @@ WRONG: dict[str, tuple[str, list[tuple[int, str]]]] = {
         ),
         [(7, "Ascend's build of Volcano"), (14, "Ascend's build of Volcano")],
     ),
+    "PaddleFlow": (
+        written(FIRST, ("kmpredicates", "proportionpf"), actions="allocate, preemptpf"),
+        [(1, "here it is preempt"), (8, "here it is predicates"), (9, "here it is proportion")],
+    ),
     "KAI-Scheduler": (
         written(("nodeplacement", "minruntime", "ray"), actions="allocate, consolidation, stalegangeviction"),
         [(1, "defragment"), (1, "remove it"), (4, "binpack"), (5, "eviction-guard"), (6, "remove it")],
@@ -298,7 +302,7 @@ def test_every_argument_without_effect_is_told(owner: str, argument: Argument) -
 def test_the_tables_name_what_exists() -> None:
     assert all(not said.here or said.here in BUILT_IN for said in PLUGINS.values())
     assert not set(PLUGINS) & set(BUILT_IN)
-    assert {said.here for said in ACTIONS.values()} <= {"", "defragment"}
+    assert {said.here for said in ACTIONS.values()} <= {"", "defragment", "preempt"}
     assert all(said.says for table in (ACTIONS, PLUGINS, ARGUMENTS, SECTIONS) for said in table.values())
     for owner, word in ARGUMENTS:
         assert not any(spec.key == word for spec in arguments_of(owner) or ()), word

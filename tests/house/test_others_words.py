@@ -150,7 +150,10 @@ def test_every_project_has_the_version_that_was_read() -> None:
         "Kubernetes",
         "NVIDIA",
         "Armada",
+        "GKE",
         "Multus",
+        "TKE",
+        "VKE",
         "descheduler",
     }  # no scheduler's words, or known from their pages alone
     assert read - others <= VERSIONS.keys()

@@ -63,10 +63,12 @@ SOURCES: Final[Mapping[str, str]] = {
     "Kubeflow": "Trainer 2.3.0-rc.3, 2026-08-21; training operator 1.9.0-rc.0, 2025-02-24; MPI 0.8.0, 2026-07-02",
     "Kueue": "0.19.2, 2026-08-22",
     "LeaderWorkerSet": "0.10.0, 2026-08-21",
+    "MindCluster": "main, 2026-04-27",
     "Slinky": "slurm-bridge 1.2.1, 2026-08-06",
     "Spark": "operator 2.5.2, 2026-08-21",
     "Volcano": "1.16.0-alpha.1, 2026-08-20",
     "YuniKorn": "1.9.0, 2026-08-20",
+    "vgpu-manager": "main, 2026-08-21",
     "scheduler-plugins": "0.35.4, 2026-08-16",
 }
 """Version and date of the sources in which each project's words were looked up."""
@@ -84,6 +86,7 @@ _KINDS = "write a node selector, or node affinity, for the label of the nodes' G
 _SECCOMP = "write seccompProfile of a securityContext"
 _APPARMOR = "write appArmorProfile of a securityContext"
 _CNI = "network plug-ins of the nodes act on it, and nodes of Unisono's own agent have none"
+_POLICIES = "write policies of the Job, such as RestartJob on PodFailed (docs/jobs.md)"
 _CARDS = "ask for whole cards (docs/devices.md)"
 
 
@@ -184,6 +187,61 @@ WORDS: Final[tuple[Word, ...]] = (
         },
     ),
     *_warned("Multus", {"k8s.v1.cni.cncf.io/*": ("further networks of a pod", _CNI)}),
+    *_warned(
+        "GKE",
+        {
+            "networking.gke.io/interfaces": ("further networks of a pod", _CNI),
+            "networking.gke.io/default-interface": ("the first network of a pod", _CNI),
+        },
+    ),
+    *_warned("TKE", {"tke.cloud.tencent.com/networks": ("further networks of a pod", _CNI)}),
+    *_warned("VKE", {"k8s.volcengine.com/pod-networks": ("further networks of a pod", _CNI)}),
+    Word("MindCluster", "ring-controller.atlas", "model of NPUs, for tables of ranks", "theirs"),
+    *_warned(
+        "MindCluster",
+        {
+            "fault-scheduling": ("whether a job starts again when its NPUs fail", _POLICIES),
+            "fault-retry-times": ("how often it starts again", "write maxRetry of the Job"),
+            "pod-rescheduling": ("whether single pods start again", _POLICIES),
+            "process-recover-enable": ("whether single processes start again", _POLICIES),
+            "subHealthyStrategy": ("what becomes of a job on nodes that are not well", _POLICIES),
+            "tor-affinity": ("switches that a job may use", _TOPOLOGY),
+            "sp-block": ("size of parts in one super node", "write spec.subGroupPolicy, or partitionPolicy of a task"),
+            "npu-310-strategy": ("cards or chips", _CARDS),
+            "vnpu-level": ("part of a card", _CARDS),
+            "vnpu-dvpp": ("part of a card", _CARDS),
+            "podgroup-sched-enable": ("whether a PodGroup is placed whole", "leave it out: gangs are"),
+            "huawei.com/schedule_policy": ("shape of a node's NPUs", _KINDS),
+            "huawei.com/schedule_minAvailable": ("least pods of a gang", "write minAvailable of the Job"),
+            "huawei.com/schedule_enable_dequeue": ("whether it leaves the queue for a time", "leave it out"),
+            "huawei.com/schedule_dequeue_frequency": ("when it leaves the queue for a time", "leave it out"),
+            **dict.fromkeys(
+                (f"huawei.com/scheduler.softShareDev.{part}" for part in ("aicoreQuota", "hbmQuota", "policy")),
+                ("part of a card", _CARDS),
+            ),
+        },
+    ),
+    *_warned(
+        "vgpu-manager",
+        {
+            "nvidia.com/node-scheduler-policy": ("policy of nodes", "set binpack or nodeorder of the scheduler"),
+            "nvidia.com/device-scheduler-policy": (
+                "policy of cards",
+                "set deviceshare.SchedulePolicy of the scheduler",
+            ),
+            "nvidia.com/memory-scheduler-policy": ("whether memory of cards is oversold", _GPUS),
+            "nvidia.com/device-topology-mode": (
+                "cards that are near each other",
+                "write volcano.sh/numa-topology-policy",
+            ),
+            "nvidia.com/vgpu-compute-policy": ("how cores of a card are shared", _GPUS),
+            **{
+                f"nvidia.com/{how}clude-gpu-{what}": ("cards by their number or model", _KINDS)
+                for how in ("in", "ex")
+                for what in ("uuid", "type")
+            },
+        },
+    ),
     *_warned(
         "Volcano",
         {
@@ -485,6 +543,7 @@ WORDS: Final[tuple[Word, ...]] = (
             "kube-batch": "kube-batch",
             "runai-scheduler": "KAI",
             "godel-scheduler": "Godel",
+            "vgpu-scheduler": "vgpu-manager",
         }
     ),
     *_warned(

@@ -222,6 +222,7 @@ class TrainingDefaults:
         restart_policy: of roles that name none.
         strict: whether other roles are refused.
         replicas: number of pods of roles that name none, where that is not 1.
+        volumes: names of the volumes that the controller gives all pods, which their containers may mount.
 
     """
 
@@ -234,6 +235,7 @@ class TrainingDefaults:
     restart_policy: str
     strict: bool = True
     replicas: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    volumes: tuple[str, ...] = ()
 
 
 TRAINING: dict[type[AnyTrainingJob], TrainingDefaults] = {
@@ -265,6 +267,7 @@ TRAINING: dict[type[AnyTrainingJob], TrainingDefaults] = {
         9999,
         "Never",
         replicas={"Worker": 0},
+        volumes=("ssh-auth", "mpi-job-config"),
     ),
     XGBoostJob: TrainingDefaults(
         "xgb_replica_specs", "xgbReplicaSpecs", ("Master", "Worker"), "xgboost", "xgboostjob-port", 9999, "Never"

@@ -22,7 +22,7 @@ from unisono.api.core.pod import (
     Toleration,
     TopologySpreadConstraint,
 )
-from unisono.api.core.volume import PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Volume
+from unisono.api.core.volume import EmptyDirVolumeSource, Volume
 from unisono.api.decode import Known
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_found, not_supported, required
 from unisono.api.validation.container import validate_container, validate_host_ports
@@ -245,14 +245,10 @@ def _spec(spec: PodSpec) -> Iterator[FieldError]:
     yield from errors
 
 
-def with_claims(template: PodTemplateSpec, claims: Iterable[PersistentVolumeClaim]) -> PodTemplateSpec:
-    """The template with the volumes that its pods get from the claims that a controller makes for them."""
-    have = {volume.name for volume in template.spec.volumes or ()}
-    made = [
-        Volume(name=name, persistent_volume_claim=PersistentVolumeClaimVolumeSource(claim_name=name))
-        for claim in claims
-        if (name := claim.metadata.name) and name not in have
-    ]
+def with_volumes(template: PodTemplateSpec, names: Iterable[str]) -> PodTemplateSpec:
+    """The template with the volumes of these names that a controller gives its pods, as of claims that it makes."""
+    have = {"", *(volume.name for volume in template.spec.volumes or ())}
+    made = [Volume(name=name, empty_dir=EmptyDirVolumeSource()) for name in dict.fromkeys(names) if name not in have]
     if not made:
         return template
     pod = msgspec.structs.replace(template.spec, volumes=[*(template.spec.volumes or ()), *made])

@@ -49,7 +49,7 @@ from unisono.api.kind import Kind
 from unisono.api.kind_families import KUBEFLOW_KINDS, TRAIN_JOBS
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.validation.meta import by, validate_labels
-from unisono.api.validation.pod import validate_template, with_claims
+from unisono.api.validation.pod import validate_template, with_volumes
 from unisono.api.yaml import load_all
 from unisono.errors import ConfigError
 
@@ -74,7 +74,7 @@ def validate_job_set(job_set: JobSet, old: JobSet | None) -> Iterator[FieldError
 def _job_set_spec(spec: JobSetSpec, path: str, name: str = "") -> Iterator[FieldError]:
     jobs = spec.replicated_jobs or []
     known = [job.name for job in jobs]
-    claims = [claim for policy in spec.volume_claim_policies or () for claim in policy.templates or ()]
+    claims = [claim.metadata.name for policy in spec.volume_claim_policies or () for claim in policy.templates or ()]
     for index, job in enumerate(jobs):
         at = f"{path}.replicatedJobs[{index}]"
         if job.name in known[:index]:
@@ -82,7 +82,7 @@ def _job_set_spec(spec: JobSetSpec, path: str, name: str = "") -> Iterator[Field
         pods = job.template.spec.completions or job.template.spec.parallelism or 1
         host = f"{name or 'x'}-{job.name}-{max((job.replicas or 1) - 1, 0)}-{max(pods - 1, 0)}"
         yield from by(names.dns_label, f"{at}.name", host)
-        yield from _template(with_claims(job.template.spec.template, claims), f"{at}.template.spec.template")
+        yield from _template(with_volumes(job.template.spec.template, claims), f"{at}.template.spec.template")
         for number, needed in enumerate(job.depends_on or ()):
             if needed.name not in known[:index]:
                 yield not_supported(f"{at}.dependsOn[{number}].name", needed.name, known[:index])
@@ -428,7 +428,8 @@ def pods_lack(job: AnyTrainingJob) -> Iterator[FieldError]:
     facts = TRAINING[type(job)]
     specs: ReplicaSpecs = getattr(job.spec, facts.field) or {}
     for role, spec in specs.items():
-        errors = _template_errors(spec, f"spec.{facts.wire}[{role}].template")
+        pods = msgspec.structs.replace(spec, template=with_volumes(spec.template, facts.volumes))
+        errors = _template_errors(pods, f"spec.{facts.wire}[{role}].template")
         yield from (error for error in errors if error.reason == "FieldValueNotFound")
 
 

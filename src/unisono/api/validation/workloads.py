@@ -44,7 +44,7 @@ from unisono.api.validation.meta import (
     validate_selector,
     validate_template_meta,
 )
-from unisono.api.validation.pod import validate_pod_spec, validate_template, with_claims
+from unisono.api.validation.pod import validate_pod_spec, validate_template, with_volumes
 
 _PERCENT = re.compile(r"[0-9]+%")
 _PERCENT_RULE = (
@@ -107,7 +107,7 @@ def validate_stateful_set(stateful_set: StatefulSet, old: StatefulSet | None) ->
         detail = "must be 'OrderedReady' or 'Parallel'"
         yield invalid("spec.podManagementPolicy", spec.pod_management_policy, detail)
     yield from _stateful_strategy(spec)
-    template = with_claims(spec.template, spec.volume_claim_templates or ())
+    template = with_volumes(spec.template, (claim.metadata.name for claim in spec.volume_claim_templates or ()))
     yield from validate_owner(spec.selector, template, "statefulset", kind="StatefulSet")
     retention = spec.persistent_volume_claim_retention_policy
     if retention is not None:

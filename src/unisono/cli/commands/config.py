@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 
 from unisono.cli.options import Where, output_option, where_options
 
 _LOOKS, _LOOK_SECONDS = 24, 0.5
+# Where values of Volcano's chart, and parameters of CCE's add-on, hold a configuration.
+_OVERRIDES = (("custom", "scheduler_config_override"), ("default_scheduler_conf",))
 
 
 @click.group("config")
@@ -32,7 +36,8 @@ def command() -> None:
 def check(where: Where, file: Path | None, output: str) -> None:
     """Say whether a configuration file can be used, or whether the running scheduler refuses its newest one.
 
-    A file is read as the scheduler reads it: plug-ins are imported. It may be the manifest of a ConfigMap.
+    A file is read as the scheduler reads it: plug-ins are imported. It may be manifests with a ConfigMap, values of
+    Volcano's chart, or parameters of CCE's add-on.
 
     Every error is named, up to a hundred; the exit code is 1 where there is one.
     """
@@ -72,8 +77,8 @@ def convert(file: Path) -> None:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UnisonoError(f"{file} cannot be read: {error}.") from None
-    within = _within_config_map(text)
-    found = rewrite(text if within is None else within, str(file))
+    within = _within(text)
+    found = rewrite(text if within is None else within[1], str(file))
     click.echo(found.text, nl=False)
     for change in found.changes:
         click.echo(f"changed: {change}", err=True)
@@ -98,8 +103,11 @@ def _of_file(file: Path) -> dict[str, Any]:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         return _refused(str(file), [f"{file} cannot be read: {error}."])
-    within = _within_config_map(text)
-    text, name = (text, str(file)) if within is None else (within, f"{file}, ConfigMap")
+    try:
+        within = _within(text)
+    except ConfigError as error:
+        return _refused(str(file), [f"{file}: {error}"])
+    text, name = (text, str(file)) if within is None else (within[1], f"{file}, {within[0]}")
     try:
         config = load_config(text, name)
     except ConfigError:
@@ -113,22 +121,40 @@ def _refused(source: str, errors: list[str]) -> dict[str, Any]:
     return {"source": source, "error": errors[0] if errors else "", "errors": errors, "notes": []}
 
 
-def _within_config_map(text: str) -> str | None:
-    """The configuration in a manifest of a ConfigMap; None where the file is none."""
+def _within(text: str) -> tuple[str, str] | None:
+    """What holds the configuration in a file that has more in it, and the configuration; None where nothing does.
+
+    It is the ConfigMap of Volcano among the manifests of an installation or in a list, values of Volcano's chart, or
+    parameters of the add-on of Huawei's CCE.
+
+    Raises:
+        ConfigError: the manifests cannot be read, or their ConfigMap has no such key.
+
+    """
     from unisono.api.core import ConfigMap
     from unisono.api.yaml import load_all
     from unisono.errors import ConfigError
-    from unisono.scheduler.settings import text_of
+    from unisono.scheduler.settings import holds_configuration, text_of
 
     try:
         values = [document.value for document in load_all(text)]
     except (ValueError, ConfigError):
+        if re.search(r"^kind:", text, re.MULTILINE):
+            raise
         return None
-    found = next((one for one in values if isinstance(one, dict) and one.get("kind") == "ConfigMap"), None)
-    if found is None:
-        return None
-    data = found.get("data")
-    return text_of(ConfigMap(data={str(key): str(value) for key, value in (data or {}).items()}))
+    found = [each for one in values if isinstance(one, dict) for each in (one.get("items") or [one])]
+    maps = [one for one in found if isinstance(one, dict) and one.get("kind") == "ConfigMap"]
+    if maps:
+        own = [one for one in maps if holds_configuration(str((one.get("metadata") or {}).get("name")))]
+        data = (own or maps)[0].get("data") or {}
+        return "ConfigMap", text_of(ConfigMap(data={str(key): str(value) for key, value in data.items()}))
+    for path in _OVERRIDES:
+        value: Any = found[0] if found else None
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        if value:
+            return ".".join(path), value if isinstance(value, str) else yaml.safe_dump(value, sort_keys=False)
+    return None
 
 
 async def _of_scheduler(where: Where) -> dict[str, Any]:

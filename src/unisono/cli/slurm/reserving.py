@@ -106,14 +106,15 @@ def _seconds(given: Mapping[str, str], start: float, now: float) -> float:
     if "end" in given:
         return _moment("EndTime", given["end"], now) - start
     text = given.get("duration", "")
-    if not text or text.lower() in ("infinite", "unlimited"):
+    try:
+        seconds = 0 if text.lower() in ("", "infinite", "unlimited") else duration_of(text)
+    except ValueError as error:
+        raise BadScript(f"Duration={text}: {error}.") from None
+    if seconds < 1:
         raise BadScript(
             "a reservation needs an end: EndTime=TIME or Duration=[DAYS-]HOURS:MINUTES:SECONDS, or minutes."
         )
-    try:
-        return float(duration_of(text))
-    except ValueError as error:
-        raise BadScript(f"Duration={text}: {error}.") from None
+    return float(seconds)
 
 
 def _nodes(spec: ReservationSpec, given: Mapping[str, str]) -> None:

@@ -17,6 +17,8 @@ from unisono.errors import UnisonoError
 LONGEST = 100_000
 _MOST_ARRAY = 1000
 _SIZES = {"": 1, "K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
+# Words of --export for all of the caller's variables, or for none.
+_WHOLE = ("ALL", "NONE", "NIL")
 _DEPENDENCIES = ("afterok", "afterany", "afternotok", "aftercorr", "after")
 Handled = Literal["done", "mapped", "told"]
 
@@ -198,7 +200,7 @@ def batch_of(options: Sequence[tuple[str, str]], where: str = "script") -> Batch
 
     """
     values = {name: value for name, value in options if name in _READ}
-    notes = []
+    notes: list[str] = []
     for name in dict(options):
         if OPTIONS[name].handled == "told":
             notes.append(f"--{name} is not supported: {OPTIONS[name].how}")
@@ -208,8 +210,10 @@ def batch_of(options: Sequence[tuple[str, str]], where: str = "script") -> Batch
             batch = replace(batch, **_READ[name](value))
         except (ValueError, BadOption) as error:
             raise BadScript(f"{where}: --{name}={value}: {error}.") from None
-    if any(word in ("ALL", "NONE", "NIL") for word in values.get("export", "").split(",")):
+    if any(word.upper() in _WHOLE for word in values.get("export", "").split(",")):
         notes.append("of --export only variables with a name are passed on: --export=NAME,NAME=VALUE")
+    for other in _generic(values.get("gres", ""))[1]:
+        notes.append(f"of --gres only cards are counted, and {other} is left out")
     if batch.signal and not batch.seconds:
         notes.append("--signal comes before the time limit, and there is none: give --time, too")
     return replace(_sized(batch, values, where), notes=tuple(notes))
@@ -240,9 +244,10 @@ def _sized(batch: Batch, values: Mapping[str, str], where: str) -> Batch:
     most = max(batch.counts)
     if "gpus" in values:
         batch = replace(batch, gpus=-(-_devices(values["gpus"]) // nodes))
-    for name in ("gpus-per-node", "gres"):
-        if name in values:
-            batch = replace(batch, gpus=_devices(values[name]))
+    if "gpus-per-node" in values:
+        batch = replace(batch, gpus=_devices(values["gpus-per-node"]))
+    if "gres" in values:
+        batch = replace(batch, gpus=_generic(values["gres"])[0])
     if values.get("gres") == "none":
         batch = replace(batch, gpus_per_task=0)
     if batch.gpus_per_task:
@@ -285,20 +290,34 @@ def _nodes(text: str) -> dict[str, Any]:
 
 
 def _devices(text: str) -> int:
-    """Cards of ``4``, ``gpu:4``, ``a100:4``, ``gpu:a100:4``, ``gpu:4,nvme:1``; 0 of what has none."""
+    """Cards of ``4``, ``a100:4``, ``a100:2,h100:1``, ``gpu:a100:4``."""
     found = 0
     for part in text.split(","):
         plain = re.sub(r"\(.*\)$", "", part)
         kind, _, count = plain.rpartition(":")
         if kind and not re.fullmatch(r"[\w:.-]+", kind):
             raise ValueError("a number of GPUs is expected")
-        if plain == "none" or (kind and kind.partition(":")[0] not in ("gpu", "gres/gpu") and "," in text):
-            continue
         if plain in ("gpu", "gres/gpu"):
             found += 1
             continue
         found += int(count) if count.isdecimal() and len(count) < 5 else _positive(count)
     return found
+
+
+def _generic(text: str) -> tuple[int, list[str]]:
+    """Cards that ``--gres`` asks for, of a kind without a number one, and what is no card, such as ``nvme:100``."""
+    cards, others = 0, []
+    for part in text.split(",") if text and text != "none" else []:
+        plain = re.sub(r"\(.*\)$", "", part).removeprefix("gres/")
+        name, *rest = plain.split(":")
+        if not all(re.fullmatch(r"[\w.-]+", word) for word in (name, *rest)):
+            raise ValueError("resources are expected, such as gpu:4 or gpu:a100:4")
+        if name == "gpu" or name.isdecimal():
+            number = (rest or [name])[-1]
+            cards += _devices(number) if number.isdecimal() else 1
+        else:
+            others.append(plain)
+    return cards, others
 
 
 def _mebibytes(text: str) -> int:
@@ -309,7 +328,9 @@ def _mebibytes(text: str) -> int:
 
 
 def _time(text: str) -> dict[str, Any]:
-    return {"seconds": duration_of(text)}
+    """A time, or none: ``UNLIMITED`` and 0."""
+    unlimited = text.upper() in ("UNLIMITED", "INFINITE", "-1")
+    return {"seconds": None if unlimited else duration_of(text) or None}
 
 
 def duration_of(text: str) -> int:
@@ -325,15 +346,14 @@ def duration_of(text: str) -> int:
         hours, minutes, seconds = numbers
     else:
         hours, (minutes, seconds) = 0, [*numbers, 0][:2]
-    total = ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
-    if total < 1:
-        raise ValueError("a time of a second or more is expected")
-    return total
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _array(text: str) -> dict[str, Any]:
-    """``0-15``, ``1,3,5``, ``0-15:4``, each with ``%4`` elements at once."""
+    """``0-15``, ``[1,3,5]``, ``0-15:4``, each with ``%4`` elements at once."""
     listed, limited, at_once = text.partition("%")
+    if listed.startswith("[") and listed.endswith("]"):
+        listed = listed[1:-1]
     found: list[int] = []
     for part in listed.split(","):
         match = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?", part)
@@ -412,7 +432,7 @@ def _export(text: str) -> dict[str, Any]:
         name, assigned, value = word.partition("=")
         if not re.fullmatch(r"[A-Za-z_]\w{0,254}", name):
             raise ValueError("variables are expected: NAME,NAME=VALUE")
-        if word not in ("ALL", "NONE", "NIL"):
+        if word.upper() not in _WHOLE:
             found.append((name, value if assigned else None))
     return {"exported": tuple(found)}
 
@@ -431,7 +451,7 @@ _READ: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "gpus": lambda text: _checked(_devices(text)),
     "gpus-per-node": lambda text: _checked(_devices(text)),
     "gpus-per-task": lambda text: {"gpus_per_task": _devices(text)},
-    "gres": lambda text: _checked(_devices(text)),
+    "gres": lambda text: _checked(_generic(text)),
     "mem": lambda text: _checked(_mebibytes(text)),
     "mem-per-cpu": lambda text: _checked(_mebibytes(text)),
     "mem-per-gpu": lambda text: _checked(_mebibytes(text)),
@@ -477,7 +497,7 @@ OPTIONS: Mapping[str, Option] = {
     **_all("done", "CPUs that a node's pod requests", "cpus-per-task cpus-per-gpu mincpus"),
     **_all(
         "done",
-        "`nvidia.com/gpu` of a node's pod; the kind of card is left out",
+        "`nvidia.com/gpu` of a node's pod; the kind of card is left out, and what `--gres` asks for beside `gpu`",
         "gpus gpus-per-node gpus-per-task gres",
     ),
     **_all("done", "request and limit of memory of a node's pod", "mem mem-per-cpu mem-per-gpu"),
@@ -517,7 +537,7 @@ OPTIONS: Mapping[str, Option] = {
     **_all("told", "variables are named: --export=NAME,NAME=VALUE", "export-file"),
     **_all("told", "it is for the command line: 'unisono sbatch --help'", "help usage version"),
     **_all("told", "no terminal and no display are passed on", "pty x11 bell interactive no-shell"),
-    **_all("told", "it is for srun within a script", " ".join(OF_STEPS)),
+    **_all("told", "it is for srun within a script", " ".join([*OF_STEPS, "multi-prog"])),
     **_all("told", "a process without memory is ended alone, and its task fails by that", "oom-kill-step"),
     **_all("told", "no mail is sent", "mail-type mail-user"),
     **_all("told", "queues stand for accounts: use --partition", "account wckey"),
@@ -554,8 +574,9 @@ OPTIONS: Mapping[str, Option] = {
         "container container-id container-name container-save container-env "
         "container-entrypoint container-entrypoint-log",
     ),
+    **_all("told", "the images of that centre are not here: use --image", "environment uenv view"),
     **_all("told", "say the amounts one by one", "tres-per-task tres-per-job tres-bind mem-per-node"),
-    **_all("told", "tasks are programs, not steps of a file", "multi-prog mpi"),
+    **_all("told", "tasks are programs, not steps of a file", "mpi"),
 }
 """Every option of Slurm's commands; others are refused."""
 

@@ -19,8 +19,8 @@ from unisono.errors import ConfigError
 # Words of older and of other schedulers' configurations, and what stands here in their place.
 #
 # Letters do not find these: ``elect`` is no typing mistake of any action. Sources are the tables and documents of
-# Volcano 1.4 to 1.16, of kube-batch 0.5, of KAI-Scheduler 0.9 to 0.12 and of the builds of Volcano that Huawei's CCE
-# and Ascend's MindCluster bring (August 2026).
+# Volcano 1.4 to 1.16, of kube-batch 0.5, of KAI-Scheduler 0.9 to 0.12 and of the builds of Volcano that Huawei's CCE,
+# Ascend's MindCluster and PaddleFlow bring (August 2026).
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class Foreign:
 
 _CCE = "of Huawei's CCE: remove it"
 _ASCEND = "of Ascend's build of Volcano: remove it; NPUs are counted per node as every resource"
+_PADDLE = "of PaddleFlow's build of Volcano"
 _KAI = "of KAI-Scheduler"
 _VOLUMES = Foreign(f"{_CCE}; predicates looks at volumes")
 _CARDS = Foreign(f"{_CCE}; shared cards are of plug-in deviceshare")
@@ -50,6 +51,7 @@ ACTIONS: Mapping[str, Foreign] = {
     "reserve": _RESERVATION,
     "consolidation": Foreign(f"{_KAI}: here it is defragment", "defragment"),
     "stalegangeviction": Foreign(f"{_KAI}: remove it; policies of the job say what becomes of a gang that lost a pod"),
+    "preemptpf": Foreign(f"{_PADDLE}: here it is preempt", "preempt"),
     "rescheduling": Foreign("a plug-in and no action: list it below plugins"),
 }
 """Actions."""
@@ -63,6 +65,10 @@ PLUGINS: Mapping[str, Foreign] = {
     "networkresource": Foreign(f"{_CCE}; addresses of pods are not counted"),
     "oversubscription": Foreign(f"{_CCE}; what nodes lend is offered as a resource of its own"),
     "volcano-npu*": Foreign(_ASCEND),
+    "topology910": Foreign(_ASCEND),
+    "ascend-volcano-plugin": Foreign(_ASCEND),
+    "kmpredicates": Foreign(f"{_PADDLE}: here it is predicates", "predicates"),
+    "proportionpf": Foreign(f"{_PADDLE}: here it is proportion", "proportion"),
     "nodeplacement": Foreign(f"{_KAI}: here it is binpack, or nodeorder to spread", "binpack"),
     "gpupack": Foreign(f"{_KAI}: here it is deviceshare with deviceshare.SchedulePolicy: binpack", "deviceshare"),
     "gpuspread": Foreign(f"{_KAI}: here it is deviceshare with deviceshare.SchedulePolicy: spread", "deviceshare"),

@@ -153,6 +153,10 @@ class Head:
         options = asked["options"]
         try:
             shape = shape_of(options, self.place.hosts, self.place.counts)
+            named = asked["commands"]
+            if "multi-prog" in options and "*" not in named:
+                for rank in (rank for ranks in shape.ranks for rank in ranks if str(rank) not in named):
+                    raise BadOption(f"--multi-prog: no line of {asked['command'][0]} names task {rank}")
         except BadOption as error:
             await client.send(do="refused", text=str(error))
             return
@@ -233,13 +237,14 @@ class Head:
                     "LOCAL_WORLD_SIZE": str(len(ranks)),
                 }
                 own = {name: value for name, value in own.items() if name not in changed or name.startswith("SLURM_")}
-                command = asked["commands"].get(str(rank)) or asked["command"]
-                marks = {"t": rank, "o": rank}
+                command = asked["commands"].get(str(rank)) or [
+                    filled(word, {"t": rank, "o": rank}) for word in asked["commands"].get("*", [])
+                ]
                 tasks.append(
                     {
                         "rank": rank,
                         "set": {**shared, **own},
-                        "command": [filled(word, marks) if asked["commands"] else word for word in command],
+                        "command": command or asked["command"],
                     }
                 )
             await self.nodes[node].send(

@@ -23,7 +23,7 @@ from typing import Any
 
 from unisono.cli.slurm.steps.words import in_short
 
-COMMANDS = "srun scontrol scancel squeue sbatch sbcast hostname ssh apptainer singularity module ml getent".split()
+COMMANDS = "srun scontrol scancel squeue sbatch sbcast hostname ssh apptainer singularity module ml getent host".split()
 LONGEST = 16 * 1024 * 1024
 CHUNK = 64 * 1024
 PATIENCE = 1800.0

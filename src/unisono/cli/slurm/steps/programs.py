@@ -155,10 +155,11 @@ class Srun:
         self.files[path].write(data)
 
     def _tell_containers(self) -> None:
-        image = self.options.get("container-image")
+        option = next((each for each in ("container-image", "environment", "uenv") if self.options.get(each)), "")
         told = os.path.join(os.path.dirname(os.environ.get("UNISONO_BATCH_SOCKET", "")), "told")
-        if image and not os.path.exists(told):
-            print(f"srun: --container-image={image}: the task runs in the pod as it is", file=sys.stderr, flush=True)
+        if option and not os.path.exists(told):
+            said = f"--{option}={self.options[option]}"
+            print(f"srun: {said}: the task runs in the pod as it is", file=sys.stderr, flush=True)
             with contextlib.suppress(OSError), open(told, "w", encoding="utf-8"):
                 pass
 
@@ -173,17 +174,26 @@ def _has_input() -> bool:
 
 
 def _programs(path: str) -> dict[str, list[str]]:
-    """The command of each task, of a file of ``--multi-prog``."""
+    """The command of each task, of a file of ``--multi-prog``; ``*`` has that of all others.
+
+    Raises:
+        BadOption: the file cannot be read.
+
+    """
     found: dict[str, list[str]] = {}
-    with open(path, encoding="utf-8") as file:
-        for line in file:
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().replace("\\\n", " ").splitlines()
+        for line in lines:
             words = shlex.split(line, comments=True)
-            if not words:
-                continue
-            for rank in hosts_of(f"[{words[0]}]"):
-                found[rank] = words[1:]
-    if "*" in found:
-        raise BadOption(f"{path}: name the tasks of each line: * is not supported")
+            # The first line that names a task counts.
+            for offset, rank in enumerate(hosts_of(f"[{words[0]}]") if words else []):
+                marks: dict[str, object] = {} if rank == "*" else {"t": rank, "o": offset}
+                found.setdefault(rank, [filled(word, marks) if marks else word for word in words[1:]])
+            if "*" in found:
+                break
+    except (OSError, ValueError) as error:
+        raise BadOption(f"{path}: {error.strerror if isinstance(error, OSError) else error}") from None
     return found
 
 
@@ -222,6 +232,18 @@ def _getent(words: Sequence[str]) -> int:
         return 0
     program = _real("getent")
     return os.execv(program, ["getent", *words]) if program else 2  # noqa: S606
+
+
+def _host(words: Sequence[str]) -> int:
+    """``host NODE`` of a node of the job; the rest is for the real one."""
+    if words and words[-1] in hosts_of(os.environ.get("SLURM_JOB_NODELIST", "")):
+        print(f"{words[-1]} has address {_address(words[-1])}")
+        return 0
+    program = _real("host")
+    if program is None:
+        print(f"Host {words[-1] if words else ''} not found: it is no node of this job", file=sys.stderr)
+        return 1
+    return os.execv(program, ["host", *words])  # noqa: S606
 
 
 def _module(name: str, words: Sequence[str]) -> int:
@@ -367,18 +389,29 @@ def _sbcast(words: Sequence[str]) -> int:
     return _srun(["-i", names[0], f"-N{count}", "--ntasks-per-node=1", "--overlap", *copy])
 
 
+_OF_CONTAINERS = frozenset(
+    """
+    --allow-setuid --cleanenv --compat --contain --containall --disable-cache --fakeroot --ipc --keep-privs --net
+    --no-eval --no-home --no-https --no-init --no-privs --no-umask --nv --nvccli --pid --rocm --sharens --underlay
+    --unsquash --userns --uts --vm --writable --writable-tmpfs -C -c -e -f -i -n -p -u -w
+    """.split()
+)
+"""Options of ``apptainer exec`` that stand alone."""
+
+
 def _container(name: str, words: Sequence[str]) -> int:
     """``apptainer exec IMAGE COMMAND`` where there is none: the command in the pod as it is."""
     program = _real(name)
     if program is not None:
         return os.execv(program, [name, *words])  # noqa: S606
     rest, environment = list(words), dict(os.environ)
+    while rest and rest[0].startswith("-"):  # of the program itself, such as --quiet
+        rest.pop(0)
     verb = rest.pop(0) if rest else ""
-    alone = ("--nv", "--rocm", "--cleanenv", "--contain", "--containall", "--writable-tmpfs", "--no-home", "--fakeroot")
     while rest and rest[0].startswith("-"):
         word = rest.pop(0)
         value = word.partition("=")[2]
-        if "=" not in word and word not in (*alone, "-e", "-c", "-C", "-p", "-i", "-u") and rest:
+        if "=" not in word and word not in _OF_CONTAINERS and rest:
             value = rest.pop(0)
         if word.partition("=")[0] == "--env":
             environment.update(
@@ -388,6 +421,11 @@ def _container(name: str, words: Sequence[str]) -> int:
             os.chdir(value)
     if verb not in ("exec", "run", "shell") or len(rest) < 2:
         print(f"{name} {verb}: is not in this image", file=sys.stderr)
+        return 127
+    if shutil.which(rest[1], path=environment.get("PATH")) is None:
+        # Of 'run' the words may be those of a program that only the image names.
+        lacking = f"what {rest[0]} runs" if verb == "run" else rest[1]
+        print(f"{name} {verb}: {lacking} is not in the pod: use an image that has it", file=sys.stderr)
         return 127
     print(f"{name}: {rest[0]}: the command runs in the pod as it is", file=sys.stderr, flush=True)
     return os.execvpe(rest[1], rest[1:], environment)  # noqa: S606
@@ -422,6 +460,7 @@ def main(words: Sequence[str]) -> int:
         "singularity": functools.partial(_container, "singularity"),
         "module": functools.partial(_module, "module"),
         "getent": _getent,
+        "host": _host,
         "ml": functools.partial(_module, "ml"),
     }
     try:

@@ -62,14 +62,14 @@ VALUED = frozenset(
     account accel-bind acctg-freq array batch bb bbf bcast-exclude begin chdir cluster-constraint clusters comment
     constraint container container-entrypoint-log container-env container-id container-image container-mounts
     container-name container-save container-workdir core-spec cores-per-socket cpu-bind cpu-freq cpus-per-gpu
-    cpus-per-task deadline delay-boot dependency distribution epilog error exclude export export-file extra
+    cpus-per-task deadline delay-boot dependency distribution environment epilog error exclude export export-file extra
     extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags
     het-group hint input job-name jobid kill-on-invalid-dep licenses mail-type mail-user mcs-label mem mem-bind
     mem-per-cpu mem-per-gpu mincpus mpi msg-timeout network nodefile nodelist nodes ntasks ntasks-per-core
     ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output pack-group partition power prefer priority
     profile prolog qos relative reservation segment signal slurmd-debug sockets-per-node switches task-epilog
     task-prolog thread-spec threads threads-per-core time time-min tmp treewidth tres-bind tres-per-job
-    tres-per-task uid wait-all-nodes wckey wrap
+    tres-per-task uenv uid view wait-all-nodes wckey wrap
     """.split()
 )
 """Long options whose value may stand in the next word; those of others follow ``=`` or are left out."""

@@ -288,15 +288,16 @@ def _mount(view: TrainingView, pod: Pod, container: Container) -> None:
             KeyToPath(key="discover_hosts.sh", path="discover_hosts.sh", mode=0o555),
         ],
     )
+    of_keys, of_hosts = view.facts.volumes
     pod.spec.volumes = [
         *(pod.spec.volumes or ()),
-        Volume(name="ssh-auth", secret=secret),
-        Volume(name="mpi-job-config", config_map=config),
+        Volume(name=of_keys, secret=secret),
+        Volume(name=of_hosts, config_map=config),
     ]
     container.volume_mounts = [
         *(container.volume_mounts or ()),
-        VolumeMount(name="ssh-auth", mount_path=path),
-        VolumeMount(name="mpi-job-config", mount_path=CONFIG_PATH),
+        VolumeMount(name=of_keys, mount_path=path),
+        VolumeMount(name=of_hosts, mount_path=CONFIG_PATH),
     ]
 
 

@@ -31,10 +31,10 @@ from unisono.controllers.podgroup.decide import topology
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.plan import Gang, TrainingPlan, bring_gang, part_of, set_condition, suspend_group
 from unisono.controllers.training.ray.pods import (
-    PORTS,
     Place,
     RayClusterView,
     build_pod,
+    head_ports,
     head_service,
     head_service_name,
     most,
@@ -178,7 +178,8 @@ class _ClusterDecision:
             service_name=head_service_name(view.name),
             service_ip=head.status.pod_ip if head is not None else None,
         )
-        status.endpoints = {name: str(port) for name, port in PORTS.items()}
+        ports = head_ports(self.view.spec.head_group_spec.template)
+        status.endpoints = {name: str(port) for name, port in ports.items()}
         if head_ready:
             self._set(HEAD_READY, "HeadPodRunningAndReady", "the head runs and is ready", holds=True)
         else:

@@ -230,15 +230,27 @@ def build_pod(view: RayClusterView, place: Place) -> Pod:
     return pod
 
 
+def head_ports(template: PodTemplateSpec) -> dict[str, int]:
+    """Ports of a head by name: those of its first container, and Ray's own whose name and number are free."""
+    containers = template.spec.containers or []
+    own = (containers[0].ports or ()) if containers else ()
+    found: dict[str, int] = {}
+    for name, number in (
+        *((port.name or f"{port.container_port}-port", port.container_port) for port in own),
+        *PORTS.items(),
+    ):
+        if name not in found and number not in found.values():
+            found[name] = number
+    return found
+
+
 def head_service(view: RayClusterView) -> Service:
     """The Service of the head; what ``headService`` says is merged into it."""
     head = view.spec.head_group_spec
     own: dict[str, Any] = head.head_service or {}
     marks = {**_labels(view, next(view.places())), **((own.get("metadata") or {}).get("labels") or {})}
-    containers = head.template.spec.containers or []
-    ports = dict(PORTS)
-    for port in (containers[0].ports or ()) if containers else ():
-        ports[port.name or f"port-{port.container_port}"] = port.container_port
+    asked: dict[str, Any] = own.get("spec") or {}
+    taken = {taken for port in asked.get("ports") or () for taken in (port.get("name"), port.get("port"))}
     spec = ServiceSpec(
         cluster_ip="None" if not head.service_type else None,
         type=head.service_type or None,
@@ -246,13 +258,16 @@ def head_service(view: RayClusterView) -> Service:
         publish_not_ready_addresses=True if not head.service_type else None,
         ports=[
             ServicePort(name=name, port=number, target_port=number, app_protocol="tcp")
-            for name, number in sorted(ports.items())
+            for name, number in sorted(head_ports(head.template).items())
+            if not taken & {name, number}
         ],
     )
-    merged = {**msgspec.to_builtins(spec), **(own.get("spec") or {})}
+    generated = msgspec.to_builtins(spec)
+    ports = [*(asked.get("ports") or ()), *generated["ports"]]
+    merged = {**generated, **asked, "ports": ports, "selector": generated["selector"]}
     annotations = {
-        **(view.spec.head_service_annotations or {}),
         **((own.get("metadata") or {}).get("annotations") or {}),
+        **(view.spec.head_service_annotations or {}),
     }
     return Service(
         metadata=ObjectMeta(
@@ -361,9 +376,10 @@ def _start_ray(view: RayClusterView, place: Place, container: Container) -> None
     if place.is_head:
         container.readiness_probe = container.readiness_probe or _takes_jobs(place)
         taken = {port.container_port for port in container.ports or ()}
+        ports = sorted(head_ports(view.spec.head_group_spec.template).items())
         container.ports = [
             *(container.ports or ()),
-            *(ContainerPort(name=n, container_port=p) for n, p in sorted(PORTS.items()) if p not in taken),
+            *(ContainerPort(name=name, container_port=port) for name, port in ports if port not in taken),
         ]
     set_already = {each.name for each in container.env or ()}
     added = [each for each in _environment(view, place, command) if each.name not in set_already]
