@@ -15,7 +15,8 @@ from benchmarks.quality.policies import EASY, GANG, KEEPING, PACKED_GPUS, PREDIC
 from benchmarks.quality.runner import Case, Only
 from benchmarks.quality.tables import table
 from unisono.simulator.bounds import least_cost
-from unisono.simulator.clusters import Cluster, read_switches
+from unisono.simulator.cluster_files import read_switches
+from unisono.simulator.clusters import Cluster
 from unisono.simulator.metrics.durations import first_wait
 from unisono.simulator.metrics.usage import lca_cost
 from unisono.simulator.workload.job import Job, Role

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from unisono.simulator.clusters import load_cluster
+from unisono.simulator.cluster_files import load_cluster
 from unisono.simulator.experiment import read_experiment
 from unisono.simulator.workload import formats
 from unisono.simulator.workload.generate import Recipe, generate

@@ -10,7 +10,7 @@ import pytest
 
 from unisono.cluster.state import ClusterState
 from unisono.errors import UnisonoError
-from unisono.simulator.clusters import load_cluster
+from unisono.simulator.cluster_files import load_cluster
 from unisono.simulator.world.world import fill
 
 NODE = {

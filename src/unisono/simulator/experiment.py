@@ -33,7 +33,8 @@ from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config
 from unisono.engine.contract.plugin import Plugin
 from unisono.errors import ConfigError
 from unisono.simulator.abilities import refuse_missing
-from unisono.simulator.clusters import Cluster, as_stated, load_cluster, paths_of
+from unisono.simulator.cluster_files import load_cluster
+from unisono.simulator.clusters import Cluster, as_stated, paths_of
 from unisono.simulator.files import InputError
 from unisono.simulator.metrics.summary import summary
 from unisono.simulator.replay import Recording, RecordingError, is_recording

@@ -172,7 +172,7 @@ def generate(kind: str, cluster: Path, queues: tuple[str, ...], out: Path | None
     """Write a workload in the native form: poisson, diurnal, or lublin (gangs as on parallel supercomputers)."""
     import sys
 
-    from unisono.simulator.clusters import load_cluster
+    from unisono.simulator.cluster_files import load_cluster
     from unisono.simulator.workload import formats
     from unisono.simulator.workload.generate import Recipe
     from unisono.simulator.workload.generate import generate as make
