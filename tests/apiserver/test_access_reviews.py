@@ -80,6 +80,8 @@ async def test_everybody_who_is_known_asks_about_himself_only(web: WebClient) ->
     reply = await ask(web, RIGHTS, "SelfSubjectRulesReview", {"namespace": "default"}, headers=bob)
     rules = reply.json()["status"]["resourceRules"]
     assert {"verbs": ["get", "list", "watch"], "apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"]} in rules
+    calendar = {"apiGroups": ["calendar.unisono.io"], "resources": ["reservations", "temporaryquotas"]}
+    assert {"verbs": ["get", "list", "watch"], **calendar} in rules
     for group, kind, spec in (
         (RIGHTS, "SubjectAccessReview", {"user": "eve", "resourceAttributes": PODS}),
         (IDENTITY, "TokenReview", {"token": "x"}),

@@ -10,7 +10,7 @@ import pytest
 
 from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import parse_specs
-from unisono.api.annotations import EVICT_NOTICE, RESERVATION
+from unisono.api.annotations import EVICT_NOTICE, MAX_RUN_TIME, RESERVATION
 from unisono.api.base import ObjectMeta
 from unisono.api.decode import decode
 from unisono.api.groups.batch import Job
@@ -23,7 +23,7 @@ from unisono.errors import ApiError
 from unisono.standalone.shadow import Shadow, VirtualLoop, opened
 
 NOW = 1_700_000_000.0
-HOUR = 3600.0
+HOUR = 1200.0  # twenty minutes stand for it
 
 
 def a_job(name: str, queue: str = "default", **notes: str) -> Job:
@@ -106,3 +106,33 @@ async def _story(folder: Path) -> None:
 def test_a_node_is_emptied_for_maintenance_and_then_kept_for_a_team(tmp_path: Path) -> None:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(_story(tmp_path))
+
+
+async def _limited(folder: Path) -> None:
+    async with opened(folder, now=NOW) as shadow:
+        client = shadow.backend.client()
+        shadow.start("controllers")
+        specs = [{"name": "a", "capacity": {"cpu": "8", "memory": "32Gi", "pods": "110"}}]
+        nodes = SimulatedNodes(shadow.backend.client(), parse_specs(specs), shadow.clock)
+        shadow.run("nodes", nodes.run())
+        await nodes.ready.wait()
+        shadow.start("scheduler", default_config())
+        queue = Queue(metadata=ObjectMeta(name="team", annotations={MAX_RUN_TIME: "20m"}), spec=QueueSpec(weight=1))
+        await client.create(QUEUES, queue)
+        await client.create(JOBS, a_job("long", "team", **{EVICT_NOTICE: "1m", "volcano.sh/preemptable": "false"}))
+        await until(shadow, 30.0)
+        (first,) = (await client.list(PODS)).items
+        await until(shadow, HOUR - 75.0)
+        assert not [one for one in (await client.list(EVENTS)).items if one.reason == "EvictionNotice"]
+        await until(shadow, HOUR + 60.0)
+        told = [one for one in (await client.list(EVENTS)).items if one.reason in ("EvictionNotice", "Evict")]
+        assert {one.reason for one in told} == {"EvictionNotice", "Evict"}
+        why = f"because of the run-time limit 20m0s of queue team (annotation {MAX_RUN_TIME})"
+        assert all(why in one.message for one in told)
+        (second,) = (await client.list(PODS)).items
+        assert second.metadata.uid != first.metadata.uid, "its policy starts it again"
+
+
+def test_a_pod_is_told_and_ended_at_its_queues_limit(tmp_path: Path) -> None:
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(_limited(tmp_path))

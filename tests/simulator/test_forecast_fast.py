@@ -16,8 +16,18 @@ from unisono.api.decode import decode
 from unisono.api.groups.scheduling import NetworkTopologySpec
 from unisono.api.groups.topology import HyperNode
 from unisono.api.keys import GROUP_NAME
-from unisono.api.kinds import FLOATING_RESOURCES, HYPER_NODES, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES
-from unisono.engine.config_file.reader import load_config
+from unisono.api.kinds import (
+    FLOATING_RESOURCES,
+    HYPER_NODES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    QUEUES,
+    RESERVATIONS,
+)
+from unisono.api.times import rfc3339
+from unisono.engine.config_file.reader import default_config, load_config
 from unisono.simulator.clusters import make_node, make_queue
 from unisono.simulator.forecast.forecast import Budget, Forecast, forecast
 from unisono.simulator.forecast.live import LiveObjects
@@ -252,3 +262,14 @@ def test_an_answer_says_what_of_the_configuration_the_model_leaves_out() -> None
     )
     config += "  - name: user-limits\n    arguments: {user-limits.AutoEnable: true}\n"
     assert fast(live(), config, futures=1).source == "1 future of a fast model without reclaim, reservation"
+
+
+def test_a_forecast_of_the_engine_goes_by_the_calendar_and_the_fast_model_says_that_it_does_not() -> None:
+    """Both jobs that wait would start at 600 s and 1,100 s; the node is in maintenance from the second minute on."""
+    objects = live()
+    window = {"start": rfc3339(NOW + 120), "duration": "2h", "nodes": ["*"], "purpose": "Maintenance"}
+    objects.add(RESERVATIONS, [decode(RESERVATIONS, {"metadata": {"name": "down"}, "spec": window}).obj])
+    found = forecast(objects, default_config(), NOW, futures=1)
+    assert min(start.median or 0.0 for start in found.starts) >= 7320
+    told = forecast(objects, default_config(), NOW, futures=1, budget=Budget.of(0.0, ticking()))
+    assert told.source == "1 future of a fast model without reservations"

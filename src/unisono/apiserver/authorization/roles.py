@@ -22,7 +22,17 @@ from unisono.api.groups.access import (
 from unisono.api.groups.batch import Command
 from unisono.api.keys import MASTERS
 from unisono.api.kind import Kind
-from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, QUEUES, ROLE_BINDINGS, ROLES, SECRETS, find
+from unisono.api.kinds import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    QUEUES,
+    RESERVATIONS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    TEMPORARY_QUOTAS,
+    find,
+)
 from unisono.api.policies.rule import VERBS
 from unisono.api.queues import USE
 from unisono.apiserver.access.user import AUTHENTICATED, UNAUTHENTICATED, User
@@ -91,7 +101,12 @@ _BATCH_WORK: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("ray.io", ("rayclusters", "rayjobs", "rayservices"), ()),
 )
 # Objects that belong to no namespace, and that every author of a job reads.
-_CLUSTER_WIDE = PolicyRule(verbs=[*_READ], api_groups=["scheduling.volcano.sh"], resources=["queues"])
+_CLUSTER_WIDE = [
+    PolicyRule(verbs=[*_READ], api_groups=[QUEUES.group], resources=[QUEUES.plural]),
+    PolicyRule(
+        verbs=[*_READ], api_groups=[RESERVATIONS.group], resources=[RESERVATIONS.plural, TEMPORARY_QUOTAS.plural]
+    ),
+]
 
 
 def default_roles() -> list[ClusterRole]:
@@ -112,7 +127,7 @@ def default_roles() -> list[ClusterRole]:
         _role("system:aggregate-to-view", _reading(_WORK, extra=("pods/log",)), into="view"),
         _role("unisono:aggregate-to-edit", _writing(_BATCH_WORK), into="edit"),
         _role("unisono:aggregate-to-view", _reading(_BATCH_WORK), into="view"),
-        _role("unisono:queue-viewer", [_CLUSTER_WIDE]),
+        _role("unisono:queue-viewer", _CLUSTER_WIDE),
         # Rows are shown by what else a user may list.
         _role("unisono:history-reader", [_urls("/unisono/v1/history/*")]),
     ]

@@ -59,10 +59,15 @@ _PLUGINS_LEFT_OUT = frozenset(
 )
 
 
-def left_out(config: SchedulerConfig) -> list[str]:
-    """What decides by a configuration and the model knows nothing of; not what takes part only where it is needed."""
+def left_out(config: SchedulerConfig, state: ClusterState) -> list[str]:
+    """What decides by a configuration and the model knows nothing of; what takes part only where it is needed: there.
+
+    Of the latter the calendar alone, whose windows may be all that a job waits for.
+    """
     plugins = [each.name for each in config.plugins if not each.arguments.get(f"{each.name}.AutoEnable")]
-    return sorted({*_ACTIONS_LEFT_OUT.intersection(config.actions), *_PLUGINS_LEFT_OUT.intersection(plugins)})
+    named = {*_ACTIONS_LEFT_OUT.intersection(config.actions), *_PLUGINS_LEFT_OUT.intersection(plugins)}
+    by_time = {"reservations": state.catalogue.bookings, "temporary quotas": state.catalogue.temporary_quotas}
+    return sorted({*named, *(name for name, objects in by_time.items() if objects)})
 
 
 class Part(NamedTuple):

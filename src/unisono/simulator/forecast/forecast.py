@@ -257,7 +257,7 @@ class Side:
         cut = [run.end for run, complete in self._engine if not complete and run.end > 0]
         true += [f"the first {end:,.0f} s of {'another' if done else 'a future of the engine'}" for end in cut]
         fast = f"{counted(len(self._fast), 'future')} of a fast model"
-        if names := left_out(self._config):
+        if names := left_out(self._config, self._state):
             fast += f" without {', '.join(names)}"
         return f"{fast}, corrected by {' and '.join(true)}" if engine and true else fast
 
