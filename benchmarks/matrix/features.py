@@ -253,6 +253,34 @@ def _suspended(draw: Draw) -> None:
     )
 
 
+def _licenses(draw: Draw) -> None:
+    """Some jobs ask for licences by their pods, some as a whole; drawn apart, as all else of a seed stays as it was."""
+    luck = Random(f"licences {draw.random.getstate()[1][:8]}")
+    draw.before.append(
+        {
+            "apiVersion": "quota.unisono.io/v1alpha1",
+            "kind": "FloatingResource",
+            "metadata": {"name": "lic"},
+            "spec": {"amount": luck.randint(2, 5), "inUse": luck.choice([0, 0, 1])},
+        }
+    )
+
+    def change(body: Object, number: int) -> None:
+        way = luck.choice(["pods", "job", "none"])
+        if way == "pods":
+            resources = _container(body)["resources"]
+            resources["requests"]["licenses.unisono.io/lic"] = "1"
+            resources["limits"] = {"licenses.unisono.io/lic": "1"}
+        elif way == "job":
+            notes = body["metadata"].setdefault("annotations", {})
+            notes["unisono.io/licenses"] = luck.choice(["lic", "lic=2"])
+
+    draw.jobs.append(change)
+
+
+APART = "licenses"
+"""The feature that is drawn for itself."""
+
 FEATURES: dict[str, Callable[[Draw], None]] = {
     "queue tree": _tree,
     "capability": _capability,
@@ -272,6 +300,7 @@ FEATURES: dict[str, Callable[[Draw], None]] = {
     "claims": _claims,
     "job flow": _flow,
     "suspended": _suspended,
+    APART: _licenses,
 }
 """By name, in the order in which they change a draw."""
 
@@ -349,7 +378,9 @@ def _agree(queues: dict[str, Object]) -> None:
 def made(seed: int) -> Made:
     """The cluster of a seed."""
     random = Random(seed)
-    names = random.sample(list(FEATURES), random.choice([2, 3]))
+    names = random.sample([name for name in FEATURES if name != APART], random.choice([2, 3]))
+    if Random(f"{APART} of {seed}").random() < 0.25:
+        names.append(APART)
     draw = Draw(random)
     for name, feature in FEATURES.items():
         if name in names:

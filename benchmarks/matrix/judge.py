@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks.answers.case import Case
 from benchmarks.answers.plane import Plane, plane
 from benchmarks.check.facts import Amounts, Facts, Turn, add, amounts
+from benchmarks.check.rules import licenses
 from benchmarks.check.rules.conserving import fitting
 from benchmarks.matrix.features import Made, made
 from unisono.engine import run
@@ -26,6 +27,7 @@ _KINDS = {
     f"{_GROUPS}/queues": "Queue",
     f"{_GROUPS}/podgroups": "PodGroup",
     "/apis/topology.volcano.sh/v1alpha1/hypernodes": "HyperNode",
+    "/apis/quota.unisono.io/v1alpha1/floatingresources": "FloatingResource",
     "/apis/batch.volcano.sh/v1alpha1/jobs": "VolcanoJob",
     "/apis/flow.volcano.sh/v1alpha1/jobflows": "JobFlow",
 }
@@ -87,6 +89,10 @@ def beyond(facts: Facts) -> list[str]:
             used = spaces.get(key.partition("/")[0], {}).get(resource.removeprefix("requests."), Fraction(0))
             if used > most:
                 found.append(f"quota {key} allows {most} of {resource} and {float(used)} are used")
+    turn = Turn(facts, {}, 0.0, [], [], {}, {})
+    for resource, used in licenses.taken(turn, [pod for pod in facts.pods.values() if pod.occupies]).items():
+        if used > licenses.there(turn, resource):
+            found.append(f"{float(used)} of {resource} are held and there are {float(licenses.there(turn, resource))}")
     return found
 
 

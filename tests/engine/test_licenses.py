@@ -91,6 +91,17 @@ def test_what_pods_ask_for_comes_beside_what_their_job_does(amount: int, started
     assert not decisions.violations
 
 
+def test_what_is_promised_to_one_pod_for_later_is_not_there_for_another_one_now() -> None:
+    """The large pod waits for room and for the licence, both of which a terminating pod has; the small one fits now."""
+    leaving = [group("o", 1, phase="Running", annotations={LICENSES: "matlab"})]
+    leaving.append(pod("o-0", "o", node="n1", deleting=True, cpu=6))
+    gang_of_two = group("g", 1, annotations={LICENSES: "matlab"})
+    pods = [pod("g-large", "g", cpu=6, priority=9), pod("g-small", "g", cpu=1)]
+    decisions = schedule(cluster(node("n1", cpu=8), floating("matlab", 1), leaving, gang_of_two, pods))
+    assert decisions.binds == []
+    assert decisions.violations == []
+
+
 def test_a_job_keeps_its_licences_until_its_last_pod_has_gone() -> None:
     head = group("o", 1, phase="Running", annotations={LICENSES: "matlab=2"})
     leaving = pod("o-0", "o", node="n1", deleting=True, cpu=1)

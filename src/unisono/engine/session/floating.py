@@ -143,8 +143,11 @@ class GangLicenses(Limit):
         return [limit for limit in self.job.limits if limit is not self]
 
     def room(self, pod_class: PodClass, *, now: bool) -> int:
-        """As many as there is room for beside what comes with the first of them; any number once it is held."""
-        if not self.lacks():
+        """As many as there is room for beside what comes with the first of them; any number once it is held.
+
+        What was promised to a pod of the job for later is not there for another one that starts now.
+        """
+        if self._is_settled(now=now):
             return UNLIMITED
         if self._is_unheard_of():
             return 0
@@ -152,12 +155,12 @@ class GangLicenses(Limit):
         return min(parts, default=UNLIMITED)
 
     def _room_in(self, limit: Limit, pod_class: PodClass, *, now: bool) -> int:
-        least, size = UNLIMITED, len(pod_class.vector)
+        least, size, lacks = UNLIMITED, len(pod_class.vector), self.lacks()
         for row, most in limit.most.items():
             once = int(self.vector[row])
             if not once:
                 continue
-            free = most - int(limit.held[row]) - (int(limit.leaving[row]) if now else 0) - once
+            free = most - int(limit.held[row]) - (int(limit.leaving[row]) if now else 0) - (once if lacks else 0)
             each = int(pod_class.vector[row]) if row < size else 0
             least = min(least, -1 if free < 0 else free // each if each else UNLIMITED)
         return max(least, 0)
@@ -177,13 +180,19 @@ class GangLicenses(Limit):
         """Whether the job does not hold it, and was not promised it."""
         return not self._here[0]
 
+    def _is_settled(self, *, now: bool) -> bool:
+        """Whether the limits behind it need not be asked: it is held, or promised where it is for later."""
+        counts = self.job.counts
+        holds = any(number and held for number, held in zip(counts, HOLDS, strict=True))
+        return holds or bool(counts[TaskStatus.UNKNOWN]) or (self._here[0] and not now)
+
     def _is_unheard_of(self) -> bool:
         unlisted = self.registry.unlisted
         return unlisted is not None and bool(self.vector[unlisted])
 
     def lacking(self, pod_class: PodClass, *, now: bool) -> list[Limit]:
         """The limits that have too little left for it and one pod; none once the job holds it."""
-        if not self.lacks():
+        if self._is_settled(now=now):
             return []
         if self._is_unheard_of() and self.registry.unlisted is not None:
             return [FloatingLimit(self.registry.unlisted, NO_FLOATING, self.registry)]
