@@ -10,6 +10,7 @@ import pytest
 from controller_world import ControllerWorld
 
 from support.build import floating, group, pod, queue
+from unisono.agent.node import Ledger
 from unisono.api.annotations import LICENSES
 from unisono.api.base import ObjectMeta
 from unisono.api.groups.quota import FloatingResource, FloatingResourceSpec, FloatingSource
@@ -18,6 +19,8 @@ from unisono.api.topology_sources import SourceFailed
 from unisono.cluster.floating import floating_of
 from unisono.controllers.elastic.decide import Allowances
 from unisono.controllers.floating import MOST_BYTES, FloatingResourceController, read_answer
+from unisono.controllers.node_scaling.decide import demand_of, promised
+from unisono.controllers.podgroup.decide import pod_group_for
 from unisono.kube.controller import Controller
 
 URL = "https://licences.example.com/matlab"
@@ -162,3 +165,26 @@ def test_elastic_jobs_grow_as_far_as_there_are_licences(amount: int | None, left
     assert claim.limit.closed == (left is None)
     if left is not None:
         assert claim.limit.left == {"licenses.unisono.io/matlab": left}
+
+
+def test_no_node_is_made_for_licences() -> None:
+    assert demand_of(pod("p", cpu=1, matlab=2).spec).requests == {"cpu": 1000}
+    waiting = group("g", 2, resources={"cpu": 2, "matlab": 2})
+    assert [each.requests for each in promised(waiting)] == [{"cpu": 1000}]
+
+
+@pytest.mark.parametrize(
+    ("of_owner", "of_pod", "asked"),
+    [({LICENSES: "ansys"}, {}, "ansys"), ({}, {LICENSES: "matlab"}, "matlab"), ({LICENSES: "a"}, {LICENSES: "b"}, "a")],
+)
+def test_a_pod_group_that_is_made_for_pods_asks_for_what_their_owner_says_or_they_do(
+    of_owner: dict[str, str], of_pod: dict[str, str], asked: str
+) -> None:
+    made = pod_group_for(pod("p", annotations=of_pod), of_owner, "")
+    assert (made.metadata.annotations or {})[LICENSES] == asked
+
+
+def test_a_kubelet_takes_pods_with_licences() -> None:
+    ledger = Ledger({"cpu": 1000, "pods": 10})
+    assert ledger.admit(pod("p", cpu=1, matlab=2)) is None
+    assert ledger.admit(pod("q", cpu=1, matlab=2)) is not None
