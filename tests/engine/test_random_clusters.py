@@ -17,6 +17,8 @@ from benchmarks.check.rules import conserving, quarrels
 from unisono.engine.closing.invariants import enforce
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.capacity.plugin import QueueCapacity
+from unisono.engine.session.floating import FloatingLimit, floating_limits
+from unisono.engine.session.limit import Limit
 from unisono.engine.session.queue_limits import limits_of
 
 ROOT = Path(__file__).parents[2]
@@ -67,15 +69,18 @@ def test_sums_over_queues_are_what_the_queues_hold(monkeypatch: pytest.MonkeyPat
     seen = Counter[str]()
 
     def compare(cycle: Cycle) -> None:
-        queues, fresh = cycle.session.queues, limits_of(cycle.session.snapshot, cycle.session.registry)
+        session = cycle.session
+        queues, fresh = session.queues, dict[str, Limit](limits_of(session.snapshot, session.registry))
+        fresh |= {limit.name: limit for limit in floating_limits(session.snapshot, session.now, queues)}
         for plugin, _ in cycle.hooks.flat["headroom"]:
             for branch in plugin.branches.values() if isinstance(plugin, QueueCapacity) else ():
-                held = sum((queues[name].claimed for name in branch.members), cycle.session.registry.zeros())
+                held = sum((queues[name].claimed for name in branch.members), session.registry.zeros())
                 assert branch.held == held.tolist(), branch.name
                 seen["branch"] += bool(held.any())
         for limit in {limit for queue in queues.values() for limit in queue.limits}:
             moved = sum((queues[name].claimed - queues[name].record.allocated for name in limit.family), 0)
-            assert (limit.held == fresh[limit.name].held + moved).all(), limit.name
+            rows = [limit.row] if isinstance(limit, FloatingLimit) else slice(None)
+            assert (limit.held == fresh[limit.name].held + moved)[rows].all(), limit.name
             seen["limit"] += bool(np.any(moved))
         enforce(cycle)
 

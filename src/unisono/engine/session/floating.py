@@ -105,16 +105,18 @@ class GangLicenses(Limit):
     Attributes:
         job: whose.
         vector: ``[R]`` what it asks for once.
+        moved: 1 where the last pods that moved brought it, -1 where they took it away, else 0.
 
     """
 
-    __slots__ = ("_here", "job", "vector")
+    __slots__ = ("_here", "job", "moved", "vector")
 
     def __init__(self, job: JobState, vector: Vector, registry: ResourceRegistry) -> None:
         super().__init__(job.key, {}, registry)
         self.family = []
         self.job = job
         self.vector = fitted(vector, len(registry))
+        self.moved = 0
         self._here = self._claims()
 
     def _claims(self) -> tuple[bool, bool]:
@@ -130,6 +132,7 @@ class GangLicenses(Limit):
         del amounts
         before, self._here = self._here, self._claims()
         claimed, held = (after - earlier for after, earlier in zip(self._here, before, strict=True))
+        self.moved = claimed
         if not claimed and not held:
             return
         queue = self.job.queue

@@ -16,6 +16,7 @@ from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.decisions import ShareMetrics
 from unisono.engine.plugins.capacity.tree import ROOT, Branch, Branches, DeviceQuotas
+from unisono.engine.session.floating import GangLicenses
 from unisono.engine.session.limit import UNLIMITED, Amounts, Excess, exceeded, listed, text
 from unisono.engine.verdict import Cause
 
@@ -324,6 +325,9 @@ class QueueCapacity(Plugin):
     def _book(self, job: JobState, pod_class: PodClass, number: int) -> None:
         branch = self.branches[job.queue.name]
         branch.move(pod_class.rows.tolist(), [amount * number for amount in pod_class.amounts.tolist()])
+        for limit in job.account_limits:
+            if isinstance(limit, GangLicenses) and limit.moved:  # what comes with its first pod, and goes with its last
+                branch.move(list(range(len(limit.vector))), (limit.vector * np.int64(limit.moved)).tolist())
         if self.devices is not None and self.devices.concerns(pod_class):
             self.devices.use(branch, pod_class.devices, number)
 
