@@ -319,6 +319,37 @@ async def test_a_runtime_may_come_later():
         assert node_env(world)["JAX_COORDINATOR_ADDRESS"] == "tj-node-0-0.tj:29500"
 
 
+async def test_a_runtime_without_jobs_is_told_and_read_again():
+    async with TrainingWorld() as world:
+        shared = world.client.find(CLUSTER_TRAINING_RUNTIMES, "torch-distributed")
+        hollow = msgspec.convert(msgspec.to_builtins(shared), CLUSTER_TRAINING_RUNTIMES.struct)
+        hollow.metadata.name, hollow.spec.template.spec.replicated_jobs = "hollow", None
+        world.client.put(CLUSTER_TRAINING_RUNTIMES, hollow)
+        await world.settle()
+        await world.submit(train_job("hollow"), admit=False)
+        assert "ClusterTrainingRuntime hollow has no job" in world.recorder.of("NoJobInRuntime")[0]
+        hollow.spec = shared.spec
+        world.client.put(CLUSTER_TRAINING_RUNTIMES, hollow)
+        await world.advance(11)
+        await world.admit()
+        assert hosts(world)
+
+
+async def test_a_trainer_that_no_job_of_the_runtime_takes_is_told():
+    async with TrainingWorld() as world:
+        shared = world.client.find(CLUSTER_TRAINING_RUNTIMES, "torch-distributed")
+        plain = msgspec.convert(msgspec.to_builtins(shared), CLUSTER_TRAINING_RUNTIMES.struct)
+        plain.metadata.name = "plain"
+        for step in plain.spec.template.spec.replicated_jobs:
+            step.template.metadata.labels = None
+        world.client.put(CLUSTER_TRAINING_RUNTIMES, plain)
+        await world.settle()
+        await world.submit(train_job("plain", trainer={"numNodes": 2, "command": ["train"]}))
+        [told] = world.recorder.of("TrainerNotRun")
+        assert told.startswith("spec.trainer has no effect but for numNodes: no job of the runtime has the label")
+        assert len(hosts(world)) == 2
+
+
 async def test_the_dataset_is_fetched_first():
     async with TrainingWorld() as world:
         runtime = world.client.find(CLUSTER_TRAINING_RUNTIMES, "torch-distributed")

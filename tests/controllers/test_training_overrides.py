@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from unisono.api.groups.trainer import TrainJob
-from unisono.controllers.training.trainjob import build_job_set, built_in_runtimes, decide, idle_initializers
+from unisono.controllers.training.trainjob import build_job_set, built_in_runtimes, decide, idle_parts
 
 RUNTIME = next(one for one in built_in_runtimes() if one.metadata.name == "torch-distributed")
 
@@ -84,5 +84,5 @@ def test_a_job_that_the_runtime_does_not_have_is_named_and_nothing_is_made(versi
 def test_an_initializer_that_no_job_of_the_runtime_carries_out_is_told() -> None:
     spec = {"runtimeRef": {"name": "r"}, "initializer": {"dataset": {"storageUri": "hf://a"}, "model": None}}
     job = msgspec.convert({"metadata": {"name": "j"}, "spec": spec}, TrainJob)
-    (told,) = idle_initializers(job, RUNTIME.spec)
+    ((_, told),) = idle_parts(job, RUNTIME.spec)
     assert told.startswith("spec.initializer.dataset has no effect: no job of the runtime has the label")

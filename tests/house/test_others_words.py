@@ -16,8 +16,9 @@ from unisono.api.kind_families import BATCH_JOBS
 from unisono.api.kinds import JOBS
 from unisono.jobkinds.kueue import KUEUE, words_read
 from unisono.jobkinds.others_words import SOURCES as VERSIONS
-from unisono.jobkinds.others_words import WORDS, Word, row_of, without_effect
+from unisono.jobkinds.others_words import WORDS, Word
 from unisono.jobkinds.registry import job_kind
+from unisono.jobkinds.words_without_effect import row_of, without_effect
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "words-of-others.md"

@@ -50,9 +50,9 @@ from unisono.apiserver.failures import forbidden, invalid, not_found
 from unisono.jobkinds.idle_fields import unknown_arguments
 from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.kueue import queues_behind, words_read
-from unisono.jobkinds.others_words import without_effect
 from unisono.jobkinds.tables import described
 from unisono.jobkinds.word_places import misplaced, misplaced_elsewhere, unreadable
+from unisono.jobkinds.words_without_effect import without_effect
 
 # Tenants: who may use which queue, whose job it is, and the queue of jobs that name none.
 

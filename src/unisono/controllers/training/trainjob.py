@@ -213,18 +213,23 @@ PORT = 29500
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 
 
-def idle_initializers(job: TrainJob, runtime: TrainingRuntimeSpec) -> Iterator[str]:
-    """What to tell of initializers that no job of the runtime carries out."""
-    steps = {
-        (each.template.metadata.labels or {}).get(TRAINJOB_ANCESTOR)
-        for each in runtime.template.spec.replicated_jobs or ()
-    }
+def idle_parts(job: TrainJob, runtime: TrainingRuntimeSpec) -> Iterator[tuple[str, str]]:
+    """A reason and a sentence for each part of the job that no job of the runtime carries out."""
+    jobs = runtime.template.spec.replicated_jobs or ()
+    steps = {(each.template.metadata.labels or {}).get(TRAINJOB_ANCESTOR) for each in jobs}
     given = job.spec.initializer
-    for field, step in (("dataset", DATASET), ("model", MODEL)):
-        if given is not None and getattr(given, field) is not None and step not in steps:
+    for field, part, step in (
+        ("trainer", job.spec.trainer, TRAINER),
+        ("initializer.dataset", given and given.dataset, DATASET),
+        ("initializer.model", given and given.model, MODEL),
+    ):
+        if part is not None and step not in steps:
+            # The number of nodes is also that of a job of this name.
+            but = " but for numNodes" if step == TRAINER and any(each.name == NODE for each in jobs) else ""
             yield (
-                f"spec.initializer.{field} has no effect: no job of the runtime has the label {TRAINJOB_ANCESTOR}: "
-                f"{step}; refer to a runtime that has one"
+                "TrainerNotRun" if step == TRAINER else "InitializerNotRun",
+                f"spec.{field} has no effect{but}: no job of the runtime has the label {TRAINJOB_ANCESTOR}: "
+                f"{step}; refer to a runtime that has one",
             )
 
 
@@ -502,9 +507,15 @@ def _make(plan: TrainingPlan, job: TrainJob, runtime: TrainingRuntimeSpec | None
     if job_set is None and (strange := strange_targets(job, runtime)):
         plan.warn("UnknownTargetJob", strange, once=strange)
         return
-    for idle in idle_initializers(job, runtime):
-        plan.warn("InitializerNotRun", idle, once=idle)
+    for reason, idle in idle_parts(job, runtime):
+        plan.warn(reason, idle, once=idle)
     built = build_job_set(job, runtime)
+    if job_set is None and not built.spec.replicated_jobs:
+        kind = job.spec.runtime_ref.kind or "ClusterTrainingRuntime"
+        text = f"{kind} {job.spec.runtime_ref.name} has no job: write replicatedJobs in its spec.template.spec"
+        plan.warn("NoJobInRuntime", text, once=text)
+        plan.again_within(_RUNTIME_RETRY)
+        return
     if runtime.ml_policy is not None and runtime.ml_policy.mpi is not None:
         try:
             plan.ensure.extend(mpi_objects(job, runtime.ml_policy.mpi, built.spec))

@@ -17,9 +17,9 @@ from unisono.api.selecting import pod_group_name
 from unisono.api.verdict import Cause, verdict_in
 from unisono.jobkinds.idle_fields import idle_fields
 from unisono.jobkinds.kueue import words_read
-from unisono.jobkinds.others_words import without_effect
 from unisono.jobkinds.registry import OWNERS, job_kind_of
 from unisono.jobkinds.word_places import misplaced, unreadable
+from unisono.jobkinds.words_without_effect import without_effect
 from unisono.sdk.fixes.owners import read, writer_of
 from unisono.sdk.fixes.pod_specs import unlimited
 from unisono.sdk.fixes.workload_groups import top_name, why_unscheduled
