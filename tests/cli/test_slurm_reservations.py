@@ -30,6 +30,11 @@ HERE = "ReservationName=r StartTime=now+1hour "
             {"duration": "2h0m0s", "amounts": {"nvidia.com/gpu": 16, "cpu": 4}, "users": ["alice"]},
             "",
         ),
+        (
+            "Duration=10:00:00 TRES=node=2,cpu=64,gres/gpu=16 Users=bob",
+            {"duration": "10h0m0s", "count": 2, "users": ["bob"]},
+            "whole nodes are reserved: cpu and nvidia.com/gpu beside their number count for nothing",
+        ),
         ("Duration=30 TRES=node=3 Users=a Flags=IGNORE_JOBS", {"duration": "30m0s", "count": 3, "users": ["a"]}, ""),
         (
             "Duration=60 Nodes=ALL Users=root Flags=MAINT,IGNORE_JOBS",
@@ -65,11 +70,12 @@ def test_what_words_ask_for(words: str, spec: dict[str, Any], note: str) -> None
         (f"{HERE} Nodes=a Users=b", "needs an end"),
         (f"{HERE} Duration=infinite Nodes=a Users=b", "needs an end"),
         (f"{HERE} Duration=long Nodes=a Users=b", "Duration=long"),
+        (f"{HERE} Duration=0 Nodes=a Users=b", "needs an end"),
         (f"{HERE} Duration=60 NodeCnt=none Users=b", "NodeCnt=none"),
         (f"{HERE} Duration=60 TRES=license/a=1 Users=b", "nodes, cpu and gres/gpu are counted"),
         (f"{HERE} Duration=60 Nodes=a Users=-b", "nobody else may"),
         (f"{HERE} Duration=60 Nodes=a Users+=b", "with all of them"),
-        (f"{HERE} Duration=60 Nodes=a Users=b Features=fast", "is not known here"),
+        (f"{HERE} Duration=60 Nodes=a Users=b Features=fast", "write NAME=VALUE, of ReservationName"),
         ("ReservationName=r StartTime=soon Duration=60 Nodes=a Users=b", "StartTime=soon: give now"),
     ],
 )

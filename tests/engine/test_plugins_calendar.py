@@ -130,7 +130,7 @@ RACK = {"labels": {"rack": "a"}}
         ({"amounts": {"nvidia.com/gpu": 9}}, "n1 n2"),
         ({"amounts": {"nvidia.com/gpu": 8}}, "n1"),
         ({"amounts": {"nvidia.com/gpu": 99}}, "n0 n1 n2 n3"),
-        ({"amounts": {"example.com/none": 1}}, "n0 n1 n2 n3"),
+        ({"amounts": {"example.com/none": 1}}, ""),
     ],
 )
 def test_which_nodes(spec: dict[str, Any], kept: str) -> None:
@@ -376,6 +376,31 @@ def test_a_job_that_waits_for_the_calendar_says_so(
         assert help in verdict.suggestion
     else:
         assert [change for change in verdict.changes if not isinstance(change, AddNodes)] == help
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"nodes": ["n000", "n001"]}, ""),
+        ({"nodes": ["n0", "x", "n000"]}, "there is no node n0; there is no node x"),
+        ({"node_selector": {"rack": "a"}}, "no node matches"),
+        ({"hyper_node": "rack"}, "there is no HyperNode rack"),
+        ({"count": 9}, "2 of 9 nodes match"),
+        ({"amounts": {"cpus": "1"}}, "no node of these has cpus (did you mean cpu?)"),
+        ({"amounts": {"cpu": "20"}}, "these nodes have 16 of 20 cpu"),
+        ({"nodes": ["*"], "queues": ["team", "nosuch"]}, "there is no queue nosuch"),
+    ],
+)
+def test_the_status_says_what_is_not_there(spec: dict[str, Any], says: str) -> None:
+    state = cluster(nodes(2, cpu=8), queue("team"), reservation("r", **{**TEAM, "nodes": None, **spec}))
+    (update,) = decide(state).reservations
+    assert update.message == says
+
+
+def test_one_that_is_over_says_when_it_was() -> None:
+    state = cluster(nodes(1, cpu=8), queue("team"), reservation("r", **TEAM))
+    (update,) = decide(state, 4 * HOUR).reservations
+    assert (update.phase, update.window_end) == ("Over", rfc3339(START + 3 * HOUR))
 
 
 def test_what_is_offered_lets_the_job_start() -> None:

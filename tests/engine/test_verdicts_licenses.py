@@ -66,12 +66,35 @@ def test_who_asks_for_more_than_is_left_may_ask_for_fewer() -> None:
 
 @pytest.mark.parametrize("asks", [{"matlab": 1}, {"licenses": "matlab"}], ids=["pods", "the job"])
 def test_a_name_that_nobody_knows_is_named(asks: dict[str, Any]) -> None:
-    message, changes = told(schedule(cluster(node("n1"), floating("matlap", 3), gang("g", 1, **asks))))
+    decisions = schedule(cluster(node("n1"), floating("matlap", 3), gang("g", 1, **asks)))
+    message, changes = told(decisions)
     assert message == (
         "it needs 1 of matlab, and nothing starts with it: there is no FloatingResource of that name "
         "(did you mean matlap?)"
     )
-    assert changes == [SetLicenses("matlab", 1)]
+    assert changes == []
+    meant = "ask for licenses.unisono.io/matlap in place of licenses.unisono.io/matlab"
+    assert decisions.verdicts["ns/g"].suggestion.startswith(meant)
+    (unknown,) = told(schedule(cluster(node("n1"), floating("abaqus", 3), gang("g", 1, **asks))))[1]
+    assert unknown == SetLicenses("matlab", 1)
+
+
+def test_nobody_waits_for_more_than_there_are() -> None:
+    held = holder("a", 1, matlab=2)
+    decisions = schedule(cluster(node("n1"), floating("matlab", 3), held, gang("g", 2, matlab=2)))
+    assert "wait" not in decisions.verdicts["ns/g"].suggestion
+
+
+def test_promised_licences_are_counted_as_what_there_is() -> None:
+    """Nodes pretend to have plenty of them."""
+    first = gang("first", 1, cpu=99, matlab=1, min_resources=True)
+    second = gang("g", 1, cpu=1, matlab=1, phase="Pending", min_resources=True, created=9)
+    decisions = schedule(
+        cluster(node("n1", cpu=200, unschedulable=True), node("n2"), floating("matlab", 1), first, second), SHARES
+    )
+    verdict = decisions.verdicts["ns/g"]
+    print(verdict.cause, verdict.message)
+    assert all(len(word) < 9 for word in verdict.message.split() if word.isdigit())
 
 
 def test_the_limit_of_a_queue_is_told_as_that() -> None:

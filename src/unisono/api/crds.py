@@ -148,6 +148,7 @@ _COLUMNS: dict[type[Object], tuple[Column, ...]] = {
         Column("End", "string", ".status.windowEnd"),
         Column("Nodes", "integer", ".status.nodeCount"),
         Column("Others", "integer", ".status.others", description="Pods there that are not of those who may use them."),
+        Column("Message", "string", ".status.message"),
         _AGE,
     ),
     kinds.FLOATING_RESOURCES.struct: (

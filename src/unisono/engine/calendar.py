@@ -8,7 +8,7 @@ are evicted whatever protects them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 from operator import itemgetter
@@ -172,7 +172,16 @@ def close_reservations(cycle: Cycle) -> None:
                 len(slot.columns),
                 tuple(names[column] for column in slot.columns[:_MOST_NAMES].tolist()),
                 others,
+                _not_as_written(slot, snapshot.queues),
             )
         )
-    over = snapshot.catalogue.bookings.keys() - calendar.numbers.keys()
-    cycle.decisions.reservations += [ReservationUpdate(name, "Over") for name in sorted(over)]
+    for name in sorted(snapshot.catalogue.bookings.keys() - calendar.numbers.keys()):
+        window = snapshot.catalogue.bookings[name].times.only
+        start, end = (rfc3339(window.start), rfc3339(window.end)) if window is not None else ("", "")
+        cycle.decisions.reservations.append(ReservationUpdate(name, "Over", start, end))
+
+
+def _not_as_written(slot: Slot, queues: Container[str]) -> str:
+    """What it names that is not there."""
+    told = [f"there is no queue {name}" for name in sorted(slot.booking.queues) if name not in queues]
+    return "; ".join([*([slot.lacks] if slot.lacks else []), *told])

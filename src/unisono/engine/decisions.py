@@ -204,6 +204,7 @@ class ReservationUpdate(msgspec.Struct, frozen=True):
     node_count: int = 0
     nodes: tuple[str, ...] = ()
     others: int = 0
+    message: str = ""
 
 
 class PodMove(msgspec.Struct, frozen=True):

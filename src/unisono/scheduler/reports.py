@@ -381,6 +381,7 @@ def _changes(status: ReservationStatus, update: ReservationUpdate) -> dict[str, 
         node_count=update.node_count or None,
         nodes=list(update.nodes) or None,
         others=update.others or None,
+        message=update.message or None,
     )
     before, after = msgspec.to_builtins(status), msgspec.to_builtins(wanted)
     return {key: after.get(key) for key in {*before, *after} if before.get(key) != after.get(key)}

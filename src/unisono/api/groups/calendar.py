@@ -75,6 +75,7 @@ class ReservationStatus(Base):
         node_count: how many nodes it is about.
         nodes: their names, the first hundred.
         others: pods on them that are not of those who may use them, and not of a DaemonSet.
+        message: what the spec names that is not there, such as a node, a queue, or a resource that no node has.
 
     """
 
@@ -84,6 +85,7 @@ class ReservationStatus(Base):
     node_count: Natural | None = None
     nodes: list[str] | None = None
     others: Natural | None = None
+    message: str | None = None
 
 
 class Reservation(Object):

@@ -82,7 +82,7 @@ def command(where: Where, verb: str, words: tuple[str, ...]) -> None:
 
 
 async def _reserve(where: Where, verb: str, words: tuple[str, ...]) -> None:
-    """``create reservation Name=value...`` and ``delete ReservationName=NAME``."""
+    """``create reservation Name=value...``, and ``delete ReservationName=NAME`` or ``delete reservation NAME``."""
     import time
 
     from unisono.api.kinds import RESERVATIONS
@@ -91,6 +91,8 @@ async def _reserve(where: Where, verb: str, words: tuple[str, ...]) -> None:
     from unisono.cli.slurm.script import BadScript
 
     given = words[1:] if words[0].lower() == "reservation" else words
+    if verb == "delete" and len(given) == 1 and "=" not in given[0]:
+        given = (f"ReservationName={given[0]}",)
     try:
         if verb == "create":
             made, notes = reservation_of(given, time.time())

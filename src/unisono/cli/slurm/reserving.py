@@ -53,7 +53,7 @@ def words_of(words: Sequence[str]) -> dict[str, str]:
         meant = _NAMES.get(name.lower())
         if meant is None or not mark:
             known = "ReservationName, StartTime, EndTime, Duration, Nodes, NodeCnt, TRES, Users, Accounts and Flags"
-            raise BadScript(f"{word} of a reservation is not known here: there are {known}.")
+            raise BadScript(f"{word!r} is nothing that a reservation has: write NAME=VALUE, of {known}.")
         found[meant] = value
     return found
 
@@ -78,7 +78,7 @@ def reservation_of(words: Sequence[str], now: float) -> tuple[Reservation, list[
     spec.start = rfc3339(start)
     seconds = _seconds(given, start, now)
     spec.duration = format_duration(seconds)
-    _nodes(spec, given)
+    notes += _nodes(spec, given)
     spec.users, spec.queues = _listed(given, "users"), _listed(given, "queues")
     for flag in (each.upper() for each in given.get("flags", "").split(",") if each):
         if flag in ("MAINT", "MAINTENANCE"):
@@ -117,7 +117,8 @@ def _seconds(given: Mapping[str, str], start: float, now: float) -> float:
     return float(seconds)
 
 
-def _nodes(spec: ReservationSpec, given: Mapping[str, str]) -> None:
+def _nodes(spec: ReservationSpec, given: Mapping[str, str]) -> list[str]:
+    """Which nodes, and what is left out, a sentence each."""
     nodes = given.get("nodes", "")
     if nodes:
         spec.nodes = [EVERY_NODE] if nodes.upper() == "ALL" else hosts_of(nodes)
@@ -132,7 +133,10 @@ def _nodes(spec: ReservationSpec, given: Mapping[str, str]) -> None:
             amounts["cpu" if what == "cpu" else NVIDIA_GPU] = _number(f"TRES={what}", number)
         else:
             raise BadScript(f"TRES={part}: nodes, cpu and gres/gpu are counted here.")
+    if spec.count is not None and amounts:  # Slurm reserves so many nodes, and of these what TRES says
+        return [f"whole nodes are reserved: {' and '.join(sorted(amounts))} beside their number count for nothing"]
     spec.amounts = amounts or None
+    return []
 
 
 def _number(what: str, text: str) -> int:

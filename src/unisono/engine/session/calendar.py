@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from unisono.api.names import did_you_mean
 from unisono.api.reservations import Booking, Times, Window
+from unisono.api.resources import readable
 from unisono.cluster.hypertree import HyperNodeTree
 from unisono.cluster.nodes import NodeTable
 from unisono.cluster.records import Queue
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from unisono.engine.session.session import Session
 
 Index = npt.NDArray[np.intp]
+_NAMED = 3
+"""Names of absent nodes that are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +37,14 @@ class Slot:
         booking: what it says.
         window: the present one, or the next.
         columns: of its nodes, ascending.
+        lacks: what it asks for that the cluster does not have, in words; empty where it has all.
 
     """
 
     booking: Booking
     window: Window
     columns: Index
+    lacks: str = ""
 
 
 @lru_cache(maxsize=4096)
@@ -61,6 +67,7 @@ def slots_of(
         if window is None:
             continue
         columns = np.flatnonzero(_matching(booking, table, tree))
+        lacks = _lacking(booking, columns, table, tree, registry)
         if booking.count is not None or booking.amounts:
             taken = np.zeros(len(table), dtype=np.bool_)
             for other in found:
@@ -70,7 +77,7 @@ def slots_of(
             usable = table.ready & (~table.unschedulable | booking.maintenance)
             order = np.lexsort((columns, ~usable[columns], taken[columns]))
             columns = _enough(booking, table, registry, columns[order])
-        found.append(Slot(booking, window, np.sort(columns)))
+        found.append(Slot(booking, window, np.sort(columns), lacks))
     return [slot for slot in found if slot.window.end > now]
 
 
@@ -90,15 +97,44 @@ def _matching(booking: Booking, table: NodeTable, tree: HyperNodeTree) -> npt.ND
 
 
 def _enough(booking: Booking, table: NodeTable, registry: ResourceRegistry, columns: Index) -> Index:
-    """As many of the nodes, from the first on, as it asks for."""
+    """As many of the nodes, from the first on, as it asks for; none where no node has a resource that it names."""
     if booking.count is not None:
         return columns[: booking.count]
     least = 0
     for name, amount in booking.amounts.items():
-        row = registry.find(name)
-        have = np.cumsum(table.allocatable[row, columns]) if row is not None else np.zeros(len(columns), dtype=np.int64)
+        have = np.cumsum(_offered(name, columns, table, registry))
+        if amount and not (len(have) and have[-1]):
+            return columns[:0]
         least = max(least, int(np.searchsorted(have, amount)) + 1)
     return columns[:least]
+
+
+def _offered(name: str, columns: Index, table: NodeTable, registry: ResourceRegistry) -> npt.NDArray[np.int64]:
+    """``[M]`` how much of a resource each of these nodes has."""
+    row = registry.find(name)
+    return np.zeros(len(columns), dtype=np.int64) if row is None else table.allocatable[row, columns]
+
+
+def _lacking(
+    booking: Booking, columns: Index, table: NodeTable, tree: HyperNodeTree, registry: ResourceRegistry
+) -> str:
+    """What it asks for that is not there, of the nodes that match."""
+    told = [f"there is no node {name}{did_you_mean(name, table.names)}" for name in booking.nodes - table.index.keys()]
+    told = [*sorted(told)[:_NAMED], *([f"and {len(told) - _NAMED} more"] if len(told) > _NAMED else [])]
+    if booking.hyper_node and booking.hyper_node not in tree.names:
+        told.append(f"there is no HyperNode {booking.hyper_node}{did_you_mean(booking.hyper_node, tree.names)}")
+    elif not len(columns) and not told:
+        told.append("no node matches")
+    elif booking.count is not None and len(columns) < booking.count:
+        told.append(f"{len(columns)} of {booking.count} nodes match")
+    for name, amount in booking.amounts.items():
+        have = int(_offered(name, columns, table, registry).sum())
+        if len(columns) and not have:
+            told.append(f"no node of these has {name}{did_you_mean(name, registry.names)}")
+        elif len(columns) and have < amount:
+            there, asked = readable({name: have})[name], readable({name: amount})[name]
+            told.append(f"these nodes have {there} of {asked} {name}")
+    return "; ".join(told)
 
 
 @dataclass(slots=True)

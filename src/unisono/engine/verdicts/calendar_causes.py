@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from unisono.api.annotations import RESERVATION, RUN_SECONDS
 from unisono.api.messages import plural
+from unisono.api.selecting import lineage
 from unisono.api.times import format_duration, rfc3339
 from unisono.cluster.podclass import PodClass
-from unisono.engine.changes import UseQueue, listed
+from unisono.engine.changes import AddNodes, UseQueue, listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.calendar import CalendarPlugin, named_by
 from unisono.engine.session.calendar import Slot
@@ -66,18 +67,45 @@ def opening_of_reservation(cycle: Cycle, job: JobState, pod_class: PodClass) -> 
     return f"wait until {rfc3339(first.window.end)}, when {_what(first)} {first.booking.name} ends"
 
 
+def numbers_for_a_time(cycle: Cycle, job: JobState) -> str:
+    """Which TemporaryQuotas the job's queue, and those above it, have numbers of just now; empty for none."""
+    quotas, now = cycle.session.snapshot.catalogue.temporary_quotas, cycle.session.now
+    if not quotas:
+        return ""
+    parents = {name: queue.record.parent for name, queue in cycle.session.queues.items()}
+    above, told = set(lineage(job.queue.name, parents)), list[str]()
+    for each in sorted(quotas.values(), key=lambda one: one.name):
+        window = each.times.window(now) if each.queue in above else None
+        if window is not None and window.holds(now):
+            told.append(f"TemporaryQuota {each.name} gives queue {each.queue} its numbers until {rfc3339(window.end)}")
+    return "; ".join(told)
+
+
 def queues_of_reservations(cycle: Cycle, job: JobState, pod_class: PodClass) -> Ladders:
-    """Queues that may use the nodes which are kept from the job."""
+    """Queues that may use the nodes which are kept from the job; another one might not use the one that it names."""
+    if named_by(job.record, pod_class):
+        return []
     names = sorted({name for slot in _keeping(cycle, job, pod_class) for name in slot.booking.queues})
     found: Ladders = [[UseQueue(name)] for name in names if name in cycle.session.queues]
     return found[:_QUEUES_TRIED]
 
 
+def without_new_nodes(job: JobState, pod_class: PodClass, ladders: Ladders) -> Ladders:
+    """The ladders of a job; of one that keeps to the nodes of a reservation those without nodes that would be new."""
+    if not named_by(job.record, pod_class):
+        return ladders
+    kept: Ladders = [[*filter(lambda one: not isinstance(one, AddNodes), ladder)] for ladder in ladders]
+    return [ladder for ladder in kept if ladder]
+
+
 def _keeping(cycle: Cycle, job: JobState, pod_class: PodClass) -> Iterator[Slot]:
-    """The reservations that keep nodes from the job, but for its own."""
+    """The reservations that keep nodes from the job which it could use otherwise, but for its own."""
     calendar = calendar_of(cycle)
-    for one in calendar.refused(job.record, pod_class) if calendar is not None else ():
-        if one.slot is not None and not one.others and calendar is not None and len(calendar.slots[one.slot].columns):
+    if calendar is None:
+        return
+    usable = cycle.fits.static.result(pod_class, cycle.session, cycle.hooks).allowed
+    for one in calendar.refused(job.record, pod_class):
+        if one.slot is not None and not one.others and usable[calendar.slots[one.slot].columns].any():
             yield calendar.slots[one.slot]
 
 

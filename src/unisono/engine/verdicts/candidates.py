@@ -15,6 +15,7 @@ from msgspec import structs
 
 from unisono.api import keys
 from unisono.api.core import Taint
+from unisono.api.licenses import is_floating
 from unisono.api.queues import JOBS, Family, capabilities_above
 from unisono.cluster.hypertree import CLUSTER_TIER
 from unisono.cluster.podclass import PodClass
@@ -222,6 +223,8 @@ class _Known:
 
 def _nodes_with(cycle: Cycle, job: JobState, short: Mapping[str, int]) -> list[Change]:
     """Enough nodes for what is short, like the one that has most of it, of those that the job may use."""
+    if any(map(is_floating, short)):
+        return []
     usable = _usable(cycle, job)
     known, key = cycle.session.shared.of(_Known, _Known).nodes, (tuple(short.items()), usable.tobytes())
     if key not in known:

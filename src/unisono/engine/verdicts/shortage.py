@@ -210,6 +210,11 @@ class Shortages:
         usable = nodes.table.ready & ~nodes.table.unschedulable if allowed is None else allowed
         free = _sums(names, np.maximum(nodes.idle[rows], 0) * usable)
         there = _sums(names, nodes.allocatable[rows] * usable)
+        sums = nodes.table.sums()
+        for name, row in zip(names, rows, strict=True):
+            if row in registry.floating:  # nodes pretend to have plenty of it
+                there[name] = int(sums.usable[row])
+                free[name] = max(there[name] - int(sums.used[row]), 0)
         need = _whole(size, kinds, need)
         lost = self.lost_devices(kinds, names)
         if not lost:

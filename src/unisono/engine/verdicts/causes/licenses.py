@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unisono.api.licenses import MOST, PREFIX, UNIT, short
-from unisono.api.names import did_you_mean
+from unisono.api.names import nearest
 from unisono.cluster.status import TaskStatus
 from unisono.engine.changes import Change, LowerMinAvailable, RequestAtMost, SetLicenses, WaitFor
 from unisono.engine.session.floating import FloatingLimit, GangLicenses, shortage_text
@@ -35,7 +35,8 @@ def too_few(waiting: Waiting) -> Draft | None:
         told.append(
             shortage_text(limit.floating, limit.name, need[limit.name], _held(limit)) + (f" ({text})" if text else "")
         )
-        told[-1] += _meant(waiting, limit)
+        near = _meant(waiting, limit)
+        told[-1] += f" (did you mean {near}?)" if near else ""
         holders = holders or found
     verdict = waiting.verdict(
         Cause.LICENSES,
@@ -46,11 +47,11 @@ def too_few(waiting: Waiting) -> Draft | None:
         holders=holders,
     )
     ladders = _ladders(waiting, tight, need)
-    known = not any(limit.floating.problem for limit in tight) and not any(
-        isinstance(each[0], WaitFor) for each in ladders if each
-    )
-    last = f"wait for other jobs with {' and '.join(short(one.name) for one in tight)}" if known else ""
-    return Draft(verdict, ladders, last=last)
+    there = all(not one.floating.problem and need[one.name] <= one.most[one.row] for one in tight)
+    waits = there and not any(isinstance(each[0], WaitFor) for each in ladders if each)
+    last = f"wait for other jobs with {' and '.join(short(one.name) for one in tight)}" if waits else ""
+    meant = [f"{PREFIX}{near} in place of {one.name}" for one in tight if (near := _meant(waiting, one))]
+    return Draft(verdict, ladders, last=last, fallback=f"ask for {' and '.join(meant)}" if meant else "")
 
 
 def _held(limit: FloatingLimit) -> int:
@@ -72,11 +73,11 @@ def _asked_of(waiting: Waiting, limit: FloatingLimit) -> int:
 
 
 def _meant(waiting: Waiting, limit: FloatingLimit) -> str:
-    """``(did you mean matlab?)`` where there is none of that name."""
+    """The name that was probably meant where there is none of that name; empty where none is near."""
     if limit.floating.name:
         return ""
     limits = (one for one in waiting.job.queue.limits if isinstance(one, FloatingLimit))
-    return did_you_mean(short(limit.name), [one.floating.name for one in limits if one.floating.name])
+    return nearest(short(limit.name), [one.floating.name for one in limits if one.floating.name])
 
 
 def _ladders(waiting: Waiting, tight: list[FloatingLimit], need: dict[str, int]) -> Ladders:
@@ -96,7 +97,9 @@ def _ladders(waiting: Waiting, tight: list[FloatingLimit], need: dict[str, int])
         # For the job alone, and for all that wait: others may come before it.
         lacking = (need[limit.name] - (limit.most[limit.row] - _held(limit)), _all_that_wait(waiting, limit))
         amounts = dict.fromkeys(-(-(limit.floating.amount + each) // UNIT) for each in (lacking[0], max(lacking)))
-        if limit.name.startswith(PREFIX) and not (limit.floating.problem and limit.floating.name):
+        # A near miss of one that exists is none to be made.
+        stated = limit.name.startswith(PREFIX) and not (limit.floating.problem and limit.floating.name)
+        if stated and not _meant(waiting, limit):
             more += [SetLicenses(short(limit.name), amount) for amount in amounts if amount <= MOST]
     pods = _pods_to_wait_for(waiting, tight, need)
     # A job asks for them on purpose: with fewer it may start and fail.

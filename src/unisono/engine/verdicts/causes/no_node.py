@@ -16,7 +16,12 @@ from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
-from unisono.engine.verdicts.calendar_causes import kept_for_others, opening_of_reservation, queues_of_reservations
+from unisono.engine.verdicts.calendar_causes import (
+    kept_for_others,
+    opening_of_reservation,
+    queues_of_reservations,
+    without_new_nodes,
+)
 from unisono.engine.verdicts.claim_causes import ways_out
 from unisono.engine.verdicts.demand import Kind
 from unisono.engine.verdicts.draft import Draft
@@ -103,7 +108,10 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
     of_claims, untried = ways_out(cycle, lacks)
     full = cause is Cause.NODES_FULL or (cause is Cause.FILTERS and bool(fit.lacking))
     ladders += for_node_groups(cycle, job.queue, task, missing, fit.counts)
-    ladders += queues_of_reservations(cycle, job, task.pod_class)
+    ladders = [
+        *without_new_nodes(job, task.pod_class, ladders),
+        *queues_of_reservations(cycle, job, task.pod_class),
+    ]
     cycle.session.subject = job  # of whom plug-ins are asked
     asked = cycle.hooks.flat["relax"]
     ladders += [[one] for _, relax in asked for one in relax(task.pod_class, cycle.session.nodes)[:_MOST_RELAXED]]

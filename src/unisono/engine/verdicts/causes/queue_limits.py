@@ -9,6 +9,7 @@ from unisono.engine.answers import Refusal
 from unisono.engine.changes import Change, RaiseCapability, RaiseUserLimits, Together, amounts_text
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
+from unisono.engine.verdicts.calendar_causes import numbers_for_a_time
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.gate_messages import capability_message
 from unisono.engine.verdicts.limits import LIMITS, binding_queue, chain, left
@@ -100,9 +101,10 @@ def _refused(waiting: Waiting, refusal: Refusal | None, pods: int = 0) -> Draft 
         message, holders = capability_message(cycle, job, refusal)
     elif refusal.need and refusal.limit and refusal.cause is not Cause.OVER_SHARE:
         message += f" (asks for {amounts_text(refusal.need)}; {amounts_text(free) or 'nothing'} is left)"
+    for_a_time = numbers_for_a_time(cycle, job) if refusal.cause in LIMITS else ""
     verdict = waiting.verdict(
         refusal.cause,
-        message,
+        f"{message}; {for_a_time}" if for_a_time else message,
         need=dict(refusal.need),
         have=free or dict(refusal.have),
         tasks_placeable=waiting.placeable,
