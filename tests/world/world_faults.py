@@ -364,7 +364,7 @@ FAULTS = (
         "ignore-a-budget",
         "evictions",
         "unisono.scheduler.evictor",
-        '        if self._has_budget(f"{namespace}/{name}"):\n',
+        '        if action != RUN_TIME and self._has_budget(f"{namespace}/{name}"):  # as with a deadline of its own\n',
         "        if False:\n",
         more=(
             (
