@@ -434,6 +434,17 @@ def test_explanations_take_an_eighth_of_the_time_at_most() -> None:
     assert asked.count(True) * 0.4 <= moment[0] / 8 + 0.4
 
 
+def test_no_job_waits_long_for_a_first_word() -> None:
+    """An explanation of five seconds, on a machine that has other work, is followed by the next one after ten."""
+    share, cluster = ExplainingShare(lambda: 0.0), None
+
+    def run(_snapshot: Any, _config: Any, _now: float, _seed: int, *, verdicts: bool) -> Decisions:
+        return Decisions(explained=verdicts, seconds={"explain": 5.0})
+
+    share.decide(run, cluster, cluster, 100.0, 0)  # type: ignore[arg-type]
+    assert share.decide(run, cluster, cluster, 100.0, 0).again_at == 110.0  # type: ignore[arg-type]
+
+
 async def test_a_cycle_that_only_decides_keeps_the_verdicts_of_those_that_wait() -> None:
     client = MemoryClient()
     fill(client, gangs={"a": 1, "b": 1})

@@ -115,6 +115,8 @@ def text_of(one: Rejection) -> str:
 
 
 _PARTS: Final = 8
+_LONGEST_SILENCE: Final = 10.0
+"""Seconds after which a cycle explains again, however long it took the last time: new jobs wait for a first word."""
 _MAX_TEXT = 1000
 _MAX_ENTRIES = 12
 _MAX_HOLDERS = 5
@@ -172,7 +174,8 @@ class ExplainingShare:
     """When a cycle may explain: explanations take at most one part of the scheduler's time in `_PARTS`.
 
     Where thousands of jobs wait, it takes many times as long to say why as to decide who starts. So cycles that only
-    decide stand between those that explain as well; on a small cluster every cycle explains.
+    decide stand between those that explain as well; on a small cluster every cycle explains. However long it takes, the
+    next one comes after ten seconds.
     """
 
     def __init__(self, monotonic: Callable[[], float], asked: Asked | None = None) -> None:
@@ -188,7 +191,7 @@ class ExplainingShare:
         decisions = run(snapshot, config, now, seed, verdicts=rests <= 0 and self._verdicts)
         if decisions.explained:
             spent = sum(decisions.seconds.get(stage, 0.0) for stage in ("explain", "close"))
-            self._due = self._monotonic() + (_PARTS - 1) * spent
+            self._due = self._monotonic() + min((_PARTS - 1) * spent, _LONGEST_SILENCE)
         else:
             again_at = now + rests
             decisions.again_at = again_at if decisions.again_at is None else min(decisions.again_at, again_at)
