@@ -96,8 +96,8 @@ def test_a_partition_that_is_not_there_is_named() -> None:
     [
         ("scontrol ping", "'unisono status'"),
         ("scontrol odd", "there are hold"),
-        ("scontrol create reservation Odd=1", "is not known here"),
-        ("scontrol delete reservation=a Odd=1", "is not known here"),
+        ("scontrol create reservation Odd=1", "write NAME=VALUE"),
+        ("scontrol delete reservation=a Odd=1", "write NAME=VALUE"),
         ("scontrol show steps", "lists what a job runs"),
         ("scontrol show odd", "there are job"),
         ("sinfo -o odd", "a line such as"),
@@ -176,3 +176,16 @@ def test_what_there_is_of_licences_as_slurm_tells_it() -> None:
     floating = FloatingResource(metadata=ObjectMeta(name="matlab"), spec=FloatingResourceSpec(10, 2), status=status)
     told = {"LicenseName": "matlab", "Total": 10, "Used": 7, "Free": 3, "Reserved": 0, "Remote": "no"}
     assert license_fields(floating) == told
+
+
+def test_variables_of_sbatch_stand_between_the_script_and_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "fit.sh"
+    script.write_text("#!/bin/bash\n#SBATCH -p lines -J lines -t 10 --mem=1G\nsrun true\n")
+    given = {"PARTITION": "given", "JOB_NAME": "given", "TIMELIMIT": "", "REQUEUE": "1", "MEM_PER_NODE": "2G"}
+    for name, value in {**given, "NTASKS": "9"}.items():
+        monkeypatch.setenv(f"SBATCH_{name}", value)
+    batch, _ = script_elements(["-J", "words", str(script)], None)
+    assert (batch.queue, batch.name, batch.seconds, batch.memory_mib) == ("given", "words", 600, 2048)
+    assert (batch.requeue, batch.tasks) == (True, 1)

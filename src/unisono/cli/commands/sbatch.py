@@ -9,7 +9,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,6 +51,29 @@ def split_words(words: Sequence[str], command: str = "sbatch") -> tuple[list[tup
     # As under Slurm, a colon among the words of srun ends a part; behind a script it is an argument.
     refuse_parts([word for word in (rest if command == "srun" else rest[:1]) if word == ":"], "the command line")
     return options, rest
+
+
+_SAME = """
+    account acctg-freq batch constraint container container-id core-spec cpus-per-gpu delay-boot distribution error
+    exclusive export get-user-env gpu-bind gpu-freq gpus gpus-per-node gpus-per-task gres gres-flags hint ignore-pbs
+    input job-name mem-bind mem-per-cpu mem-per-gpu network no-kill no-requeue open-mode output overcommit partition
+    power profile qos requeue reservation signal spread-job thread-spec threads-per-core tres-bind tres-per-task
+    use-min-nodes wait wait-all-nodes wckey
+    """
+_INPUTS = {
+    **{name.upper().replace("-", "_"): name for name in _SAME.split()},
+    **{"ARRAY_INX": "array", "MEM_PER_NODE": "mem", "TIMELIMIT": "time", "REQ_SWITCH": "switches"},
+}
+"""Options of ``sbatch`` by the variables ``SBATCH_NAME`` that stand for them."""
+
+
+def options_of(environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The options that Slurm's variables for ``sbatch`` stand for: they win over lines of the script."""
+    from unisono.cli.slurm.steps.words import VALUED
+
+    named = ((option, environment.get(f"SBATCH_{name}")) for name, option in _INPUTS.items())
+    given = [(option, value.strip()) for option, value in named if value is not None]
+    return [(option, value if option in VALUED else "") for option, value in given if value or option not in VALUED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +143,7 @@ def script_elements(words: Sequence[str], image: str | None, *, local: bool = Tr
     if wrapped and rest:
         raise BadScript(f"--wrap brings its own script: {rest[0]} is one too many.")
     script, text = ("wrap", f"#!/bin/sh\n{wrapped}\n") if wrapped else _script(rest)
-    batch = batch_of([*read_script(text, script), *given], script)
+    batch = batch_of([*read_script(text, script), *options_of(os.environ), *given], script)
     return _elements(batch, script, text, rest[1:], image, local=local)
 
 
