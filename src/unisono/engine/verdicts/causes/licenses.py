@@ -50,8 +50,8 @@ def too_few(waiting: Waiting) -> Draft | None:
     there = all(not one.floating.problem and need[one.name] <= one.most[one.row] for one in tight)
     waits = there and not any(isinstance(each[0], WaitFor) for each in ladders if each)
     last = f"wait for other jobs with {' and '.join(short(one.name) for one in tight)}" if waits else ""
-    meant = [f"{PREFIX}{near} in place of {one.name}" for one in tight if (near := _meant(waiting, one))]
-    return Draft(verdict, ladders, last=last, fallback=f"ask for {' and '.join(meant)}" if meant else "")
+    meant = [f"{near} in place of {short(one.name)}" for one in tight if (near := _meant(waiting, one))]
+    return Draft(verdict, ladders, f"ask for {' and '.join(meant)}" if meant else "", last=last)
 
 
 def _held(limit: FloatingLimit) -> int:
@@ -97,9 +97,7 @@ def _ladders(waiting: Waiting, tight: list[FloatingLimit], need: dict[str, int])
         # For the job alone, and for all that wait: others may come before it.
         lacking = (need[limit.name] - (limit.most[limit.row] - _held(limit)), _all_that_wait(waiting, limit))
         amounts = dict.fromkeys(-(-(limit.floating.amount + each) // UNIT) for each in (lacking[0], max(lacking)))
-        # A near miss of one that exists is none to be made.
-        stated = limit.name.startswith(PREFIX) and not (limit.floating.problem and limit.floating.name)
-        if stated and not _meant(waiting, limit):
+        if limit.name.startswith(PREFIX) and not (limit.floating.problem and limit.floating.name):
             more += [SetLicenses(short(limit.name), amount) for amount in amounts if amount <= MOST]
     pods = _pods_to_wait_for(waiting, tight, need)
     # A job asks for them on purpose: with fewer it may start and fail.
