@@ -13,14 +13,19 @@ from unisono.cluster.status import ALLOCATED_STATES, TaskStatus, count
 _STAYING = (*ALLOCATED_STATES, TaskStatus.UNKNOWN)
 
 
+def keeps_places(job: Job) -> bool:
+    """Whether a pod of the job is on a node and does not terminate."""
+    return any(job.counts[status] for status in _STAYING)
+
+
 def holds_licenses(job: Job) -> bool:
     """Whether a pod of the job is on a node: then it holds what it asks for as a whole."""
-    return bool(job.releasing_on_node) or any(job.counts[status] for status in _STAYING)
+    return bool(job.releasing_on_node) or keeps_places(job)
 
 
 def leave_together(job: Job) -> bool:
     """Whether all pods of the job that are on a node terminate, and there are some."""
-    return bool(job.releasing_on_node) and not any(job.counts[status] for status in _STAYING)
+    return bool(job.releasing_on_node) and not keeps_places(job)
 
 
 class JobLicenses:

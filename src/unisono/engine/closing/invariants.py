@@ -14,6 +14,7 @@ import numpy as np
 from unisono.api.messages import counted
 from unisono.api.selecting import lineage
 from unisono.cluster.hypertree import HyperNodeTree
+from unisono.cluster.job_licenses import keeps_places
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job
 from unisono.cluster.resources import Vector, fitted
@@ -106,8 +107,6 @@ def _groups_inside(record: Job, tree: HyperNodeTree, held: dict[str, int], bound
 
 
 _HELD = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING, TaskStatus.SUCCEEDED)
-
-_STAYING = (*ALLOCATED_STATES, TaskStatus.UNKNOWN)
 
 _FOR_OTHERS = (Purpose.PREEMPT, Purpose.RECLAIM, Purpose.GANG_PREEMPT, Purpose.GANG_RECLAIM)
 
@@ -250,7 +249,7 @@ def _check_floating(cycle: Cycle, broken: dict[str, str]) -> None:
     asked: dict[str, Vector] = {}
     for placement in cycle.bound:
         job, amounts = placement.job.record, fitted(placement.pod_class.vector, len(registry)) * len(placement.tasks)
-        if job.license_vector is not None and not any(job.counts[status] for status in _STAYING):
+        if job.license_vector is not None and not keeps_places(job):
             amounts = amounts + (fitted(job.license_vector, len(registry)) if job.key not in first else 0)
             first.add(job.key)
         given += amounts

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import msgspec
 
 from unisono.simulator.files import MOST_ROWS, InputError, Row, open_bytes, open_text, rows
 from unisono.simulator.workload.job import MOST_JOBS, WHOLE_GPU, Job, NodeShape, Role, WorkloadError, gpu_roles
-from unisono.simulator.workload.traces import HIGH, from_first
+from unisono.simulator.workload.traces import HIGH, from_first, moment_of
 
 _GIB = 1024
 """MiB."""
@@ -266,13 +265,7 @@ def _attempts(job: _PhillyJob, path: Path) -> Iterator[tuple[float, float | None
 
 
 def _moment(text: str | None, job: str, path: Path) -> float | None:
-    if text in (None, "", "None"):
-        return None
-    try:
-        moment = datetime.fromisoformat(text or "")
-    except ValueError:
-        raise InputError(f"{path}: job {job}: {text!r} is not a time such as 2017-10-09 07:01:55") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return moment_of(text, f"{path}: job {job}") if text and text != "None" else None
 
 
 def _philly_job(

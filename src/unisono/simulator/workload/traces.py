@@ -175,11 +175,20 @@ def seconds_of(row: Row, column: str) -> float:
         InputError: the cell holds none.
 
     """
-    text = row.text(column)
+    return moment_of(row.text(column), f"{row.where}: {column}")
+
+
+def moment_of(text: str, where: str) -> float:
+    """The same of a text; ``where`` it stands.
+
+    Raises:
+        InputError: it is no time.
+
+    """
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise InputError(f"{row.where}: {column}: {text!r} is not a time such as 2017-10-09 07:01:55") from None
+        raise InputError(f"{where}: {text!r} is not a time such as 2017-10-09 07:01:55") from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
