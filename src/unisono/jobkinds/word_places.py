@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal
 
+from unisono.api import annotations as ours
 from unisono.api import keys
 from unisono.api.annotations import EVICTABLE, KUEUE_QUEUES, RELOCATE_AFTER, SERVE
 from unisono.api.kind import Kind
@@ -31,7 +32,8 @@ from unisono.api.kinds import JOBS, NAMESPACES, POD_GROUPS, PODS, QUEUES
 from unisono.api.numa import POLICIES
 from unisono.api.pod_states import LEVELS
 from unisono.api.queues import LEVELS as EVICTION_LEVELS
-from unisono.api.times import duration_or_none
+from unisono.api.times import duration_or_none, is_time
+from unisono.api.validation.scheduling import amount_or_none
 from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.others_words import WORDS, Goal
 from unisono.jobkinds.paths import walk
@@ -256,6 +258,11 @@ def _pairs(text: str) -> bool:
     )
 
 
+def _weights(text: str) -> bool:
+    pairs = [each.rpartition("=") for each in text.split(",") if each.strip()]
+    return all(name.strip() and amount_or_none(value) for name, _, value in pairs)
+
+
 def _positive_duration(text: str) -> bool:
     return (duration_or_none(text) or 0) > 0
 
@@ -265,6 +272,14 @@ def _readable_levels(text: str) -> bool:
     return text.strip() in EVICTION_LEVELS or "=" in text
 
 
+def _duration(text: str) -> bool:
+    return duration_or_none(text) is not None
+
+
+_DURATION = (_duration, "a duration such as 10m", "is left out")
+_SECONDS = (lambda text: bool(amount_or_none(text)), "a number of seconds above 0, such as 3600", "is left out")
+_TRUE = (_one_of("true", "false"), "true or false", "counts as false")
+_AMOUNT = (lambda text: amount_or_none(text) is not None, "a number that is not negative", "is left out")
 _BOOLS = _one_of("true", "True", "TRUE", "t", "T", "1", "false", "False", "FALSE", "f", "F", "0")
 _WHOLE = re.compile(r"[0-9]+", re.ASCII).fullmatch
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII).fullmatch
@@ -273,9 +288,37 @@ _BUDGET = re.compile(r"[0-9]+%?", re.ASCII).fullmatch
 
 _VALUES: Final[Mapping[str, tuple[Callable[[str], object], str, str]]] = {
     keys.PREEMPTABLE: (_BOOLS, "true or false", "counts as false"),
-    RELOCATE_AFTER: (lambda text: duration_or_none(text) is not None, "a duration such as 10m", "is left out"),
+    RELOCATE_AFTER: _DURATION,
+    ours.MIN_RUN_TIME: _DURATION,
+    ours.EVICT_NOTICE: _DURATION,
+    ours.ELASTIC_COOL_DOWN: _DURATION,
+    ours.RESERVE_TIMEOUT: _DURATION,
+    ours.START_TIMEOUT: _DURATION,
+    ours.BIND_TIMEOUT: _DURATION,
+    ours.WORKER_LOST_TIMEOUT: _DURATION,
+    ours.RUN_SECONDS: _SECONDS,
+    ours.EXIT_CODE: (_WHOLE, "a whole number", "counts as 0"),
+    ours.ELASTIC: _TRUE,
+    ours.REBALANCE: _TRUE,
+    ours.DRAINED: _TRUE,
+    ours.DIVIDED: (_one_of("true", "false"), "true or false", "is left out"),
+    ours.MOST_REPLICAS: (_WHOLE, "a whole number", "is left out"),
+    ours.MAX_EVICTIONS: (_WHOLE, "a whole number", "is left out"),
+    ours.PROVISION_RETRIES: (_WHOLE, "a whole number", "counts as 0"),
+    ours.SHARE_WEIGHTS: (_weights, "NAME=WEIGHT with weights above 0, separated by commas", "is left out in part"),
+    ours.PRICE: _AMOUNT,
+    ours.BANDWIDTH: _AMOUNT,
+    ours.CHECKPOINT_TIME: (is_time, "a time such as 2026-01-02T15:04:05Z", "is left out"),
+    ours.INTERRUPTED_AT: (is_time, "a time such as 2026-01-02T15:04:05Z", "is left out"),
+    ours.PROGRESS: (re.compile(r"\s*\d+\s*/\s*\d+\s*").fullmatch, "DONE/TOTAL such as 30/100", "is left out"),
+    ours.LIMITS_FROM: (_one_of("members"), "members", "is left out"),
+    ours.RESTART_POLICY: (
+        lambda text: text.strip().lower() in ("gang", "part", "never"),
+        "Gang, Part or Never",
+        "counts as Gang",
+    ),
     EVICTABLE: (_readable_levels, "all, surplus or none", "is left out"),
-    keys.COOLDOWN_TIME: (lambda text: duration_or_none(text) is not None, "a duration such as 10m", "is left out"),
+    keys.COOLDOWN_TIME: _DURATION,
     keys.SLA_WAITING_TIME: (_positive_duration, "a duration such as 1h", "is left out"),
     "sla-waiting-time": (_positive_duration, "a duration such as 1h", "is left out"),
     keys.JDB_MIN_AVAILABLE: (_BUDGET, "a number or a percentage", _BUDGETS_TEXT),

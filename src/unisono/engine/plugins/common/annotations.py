@@ -68,7 +68,7 @@ def who(account: str) -> str:
 
 
 def numbers_of(annotations: Mapping[str, str], key: str) -> dict[str, float]:
-    """``team-a=2,team-b=1`` as numbers by name; what cannot be read is left out, for admission has refused it."""
+    """``team-a=2,team-b=1`` as numbers by name; what cannot be read is left out; its writer was told."""
     found: dict[str, float] = {}
     for part in annotations.get(key, "").split(","):
         name, _, value = part.strip().rpartition("=")
