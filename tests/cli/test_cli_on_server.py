@@ -164,3 +164,28 @@ async def test_reservations_are_made_shown_and_deleted_with_slurms_words(run: Ru
     assert code == 1 and "spec.users" in err
     assert (await run("scontrol", "delete", "ReservationName=night"))[:2] == (0, "reservation/night is deleted\n")
     assert (await run("scontrol", "show", "reservation"))[:2] == (0, "")
+
+
+async def test_objects_that_are_refused_do_not_hold_up_the_others(run: Run, tmp_path: Path) -> None:
+    names = {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+    wrong = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Wrong_Name"}}
+    unknown = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}}
+    last = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "last"}}
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
+    file = tmp_path / "many.yaml"
+    file.write_text(yaml.safe_dump_all([definition, wrong, unknown, widget, last]))
+    code, out, err = await run("apply", "-f", str(file))
+    assert code == 1
+    assert [line.rsplit(" ", 1)[1] for line in out.splitlines()] == ["created"] * 3
+    errors = [line for line in err.splitlines() if line.startswith("Error:")]
+    assert "Wrong_Name" in errors[0] and 'no matches for kind "Gadget"' in errors[1]
+    assert "2 of 5 objects were refused." in errors[2]
+    code, out, err = await run("apply", "-o", "json", "-f", str(file))
+    assert code == 1 and [each["kind"] for each in yaml.safe_load(out)["items"]][1:] == ["Widget", "ConfigMap"]

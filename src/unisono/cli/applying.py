@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,8 @@ import click
 
 from unisono.api.documents import apply_merge_patch, merge_diff
 from unisono.api.keys import LAST_APPLIED
-from unisono.errors import AlreadyExists, ApiError, NotFound
-from unisono.kube.discovery import Resource, ResourceMap, request_json
+from unisono.errors import AlreadyExists, ApiError, NotFound, Unavailable, UnisonoError
+from unisono.kube.discovery import Resource, ResourceMap, UnknownKind, discover, request_json
 
 if TYPE_CHECKING:
     from unisono.cli.manifests import Manifest
@@ -101,11 +101,58 @@ async def apply(client: HttpClient, resources: ResourceMap, manifest: Manifest, 
     return Applied(resource, "configured", answer)
 
 
+Work = Callable[["HttpClient", ResourceMap, "Manifest", str], Awaitable[Applied]]
+
+
+async def carry_out(
+    work: Work, client: HttpClient, manifests: Sequence[Manifest], namespace: str, tell: Callable[[Applied], None]
+) -> None:
+    """Do it with each manifest in their order; one that the server refuses is named, and does not hold up the others.
+
+    Args:
+        work: `create` or `apply`.
+        client: of the server.
+        manifests: what the files hold.
+        namespace: of manifests that name none.
+        tell: hears of each object as soon as it is done.
+
+    Raises:
+        UnisonoError: some were refused; the sentence counts them.
+        ApiError: the server cannot be asked, or does not know the user.
+
+    """
+    resources, refused = await discover(client), 0
+    for manifest in manifests:
+        try:
+            try:
+                result = await work(client, resources, manifest, namespace)
+            except UnknownKind:
+                # A definition that stood before it may have come in the meantime.
+                resources = await discover(client)
+                result = await work(client, resources, manifest, namespace)
+        except UnknownKind as error:
+            refused += 1
+            _say("Error:", "red", str(error))
+        except ApiError as error:
+            if isinstance(error, Unavailable) or error.code == 401:
+                raise
+            refused += 1
+            _say("Error:", "red", error.message)
+        else:
+            tell(result)
+    if refused:
+        raise UnisonoError(f"{refused} of {len(manifests)} objects {'was' if refused == 1 else 'were'} refused.")
+
+
+def _say(word: str, colour: str, text: str) -> None:
+    click.echo(f"{click.style(word, fg=colour)} {text}", err=True)
+
+
 def _teller(manifest: Manifest) -> Callable[[str], None]:
     """Says a warning of the server about a manifest, as kubectl does."""
 
     def tell(text: str) -> None:
-        click.echo(f"{click.style('Warning:', fg='yellow')} {manifest.told(text)}", err=True)
+        _say("Warning:", "yellow", manifest.told(text))
 
     return tell
 

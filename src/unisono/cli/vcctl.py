@@ -255,23 +255,13 @@ async def create_all(where: Where, files: tuple[str, ...], kinds: tuple[str, ...
         UnisonoError: a file holds an object of another kind, or some could not be created.
 
     """
-    from unisono.cli.applying import create
+    from unisono.cli.applying import carry_out, create
     from unisono.cli.manifests import read
-    from unisono.errors import ApiError, UnisonoError
-    from unisono.kube.discovery import discover
+    from unisono.errors import UnisonoError
 
     manifests = read(files)
     for manifest in manifests:
         if manifest.kind not in kinds:
             raise UnisonoError(f"{manifest.where}: here is a {manifest.kind}, and '{word}' takes {' or '.join(kinds)}.")
-    failed = 0
     async with connected(where) as (client, namespace):
-        resources = await discover(client)
-        for manifest in manifests:
-            try:
-                click.echo((await create(client, resources, manifest, namespace)).line)
-            except ApiError as error:
-                failed += 1
-                click.echo(f"{manifest.kind.lower()}/{manifest.name}: {error.message}", err=True)
-    if failed:
-        raise UnisonoError(f"{failed} of {len(manifests)} objects could not be created.")
+        await carry_out(create, client, manifests, namespace, lambda done: click.echo(done.line))

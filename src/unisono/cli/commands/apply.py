@@ -17,30 +17,29 @@ def command(where: Where, files: tuple[str, ...], output: str) -> None:
     """Create the objects of the files, or change the live ones to what the files say.
 
     Fields that a former apply set and the file no longer has are removed; fields that others set are kept. Objects are
-    applied in the order of the files; the first error stops, and what was applied before it stays.
+    applied in the order of the files; one that the server refuses is named and left out, and the exit code is 1.
     """
     from unisono.cli.connection import run_async
     from unisono.cli.manifests import read
+
+    run_async(_apply(where, read(files), output))
+
+
+async def _apply(where: Where, manifests: list[Any], output: str) -> None:
+    from unisono.cli.applying import Applied, apply, carry_out
+    from unisono.cli.connection import connect, namespace_of
     from unisono.cli.printing import print_json
 
-    results = run_async(_apply(where, read(files), output))
-    if output == "json":
-        print_json({"apiVersion": "v1", "kind": "List", "items": [result.object for result in results]})
+    done: list[Applied] = []
 
+    def tell(result: Applied) -> None:
+        done.append(result)
+        if output != "json":
+            click.echo(result.line if output == "text" else f"{result.resource.title}/{result.name}")
 
-async def _apply(where: Where, manifests: list[Any], output: str) -> list[Any]:
-    from unisono.cli.applying import apply
-    from unisono.cli.connection import connect, namespace_of
-    from unisono.kube.discovery import discover
-
-    results = []
-    async with connect(where) as client:
-        resources = await discover(client)
-        for manifest in manifests:
-            result = await apply(client, resources, manifest, namespace_of(where))
-            results.append(result)
-            if output == "text":
-                click.echo(result.line)
-            elif output == "name":
-                click.echo(f"{result.resource.title}/{result.name}")
-    return results
+    try:
+        async with connect(where) as client:
+            await carry_out(apply, client, manifests, namespace_of(where), tell)
+    finally:
+        if output == "json":
+            print_json({"apiVersion": "v1", "kind": "List", "items": [result.object for result in done]})
