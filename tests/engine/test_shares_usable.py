@@ -158,6 +158,23 @@ def test_what_waits_in_a_closed_queue_is_no_claim_on_a_share(state: str, share: 
     assert shares(world)["new"] == share * 1000
 
 
+def test_a_driver_is_let_in_though_others_that_never_fit_claim_all_the_rest() -> None:
+    """What it makes later is in no request yet, and its queue would get a share of it."""
+    things = [node(f"n{at}", cpu=2) for at in range(4)] + [queue("wide"), queue("small")]
+    things += [group("podless", 5, queue="wide", phase="Inqueue", resources={"cpu": 6})]
+    things += [group("never", 3, queue="wide", phase="Inqueue", resources={"cpu": 1})]
+    things += [pod(f"never-{at}", "never", cpu=3) for at in range(3)]
+    plane = Plane(RECLAIM, *things)
+    plane.cycle()
+    plane.now += 60.0
+    plane.cycle()
+    plane.put(group("driver", 2, queue="small", phase="Pending", resources={"cpu": 4}))
+    for at in range(2):
+        plane.put(pod(f"driver-{at}", "driver", cpu=1))
+    plane.settle()
+    assert plane.running() == {"driver": 2}
+
+
 def test_pods_that_another_scheduler_placed_in_our_group_are_in_no_queue() -> None:
     world = World().node("n1").queue("q").job("j", a_pod("2", node="n1"), minResources={"cpu": "6"})
     world.pod("j-foreign", "j", **a_pod("4", node="n1") | {"schedulerName": OTHER})

@@ -17,7 +17,7 @@ would fail as well.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -97,7 +97,7 @@ class QueueShares:
         plugin: the name of the plug-in that tells it.
         room_of: what a queue may still place, ``[R]``, or None where it is not limited.
         deserved: what queues deserve by weight, by name; empty where no plug-in has divided the cluster so.
-        unclaimed: ``[R]`` what no queue has a share of, as none asks for it.
+        more_for: how much larger the share of a queue would be if it asked for so much more, both by resource row.
         metrics_of: shares of a queue for metrics, or None where it has none.
         may_exceed: whether a gang that waits may go over the share of its queue, where the cluster has idle resources
             that no work within shares has used; None: no gang ever may.
@@ -108,7 +108,7 @@ class QueueShares:
     plugin: str = ""
     room_of: Callable[[QueueState], Vector | None] | None = None
     deserved: Mapping[str, Amounts] = field(default_factory=dict)
-    unclaimed: Amounts = field(default_factory=list)
+    more_for: Callable[[QueueState, Sequence[int]], Amounts] | None = None
     metrics_of: Callable[[QueueState], ShareMetrics | None] | None = None
     may_exceed: Callable[[JobState], bool] | None = None
     exceeding: JobState | None = None
@@ -226,6 +226,7 @@ class Book:
         self._spare: dict[tuple[str, int], Amounts] = {}
         self._trying: Counter[tuple[Kind, Kind]] = Counter()
         self._room: dict[tuple[str, tuple[int, ...] | None], Amounts] = {}
+        self._unasked_shares: dict[tuple[str, tuple[int, ...]], tuple[int, ...]] = {}
 
     # ---- promises
 
@@ -415,16 +416,22 @@ class Book:
         return found
 
     def _unasked(self, job: JobState) -> tuple[int, ...]:
-        """What minResources state beyond the pods that are there, as far as it is in no queue's share.
+        """What minResources state beyond the pods that are there, as far as the queue would get a share of it.
 
         Shares are divided by what pods ask for; what a driver makes later is in no request yet.
         """
-        unclaimed = self.shares.unclaimed
-        if job.asks is None or not unclaimed or len(job.record.tasks) < job.min_member:
+        if job.asks is None or self.shares.more_for is None or len(job.record.tasks) < job.min_member:
             return ()
-        beyond = (fitted(job.asks, self._rows) - fitted(job.record.request, self._rows)).tolist()
-        found = tuple(max(min(pair), 0) for pair in zip(beyond, unclaimed, strict=False))
-        return found if any(found) else ()
+        lacks = np.maximum(fitted(job.asks, self._rows) - fitted(job.record.request, self._rows), 0)
+        beyond = tuple(lacks.tolist())
+        if not any(beyond):
+            return ()
+        key = job.queue.name, beyond
+        if key not in self._unasked_shares:
+            share = self.shares.more_for(job.queue, beyond)
+            found = tuple(min(pair) for pair in zip(beyond, share, strict=True))
+            self._unasked_shares[key] = found if any(found) else ()
+        return self._unasked_shares[key]
 
     def _room_of(self, queue: QueueState, unasked: tuple[int, ...] | None) -> Amounts:
         kept = self._beside_nodes(self.live).tolist()

@@ -227,7 +227,7 @@ class Division:
         deserved: its share by water filling: at most what it asks for and its real capability, at least its guarantee.
             Queues below one with a capability deserve no more than that together.
         undivided: the same where a capability above is not divided among the queues below it.
-        unclaimed: by resource row, what is in no queue's share.
+        requests: what it holds and asks for, as far as that counts.
 
     """
 
@@ -235,7 +235,7 @@ class Division:
     admission: dict[str, Amounts]
     deserved: dict[str, Amounts]
     undivided: dict[str, Amounts]
-    unclaimed: Amounts
+    requests: dict[str, Amounts]
 
 
 def divide(session: Session, *, deserved: bool = False, asked: Mapping[str, Amounts] | None = None) -> Division:
@@ -268,9 +268,7 @@ def divide(session: Session, *, deserved: bool = False, asked: Mapping[str, Amou
 
     divided = filled(reach)
     undivided = divided if reach == capability else filled(capability)
-    claimed = [sum(amounts) for amounts in zip(*divided.values(), strict=True)] or [0] * len(total)
-    unclaimed = [max(whole - part, 0) for whole, part in zip(total, claimed, strict=True)]
-    return Division(capability, admission, divided, undivided, unclaimed)
+    return Division(capability, admission, divided, undivided, requests)
 
 
 def requests_of(session: Session, promisable: Amounts, admission: Mapping[str, Amounts]) -> dict[str, Amounts]:

@@ -59,15 +59,15 @@ class ProportionPlugin(Plugin):
         """Compute what each queue that has jobs deserves."""
         self.session = session
         self.registry = session.registry
-        shares = divide(session, deserved=bool(argument_value(DESERVED, self.arguments)))
+        shares = divide(session, deserved=self._states_deserved())
         self.real_capability, self.admission, self.deserved = shares.real_capability, shares.admission, shares.deserved
         self._first_gang = bool(argument_value(FIRST_GANG, self.arguments))
-        self.undivided = shares.undivided
+        self.undivided, self._requests = shares.undivided, shares.requests
         self._demands: dict[int, list[tuple[int, int]]] = {}
         told = session.book.shares
         told.plugin = self.name
         told.room_of, told.deserved, told.metrics_of = self._room, self.deserved, self._figures
-        told.unclaimed = shares.unclaimed
+        told.more_for = self._more_for
         if self._first_gang or self.undivided is not self.deserved:
             told.may_exceed = self._may_exceed
 
@@ -85,6 +85,18 @@ class ProportionPlugin(Plugin):
         """What the queue may still place."""
         deserved = self.deserved.get(queue.name)
         return None if deserved is None else np.maximum(np.array(deserved) - aligned(queue.claimed, self.registry), 0)
+
+    def _states_deserved(self) -> bool:
+        return bool(argument_value(DESERVED, self.arguments))
+
+    def _more_for(self, queue: QueueState, more: Sequence[int]) -> Amounts:
+        """How much larger the queue's share would be if it asked for ``more``, by resource row."""
+        mine = self._requests.get(queue.name)
+        if mine is None:
+            return [0] * len(more)
+        asked = {**self._requests, queue.name: [sum(pair) for pair in zip(mine, more, strict=True)]}
+        found = divide(self.session, deserved=self._states_deserved(), asked=asked).deserved[queue.name]
+        return [max(then - now, 0) for then, now in zip(found, self.deserved[queue.name], strict=True)]
 
     # ---- orders and admission
 
