@@ -9,7 +9,7 @@ import pytest
 from unisono.api.annotations import CLUSTER, ORIGIN_GROUP, VERDICT
 from unisono.api.decode import decode
 from unisono.api.kind_families import ATTACHED_CLUSTERS
-from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES, RESERVATIONS, TEMPORARY_QUOTAS
 from unisono.api.times import parse_time
 from unisono.api.verdict import Cause, Verdict, encode
 from unisono.cli.overview_lines import overview_lines, queue_table, short_amounts
@@ -187,6 +187,27 @@ def test_many_jobs_that_wait_for_the_same_are_told_as_one() -> None:
     assert sorted(line.split(" in queue ")[0] for line in told) == ["  3 jobs", "  6 jobs"]
     assert any(line.endswith(" and 3 more") for line in many)
     assert not any(line.startswith("  and ") for line in many)
+
+
+def test_what_the_calendar_has_for_now_and_the_next_day_is_shown() -> None:
+    def made(kind: Any, name: str, start: str, **spec: Any) -> Any:
+        meta = {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+        return decode(kind, {"metadata": meta, "spec": {"start": start, "duration": "2h", **spec}}).obj
+
+    reservations = [
+        made(RESERVATIONS, "exam", "2026-01-01T08:00:00Z", nodes=["n1"], users=["ann"]),
+        made(RESERVATIONS, "later", "2026-01-03T08:00:00Z", nodes=["n1"], users=["ann"]),
+        made(RESERVATIONS, "wrong", "2026-01-01T08:00:00Z", nodes=["n1"]),
+    ]
+    reservations[0].status.node_count = 1
+    quotas = [made(TEMPORARY_QUOTAS, "night", "2026-01-01T00:00:00Z", queue="q", capability={"cpu": "4"}, weight=3)]
+    found = look(reservations=reservations, quotas=quotas)
+    assert [line.title for line in found.calendar] == ["temporaryquota/night", "reservation/exam"]
+    text = "\n".join(" ".join(line.split()) for line in overview_lines(found, width=200))
+    assert "temporaryquota/night until 2026-01-01T02:00:00Z queue q: capability cpu 4, weight 3" in text
+    assert "reservation/exam from 2026-01-01T08:00:00Z 1 node, for ann" in text
+    assert "later" not in text and "wrong" not in text
+    assert "Calendar" not in "\n".join(overview_lines(look(), width=200))
 
 
 def test_the_overview_as_json_is_made_of_plain_values() -> None:

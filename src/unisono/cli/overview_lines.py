@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from unisono.cli.options import Where
     from unisono.engine.config.model import SchedulerConfig
     from unisono.sdk.overview.components import Component
-    from unisono.sdk.overview.overview import JobLine, MemberLine, Overview
+    from unisono.sdk.overview.overview import CalendarLine, JobLine, MemberLine, Overview
     from unisono.sdk.overview.queues import QueueView
     from unisono.simulator.forecast.live import Followed, LiveObjects
 
@@ -90,6 +90,7 @@ def config_of(where: Where, files: tuple[str, ...], config: Path | None) -> Sche
 
 _MOST_HOLES = 6
 _MOST_NODES = 5
+_MOST_BOOKINGS = 10
 _MOST_TITLES = 3
 """Of jobs that wait for the same, those that are named."""
 Style = Callable[..., str]
@@ -116,6 +117,8 @@ def overview_lines(
     if found.nodes or not (found.members or "nodes" in found.unseen):
         lines += _nodes(found, style)
     lines += [style("Queues", bold=True), *_indented(queue_table(found.queues, wide=True))]
+    if found.calendar:
+        lines += [style("Calendar", bold=True), *_indented(_calendar(found.calendar))]
     if "podgroups" not in found.unseen:
         lines += _waiting(found.waiting, most, style, starts or {})
         lines += _running(found.running, most, style)
@@ -199,6 +202,16 @@ def _nodes(found: Overview, style: Style) -> list[str]:
     if rows:
         lines += _indented(columns(["resource", "used", "of", "largest hole", "free"], rows, empty=""))
     return lines
+
+
+def _calendar(found: Sequence[CalendarLine]) -> list[str]:
+    rows = [
+        [line.title, f"until {line.end}" if line.holds else f"from {line.start}", line.text]
+        for line in found[:_MOST_BOOKINGS]
+    ]
+    lines = columns(["what", "when", "what it says"], rows, empty="")
+    left = len(found) - len(rows)
+    return [*lines, f"and {left} more"] if left else lines
 
 
 def _holes(holes: Mapping[int, int]) -> str:

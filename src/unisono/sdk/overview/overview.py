@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,12 @@ from unisono.api.decode import decode
 from unisono.api.groups.admission_registration import WEBHOOK_KINDS, ValidatingWebhook, does_our_work, hindrance
 from unisono.api.groups.fleet import READY
 from unisono.api.kind_families import ATTACHED_CLUSTERS
-from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES, SERVICES
+from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES, RESERVATIONS, SERVICES, TEMPORARY_QUOTAS
 from unisono.api.messages import counted
-from unisono.api.resources import resource_list
+from unisono.api.reservations import booking_of, numbers_of
+from unisono.api.resources import readable, resource_list
 from unisono.api.selecting import controller_of, pod_group_of, queue_of
-from unisono.api.times import time_or
+from unisono.api.times import rfc3339, time_or
 from unisono.api.verdict import waiting_verdict
 from unisono.errors import ApiError, NotFound, UnisonoError
 from unisono.sdk.overview.components import Component, components
@@ -42,12 +43,16 @@ from unisono.sdk.state.running import stalls
 
 if TYPE_CHECKING:
     from unisono.api.core import Lease, Node, Pod
+    from unisono.api.groups.calendar import Reservation, TemporaryQuota
     from unisono.api.groups.fleet import AttachedCluster
     from unisono.api.groups.scheduling import PodGroup, Queue
+    from unisono.api.reservations import Times
     from unisono.kube.http import HttpClient
 
 
 _WAITING = frozenset({"", "Pending", "Inqueue"})
+_CALENDAR_SECONDS = 86_400.0
+"""How far ahead the calendar is shown."""
 # Containers that are on their way say so, too.
 _STARTING = ("ContainerCreating", "PodInitializing")
 
@@ -112,6 +117,25 @@ class MemberLine:
 
 
 @dataclass(frozen=True, slots=True)
+class CalendarLine:
+    """What the calendar has for now, or for the next day.
+
+    Attributes:
+        title: ``reservation/night``.
+        holds: now; else it comes.
+        start, end: of the window, RFC 3339.
+        text: whose it is, and of what.
+
+    """
+
+    title: str
+    holds: bool
+    start: str
+    end: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """Everything at one moment.
 
@@ -126,6 +150,7 @@ class Overview:
         members: of a hub, by name.
         unseen: kinds, in the plural, that the user may not list: nothing is known of them.
         within: the namespace whose jobs alone the user may list; empty for all. What nodes have left is not known then.
+        calendar: Reservations and TemporaryQuotas, in the order of their windows.
 
     """
 
@@ -141,6 +166,7 @@ class Overview:
     members: list[MemberLine] = field(default_factory=list)
     unseen: tuple[str, ...] = ()
     within: str = ""
+    calendar: list[CalendarLine] = field(default_factory=list)
 
     def json(self) -> dict[str, Any]:
         """For programs."""
@@ -164,6 +190,8 @@ class Answers:
     clusters: Sequence[AttachedCluster] = ()
     unseen: tuple[str, ...] = ()
     within: str = ""
+    reservations: Sequence[Reservation] = ()
+    quotas: Sequence[TemporaryQuota] = ()
 
 
 def overview(found: Answers, now: float) -> Overview:
@@ -192,7 +220,33 @@ def overview(found: Answers, now: float) -> Overview:
         [_member(cluster, found.pods) for cluster in sorted(found.clusters, key=lambda each: each.metadata.name)],
         found.unseen,
         found.within,
+        sorted(_calendar(found, now), key=lambda line: (line.start, line.title)),
     )
+
+
+def _calendar(found: Answers, now: float) -> Iterator[CalendarLine]:
+    for one in found.reservations:
+        with suppress(ValueError):  # one that breaks a rule says so in its status
+            booking, nodes = booking_of(one), one.status.node_count
+            whom = [*booking.users, *booking.namespaces, *booking.queues]
+            text = "maintenance" if booking.maintenance else f"for {', '.join(sorted(whom))}"
+            yield from _line(one, booking.times, now, text if nodes is None else f"{counted(nodes, 'node')}, {text}")
+    for quota in found.quotas:
+        with suppress(ValueError):
+            numbers = numbers_of(quota)
+            parts = [
+                f"{name} {', '.join(f'{resource} {amount}' for resource, amount in readable(amounts).items())}"
+                for name, amounts in numbers.amounts.items()
+            ]
+            parts += [f"weight {numbers.weight}"] if numbers.weight is not None else []
+            yield from _line(quota, numbers.times, now, f"queue {numbers.queue}: {', '.join(parts)}")
+
+
+def _line(one: Reservation | TemporaryQuota, times: Times, now: float, text: str) -> Iterator[CalendarLine]:
+    window = times.window(now)
+    if window is not None and window.start < now + _CALENDAR_SECONDS:
+        title = f"{type(one).__name__.lower()}/{one.metadata.name}"
+        yield CalendarLine(title, window.holds(now), rfc3339(window.start), rfc3339(window.end), text)
 
 
 def _sees_all_pods(found: Answers) -> bool:
@@ -295,8 +349,9 @@ async def read_overview(client: HttpClient, namespace: str = "default", *, silen
 
     """
     asked = _Asked(client, namespace)
-    (ready, leases, clusters), (nodes, pods, queues, groups) = await asyncio.gather(
+    (ready, leases, clusters), (reservations, quotas), (nodes, pods, queues, groups) = await asyncio.gather(
         asyncio.gather(_readiness(client), asked.objects(LEASES), asked.objects(ATTACHED_CLUSTERS)),
+        asyncio.gather(asked.objects(RESERVATIONS), asked.objects(TEMPORARY_QUOTAS)),
         asyncio.gather(
             asked.objects(NODES),
             asked.objects(PODS, _ALIVE, within=True),
@@ -306,9 +361,10 @@ async def read_overview(client: HttpClient, namespace: str = "default", *, silen
     )
     if clusters:
         pods = [*pods, *await _pods_of_members(client)]
-    # Who sees no member need not know that there is such a kind.
-    unseen = tuple(sorted(asked.unseen - {ATTACHED_CLUSTERS.plural}))
-    answers = Answers(ready, nodes, pods, queues, groups, leases, clusters, unseen, asked.within)
+    # Who sees no member, and no calendar, need not know that there are such kinds.
+    unseen = tuple(sorted(asked.unseen - {kind.plural for kind in (ATTACHED_CLUSTERS, RESERVATIONS, TEMPORARY_QUOTAS)}))
+    rest = unseen, asked.within, reservations, quotas
+    answers = Answers(ready, nodes, pods, queues, groups, leases, clusters, *rest)
     now = client.transport.clock.time()
     result = overview(answers, now)
     if silence:
