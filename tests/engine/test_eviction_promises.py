@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from eviction_world import OFF, Plane
+from eviction_world import OFF, Plane, settings
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -27,6 +27,15 @@ ORDERS = (
     "gangpreempt, gangreclaim, allocate",
     "allocate, preempt, gangpreempt, reclaim, gangreclaim",
 )
+
+
+BY_PRIORITY = """
+actions: "enqueue, allocate, preempt, backfill"
+tiers:
+- plugins: [{name: priority}, {name: conformance}]
+- plugins: [{name: gang}, {name: predicates}, {name: capacity}, {name: nodeorder}]
+"""
+"""Gangs protect no pod that a higher priority wants."""
 
 
 def acting(order: str, *, spared: bool) -> SchedulerConfig:
@@ -204,6 +213,41 @@ def test_no_room_is_made_for_a_part_of_a_sub_group(order: str, room: int, evicte
         plane.cycle()
     assert sum(map(len, plane.evicted)) == evicted
     assert plane.running().get("g", 0) == runs
+
+
+def test_a_pod_gets_the_place_of_one_of_its_own_job_that_was_evicted_for_it() -> None:
+    """Though that one comes first by its sub-group, and the gang lacks a pod meanwhile."""
+    singles = group("g", 3, queue="qa", phase="Running")
+    assert singles.spec is not None
+    singles.spec.sub_group_policy = [
+        SubGroupPolicySpec(name="part", match_label_keys=["part"], sub_group_size=1, min_sub_groups=0)
+    ]
+    things: list[Any] = [*RANKS, queue("qa", 1), node("n0", cpu=3), singles]
+    things += [pod("g-0", "g", node="n0", cpu=1, labels={"part": "0"})]
+    things += [pod(f"g-{at}", "g", node="n0", cpu=1, labels={"part": f"{at - 1}"}, priority=9) for at in (1, 2)]
+    things += [pod("g-3", "g", cpu=1, labels={"part": "1"}, priority=9)]
+    plane = Plane(load_config(BY_PRIORITY), things)
+    plane.settle()
+    assert sum(map(len, plane.evicted)) == 1
+    assert {each.metadata.name for each in plane.pods() if each.spec.node_name} == {"g-1", "g-2", "g-3"}
+
+
+@pytest.mark.parametrize("order", ["allocate, preempt, backfill", "allocate, gangpreempt, backfill"])
+@pytest.mark.parametrize(("cordoned", "runs"), [(True, 0), (False, 6)])
+def test_no_share_rests_on_what_the_victims_hold_of_a_cordoned_node(order: str, cordoned: bool, runs: int) -> None:
+    """Once they are gone there is less to share, and the gang would be over the share of its queue."""
+    things: list[Any] = [*RANKS, queue("qa", 1), queue("qb", 1)]
+    things += [node("n0", cpu=4), node("n1", cpu=4, unschedulable=cordoned), node("n2", cpu=6)]
+    things += [group("v", 2, queue="qa", phase="Running", priority_class="low")]
+    things += [pod("v-0", "v", node="n1", cpu=2), pod("v-1", "v", node="n2")]
+    things += [group("b", 4, queue="qb", phase="Running"), *(pod(f"b-{at}", "b", node="n0", cpu=1) for at in range(4))]
+    things += [group("c", 3, queue="qb"), *(pod(f"c-{at}", "c", cpu=1) for at in range(2))]  # its third pod never comes
+    things += job("g", 6, 1, queue="qa", priority_class="mid", created=10)
+    plane = Plane(settings(f"enqueue, {order}", gang=OFF, drf=OFF), things)
+    for _ in range(5):
+        plane.cycle()
+    assert plane.running().get("g", 0) == runs
+    assert not any(plane.evicted)
 
 
 def world(random: Random) -> list[Any]:

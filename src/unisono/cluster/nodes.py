@@ -261,6 +261,10 @@ class NodeTable:
             there = np.where(usable, there, np.minimum(held.clip(min=0), there))
         return total(there, 1)
 
+    def opens(self) -> Flags:
+        """``[N]`` nodes of which queues share more than their pods hold there: ready, not cordoned, and tolerated."""
+        return np.asarray(self.ready & ~self.unschedulable & ~self._shut())
+
     def _shut(self) -> Flags:
         """``[N]`` nodes whose taints no pod of ours tolerates."""
         if len(self.taint_sets) == 1:

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from unisono.api.kind_families import ATTACHED_CLUSTERS
-from unisono.api.kinds import HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.kinds import (
+    HYPER_NODES,
+    LEASES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    QUEUES,
+    RESERVATIONS,
+    TEMPORARY_QUOTAS,
+)
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
 from unisono.apiserver.access.user import ADMIN
@@ -30,6 +39,7 @@ from unisono.jobkinds.registry import JOB_KINDS, PARTS
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.http import HttpClient
 from unisono.lazy_logs import LazyLogger
+from unisono.sdk.overview.overview import calendar_lines
 
 if TYPE_CHECKING:
     from unisono.api.base import Object
@@ -136,10 +146,12 @@ def shares(samples: Samples, query: Mapping[str, str], now: int) -> Series:
 _log = LazyLogger(__name__)
 
 _CLUSTER_KINDS: tuple[Kind[Any], ...] = (NODES, QUEUES, HYPER_NODES, LEASES)
-KINDS: tuple[Kind[Any], ...] = (*_CLUSTER_KINDS, ATTACHED_CLUSTERS, *JOB_KINDS, *PARTS, POD_GROUPS, PODS)
-_NO_ROWS = (*_CLUSTER_KINDS, ATTACHED_CLUSTERS)
+_CALENDAR_KINDS: tuple[Kind[Any], ...] = (RESERVATIONS, TEMPORARY_QUOTAS)
+_NO_ROWS = (*_CLUSTER_KINDS, *_CALENDAR_KINDS, ATTACHED_CLUSTERS)
+KINDS: tuple[Kind[Any], ...] = (*_NO_ROWS, *JOB_KINDS, *PARTS, POD_GROUPS, PODS)
 NODE_TOPICS = ("jobs", "measured", "scope", *(kind.resource for kind in (NODES, PODS, HYPER_NODES)))
-OVERVIEW_TOPICS = ("jobs", "measured", "scope", *(kind.resource for kind in (NODES, QUEUES, PODS, LEASES)))
+_OF_OVERVIEW: tuple[Kind[Any], ...] = (NODES, QUEUES, PODS, LEASES, *_CALENDAR_KINDS)
+OVERVIEW_TOPICS = ("jobs", "measured", "scope", *(kind.resource for kind in _OF_OVERVIEW))
 # How often the viewer's rights are asked for: a right that is taken away ends what is shown within this time.
 _RIGHTS_SECONDS = 30.0
 _RETRY_SECONDS = 5.0
@@ -283,10 +295,13 @@ class World:
         rows, holders = list(self.jobs.rows().values()), self._usage.snapshot()
         nodes, leases = self.source(NODES).items(), self.source(LEASES).items()
         hidden, now, ready, quiet = self.hidden(), self.now, self.ready, self.measured.quiet
+        calendar = calendar_lines(self.source(RESERVATIONS).items(), self.source(TEMPORARY_QUOTAS).items(), now)
 
         def made() -> OverviewView:
             used = used_by_node(holders)
-            return overview_view(nodes, used, leases, rows, hidden, now, user=self.user, quiet=quiet, ready=ready)
+            return overview_view(
+                nodes, used, leases, rows, hidden, now, user=self.user, quiet=quiet, calendar=calendar, ready=ready
+            )
 
         return made
 

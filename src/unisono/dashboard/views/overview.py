@@ -17,11 +17,12 @@ from unisono.api.groups.fleet import READY, AttachedCluster
 from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list, to_units
-from unisono.api.times import time_or
+from unisono.api.times import parse_time, time_or
 from unisono.dashboard.views.nodes import NOTHING
 from unisono.dashboard.views.table import choices, ordered, quantity
 from unisono.dashboard.views.why import Choice, Fact
 from unisono.dashboard.views.wire import (
+    BookingLine,
     ComponentView,
     FleetView,
     IdleLine,
@@ -40,6 +41,7 @@ from unisono.sdk.overview.queues import Resource, is_ready, resources
 
 if TYPE_CHECKING:
     from unisono.api.core import Lease, Node
+    from unisono.sdk.overview.overview import CalendarLine
 
 
 # Jobs by their people: the viewer's own ones first, and who holds most.
@@ -139,6 +141,7 @@ def overview_view(
     *,
     user: str = "",
     quiet: Mapping[str, float] = NOTHING,
+    calendar: Iterable[CalendarLine] = (),
     ready: bool = True,
 ) -> OverviewView:
     """Everything at one moment.
@@ -152,6 +155,7 @@ def overview_view(
         now: seconds since 1970.
         user: the viewer, whose jobs come first.
         quiet: since when jobs have done nothing, by ``namespace/name``.
+        calendar: what holds now or soon.
         ready: everything was listed once.
 
     """
@@ -165,6 +169,16 @@ def overview_view(
         users=user_lines(rows),
         holders=list(holders(rows)),
         idle=idle_lines(rows, quiet, now),
+        calendar=[
+            BookingLine(
+                title=each.title,
+                holds=each.holds,
+                start=parse_time(each.start),
+                end=parse_time(each.end),
+                text=each.text,
+            )
+            for each in calendar
+        ],
         components=[] if "leases" in hidden else [component_view(each) for each in components(leases, now)[1:]],
         resources=resource_views([node for node in ready_nodes if not node.spec.unschedulable], used),
         groups=waiting_groups(rows),

@@ -230,10 +230,29 @@ class IdleLine(Wire):
     since: float
 
 
+class BookingLine(Wire):
+    """What the calendar has for now, or for the next day.
+
+    Attributes:
+        title: ``reservation/night``.
+        holds: now; else it comes.
+        start: of the window, and its ``end``, seconds since 1970.
+        text: whose it is, and of what.
+
+    """
+
+    title: str
+    holds: bool
+    start: float
+    end: float
+    text: str
+
+
 class OverviewView(Wire):
     """The cluster at a glance.
 
     Attributes:
+        calendar: Reservations and TemporaryQuotas that hold or begin within a day.
         mine: the viewer's own jobs that matter most now; as many as fit, of ``mine_states``.
         users: who holds most.
         holders: jobs that hold most.
@@ -247,6 +266,7 @@ class OverviewView(Wire):
     users: list[UserLine] = []
     holders: list[JobRow] = []
     idle: list[IdleLine] = []
+    calendar: list[BookingLine] = []
     components: list[ComponentView] = []
     resources: list[ResourceView] = []
     groups: list[WaitingGroup] = []

@@ -21,6 +21,7 @@ from unisono.engine.placement.waiting_line import place, remaining_of
 from unisono.engine.session import queue_limits
 from unisono.engine.session.floating import GangLicenses, held_as_whole
 from unisono.engine.session.job_state import JobState
+from unisono.engine.session.limit import aligned, listed
 from unisono.engine.session.queue_limits import closed
 from unisono.engine.session.sub_groups import is_bounded
 
@@ -179,11 +180,14 @@ def settle(
 
 
 def promises_hold(cycle: Cycle) -> bool:
-    """Whether pods that were promised places beside others may still have them, now that some of those are to go.
+    """Whether pods that were promised places may still have them, now that others are to go.
 
-    The company that a pod requires may have been evicted after it got its place, or what keeps a spread even.
+    The company that a pod requires may have been evicted after it got its place, or what keeps a spread even; or the
+    share of its queue rests on what the others hold of nodes that nobody gets after them.
     """
     transaction = cycle.transaction
+    if not _shares_hold(cycle):
+        return False
     as_it_was = transaction.log
     beside = [each for each in as_it_was if each.status is TaskStatus.PIPELINED and _counts_others(each.pod_class)]
     hold = True
@@ -196,6 +200,31 @@ def promises_hold(cycle: Cycle) -> bool:
             transaction.renew(each)
     transaction.log = as_it_was
     return hold
+
+
+def _shares_hold(cycle: Cycle) -> bool:
+    """Whether shares that count what victims hold of closed nodes are large enough without it."""
+    session, log = cycle.session, cycle.transaction.log
+    shares = session.book.shares
+    leaving = [each for each in log if each.status is TaskStatus.RELEASING]
+    if shares.share_if is None or not leaving:
+        return True
+    opens, lost = session.snapshot.nodes.opens(), session.registry.zeros()
+    for each in leaving:
+        for task, column in zip(each.tasks, each.columns, strict=True):
+            if not opens[column]:
+                lost += aligned(task.pod_class.vector, session.registry)
+    lost[PODS] = 0
+    rows = np.flatnonzero(lost).tolist()
+    queues = (
+        {each.job.queue.name: each.job.queue for each in log if each.status is TaskStatus.PIPELINED} if rows else {}
+    )
+    for name, queue in queues.items():
+        before, after = shares.deserved.get(name), shares.share_if(queue, None, listed(lost, session.registry))
+        held = queue.claimed.item
+        if before is not None and any(after[row] < held(row) <= before[row] for row in rows):
+            return False
+    return True
 
 
 def _counts_others(pod_class: PodClass) -> bool:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from unisono.cluster.hypertree import Index
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
+from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray, FloatArray, Normalise
 from unisono.engine.candidates.static_answers import StaticResult, StaticResults
 from unisono.engine.candidates.table import NOWHERE, CandidateTable, Demand
@@ -294,8 +295,10 @@ class Search:
         return DomainTaker(table, self.tree.columns[domain], group, self.hooks, kept)
 
     def job_key(self, group: SubGroup, first: bool) -> tuple[Any, ...]:
-        """Order of sub-groups: those that the gang needs first."""
-        return (not first, *self.hooks.keys("group_key", group), group.number)
+        """Order of sub-groups: those that the gang needs first, then those for which others were evicted."""
+        status = group.job.status
+        promised = any(task.nominated_node and status(task) is TaskStatus.PENDING for task in group.tasks)
+        return (not first, not promised, *self.hooks.keys("group_key", group), group.number)
 
     def needed(self, job: JobState) -> set[str]:
         """Keys of the smallest set of sub-groups with which each policy reaches its minimum."""

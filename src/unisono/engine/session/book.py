@@ -17,7 +17,7 @@ would fail as well.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -97,7 +97,8 @@ class QueueShares:
         plugin: the name of the plug-in that tells it.
         room_of: what a queue may still place, ``[R]``, or None where it is not limited.
         deserved: what queues deserve by weight, by name; empty where no plug-in has divided the cluster so.
-        more_for: how much larger the share of a queue would be if it asked for so much more, both by resource row.
+        share_if: the share of a queue if it asked for so much more, and if so much of the cluster were lost; by
+            resource row, None for nothing.
         metrics_of: shares of a queue for metrics, or None where it has none.
         may_exceed: whether a gang that waits may go over the share of its queue, where the cluster has idle resources
             that no work within shares has used; None: no gang ever may.
@@ -108,7 +109,7 @@ class QueueShares:
     plugin: str = ""
     room_of: Callable[[QueueState], Vector | None] | None = None
     deserved: Mapping[str, Amounts] = field(default_factory=dict)
-    more_for: Callable[[QueueState, Sequence[int]], Amounts] | None = None
+    share_if: Callable[[QueueState, Amounts | None, Amounts | None], Amounts] | None = None
     metrics_of: Callable[[QueueState], ShareMetrics | None] | None = None
     may_exceed: Callable[[JobState], bool] | None = None
     exceeding: JobState | None = None
@@ -420,7 +421,8 @@ class Book:
 
         Shares are divided by what pods ask for; what a driver makes later is in no request yet.
         """
-        if job.asks is None or self.shares.more_for is None or len(job.record.tasks) < job.min_member:
+        shares = self.shares
+        if job.asks is None or shares.share_if is None or len(job.record.tasks) < job.min_member:
             return ()
         lacks = np.maximum(fitted(job.asks, self._rows) - fitted(job.record.request, self._rows), 0)
         beyond = tuple(lacks.tolist())
@@ -428,8 +430,9 @@ class Book:
             return ()
         key = job.queue.name, beyond
         if key not in self._unasked_shares:
-            share = self.shares.more_for(job.queue, beyond)
-            found = tuple(min(pair) for pair in zip(beyond, share, strict=True))
+            now, then = shares.deserved.get(job.queue.name), shares.share_if(job.queue, list(beyond), None)
+            parts = zip(beyond, then, now or [0] * self._rows, strict=True)
+            found = tuple(max(min(each, share - mine), 0) for each, share, mine in parts)
             self._unasked_shares[key] = found if any(found) else ()
         return self._unasked_shares[key]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -220,18 +220,29 @@ def overview(found: Answers, now: float) -> Overview:
         [_member(cluster, found.pods) for cluster in sorted(found.clusters, key=lambda each: each.metadata.name)],
         found.unseen,
         found.within,
-        sorted(_calendar(found, now), key=lambda line: (line.start, line.title)),
+        calendar_lines(found.reservations, found.quotas, now),
     )
 
 
-def _calendar(found: Answers, now: float) -> Iterator[CalendarLine]:
-    for one in found.reservations:
+def calendar_lines(
+    reservations: Iterable[Reservation], quotas: Iterable[TemporaryQuota], now: float
+) -> list[CalendarLine]:
+    """What holds at ``now`` (seconds since 1970) or begins within a day, in the order of the windows."""
+    found: list[CalendarLine] = []
+
+    def note(one: Reservation | TemporaryQuota, times: Times, text: str) -> None:
+        window = times.window(now)
+        if window is not None and window.start < now + _CALENDAR_SECONDS:
+            title = f"{type(one).__name__.lower()}/{one.metadata.name}"
+            found.append(CalendarLine(title, window.holds(now), rfc3339(window.start), rfc3339(window.end), text))
+
+    for one in reservations:
         with suppress(ValueError):  # one that breaks a rule says so in its status
             booking, nodes = booking_of(one), one.status.node_count
-            whom = [*booking.users, *booking.namespaces, *booking.queues]
-            text = "maintenance" if booking.maintenance else f"for {', '.join(sorted(whom))}"
-            yield from _line(one, booking.times, now, text if nodes is None else f"{counted(nodes, 'node')}, {text}")
-    for quota in found.quotas:
+            whom = sorted([*booking.users, *booking.namespaces, *booking.queues])
+            text = "maintenance" if booking.maintenance else f"for {', '.join(whom)}"
+            note(one, booking.times, text if nodes is None else f"{counted(nodes, 'node')}, {text}")
+    for quota in quotas:
         with suppress(ValueError):
             numbers = numbers_of(quota)
             parts = [
@@ -239,14 +250,8 @@ def _calendar(found: Answers, now: float) -> Iterator[CalendarLine]:
                 for name, amounts in numbers.amounts.items()
             ]
             parts += [f"weight {numbers.weight}"] if numbers.weight is not None else []
-            yield from _line(quota, numbers.times, now, f"queue {numbers.queue}: {', '.join(parts)}")
-
-
-def _line(one: Reservation | TemporaryQuota, times: Times, now: float, text: str) -> Iterator[CalendarLine]:
-    window = times.window(now)
-    if window is not None and window.start < now + _CALENDAR_SECONDS:
-        title = f"{type(one).__name__.lower()}/{one.metadata.name}"
-        yield CalendarLine(title, window.holds(now), rfc3339(window.start), rfc3339(window.end), text)
+            note(quota, numbers.times, f"queue {numbers.queue}: {', '.join(parts)}")
+    return sorted(found, key=lambda line: (line.start, line.title))
 
 
 def _sees_all_pods(found: Answers) -> bool:

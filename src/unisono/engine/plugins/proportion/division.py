@@ -238,17 +238,26 @@ class Division:
     requests: dict[str, Amounts]
 
 
-def divide(session: Session, *, deserved: bool = False, asked: Mapping[str, Amounts] | None = None) -> Division:
+def divide(
+    session: Session,
+    *,
+    deserved: bool = False,
+    asked: Mapping[str, Amounts] | None = None,
+    lost: Amounts | None = None,
+) -> Division:
     """Divide the usable cluster among the session's queues.
 
     Args:
         session: at its opening.
         deserved: queues get what they state as ``deserved``, as far as they ask for it, before weights count.
         asked: by name what queues hold and ask for, those that count; None: as the session's jobs tell.
+        lost: by resource row, how much less there is.
 
     """
     registry = session.registry
     total, promisable = listed(session.sharable_total, registry), listed(session.promisable_total, registry)
+    if lost is not None:
+        total = [max(there - gone, 0) for there, gone in zip(total, lost, strict=True)]
     guarantees = {name: by_row(queue.record.guarantee, registry) for name, queue in session.queues.items()}
     promised = [sum(row) for row in zip(*guarantees.values(), strict=True)] or [0] * len(total)
     queues = [queue for name, queue in session.queues.items() if (queue.job_count if asked is None else name in asked)]

@@ -67,7 +67,7 @@ class ProportionPlugin(Plugin):
         told = session.book.shares
         told.plugin = self.name
         told.room_of, told.deserved, told.metrics_of = self._room, self.deserved, self._figures
-        told.more_for = self._more_for
+        told.share_if = self._share_if
         if self._first_gang or self.undivided is not self.deserved:
             told.may_exceed = self._may_exceed
 
@@ -89,14 +89,14 @@ class ProportionPlugin(Plugin):
     def _states_deserved(self) -> bool:
         return bool(argument_value(DESERVED, self.arguments))
 
-    def _more_for(self, queue: QueueState, more: Sequence[int]) -> Amounts:
-        """How much larger the queue's share would be if it asked for ``more``, by resource row."""
-        mine = self._requests.get(queue.name)
-        if mine is None:
-            return [0] * len(more)
-        asked = {**self._requests, queue.name: [sum(pair) for pair in zip(mine, more, strict=True)]}
-        found = divide(self.session, deserved=self._states_deserved(), asked=asked).deserved[queue.name]
-        return [max(then - now, 0) for then, now in zip(found, self.deserved[queue.name], strict=True)]
+    def _share_if(self, queue: QueueState, more: Amounts | None, lost: Amounts | None) -> Amounts:
+        """The queue's share if it asked for ``more``, and if what is ``lost`` were not there."""
+        asked = dict(self._requests)
+        if queue.name not in asked:
+            return listed(self.registry.zeros(), self.registry)
+        if more is not None:
+            asked[queue.name] = [sum(pair) for pair in zip(asked[queue.name], more, strict=True)]
+        return divide(self.session, deserved=self._states_deserved(), asked=asked, lost=lost).deserved[queue.name]
 
     # ---- orders and admission
 

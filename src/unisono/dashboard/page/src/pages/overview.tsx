@@ -1,6 +1,6 @@
 // The cluster at a glance.
 
-import type { OverviewView, ResourceView } from "../../generated/views";
+import type { BookingLine, OverviewView, ResourceView } from "../../generated/views";
 import { Card, Grid } from "../components/card";
 import { causeTitle, root } from "../components/causes";
 import { Link } from "../components/link";
@@ -11,7 +11,7 @@ import { Status } from "../components/status";
 import { useNow } from "../now";
 import { jobAddress } from "../route";
 import { useView } from "../stream";
-import { age, count, inWords, percent, resourceTitle } from "../units";
+import { age, clock, count, inWords, percent, resourceTitle } from "../units";
 
 export function Overview() {
   const live = useView<OverviewView>("/api/views/overview");
@@ -28,6 +28,7 @@ export function Overview() {
           <MyJobs view={view} now={now} />
           <Tiles view={view} />
           <Idle lines={view.idle} now={now} />
+          <Calendar lines={view.calendar} />
           <div class="columns">
             <Users users={view.users} />
             <Holders rows={view.holders} now={now} />
@@ -121,6 +122,26 @@ function Tiles(props: { view: OverviewView }) {
         </Link>
       )}
     </p>
+  );
+}
+
+/** What is reserved or allowed otherwise, now and within a day. */
+function Calendar(props: { lines: BookingLine[] }) {
+  if (!props.lines.length) return null;
+  return (
+    <Card title="Calendar">
+      <Grid label="Calendar" titles={["What", "When", "What it says"]}>
+        {props.lines.map((line) => (
+          <tr key={line.title}>
+            <td class="name">{line.title}</td>
+            <td title={`${clock(line.start)} to ${clock(line.end)}`}>
+              {line.holds ? `until ${clock(line.end)}` : `from ${clock(line.start)}`}
+            </td>
+            <td class="wrap">{line.text}</td>
+          </tr>
+        ))}
+      </Grid>
+    </Card>
   );
 }
 
