@@ -233,6 +233,18 @@ def test_a_pod_gets_the_place_of_one_of_its_own_job_that_was_evicted_for_it() ->
 
 
 @pytest.mark.parametrize("order", ["allocate, preempt, backfill", "allocate, gangpreempt, backfill"])
+def test_a_gang_that_lost_all_its_pods_stays_admitted_while_room_is_made_for_it(order: str) -> None:
+    """It would not be let in again: its minResources are more than there is."""
+    things: list[Any] = [*RANKS, queue("qa", 1), node("n0", cpu=2)]
+    things += [group("v", 1, queue="qa", phase="Running", priority_class="low"), pod("v-0", "v", node="n0", cpu=2)]
+    things += [group("g", 1, queue="qa", phase="Running", priority_class="high", resources={"cpu": 6})]
+    plane = Plane(acting(order, spared=False), things, pod("g-0", "g", cpu=2))
+    plane.settle()
+    assert sum(map(len, plane.evicted)) == 1
+    assert plane.running() == {"g": 1}
+
+
+@pytest.mark.parametrize("order", ["allocate, preempt, backfill", "allocate, gangpreempt, backfill"])
 @pytest.mark.parametrize(("cordoned", "runs"), [(True, 0), (False, 6)])
 def test_no_share_rests_on_what_the_victims_hold_of_a_cordoned_node(order: str, cordoned: bool, runs: int) -> None:
     """Once they are gone there is less to share, and the gang would be over the share of its queue."""

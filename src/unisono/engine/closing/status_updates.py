@@ -257,6 +257,8 @@ def next_phase(cycle: Cycle, job: JobState) -> tuple[str, bool]:
     """The phase that the PodGroup gets, and whether the gang was found unschedulable in this cycle."""
     unschedulable = cycle.hooks.has("ready") and job.size > 0 and not job.is_ready and not _only_terminating(job)
     phase = phase_of(job.counts, job.min_member, job.phase, _releasing(job), unschedulable=unschedulable)
+    if phase == "Pending" != job.phase and job.counts[TaskStatus.PIPELINED]:
+        phase = "Inqueue"  # the gate might refuse it the room that was made for it
     return phase, unschedulable
 
 
