@@ -12,6 +12,7 @@ from unisono.api.groups.fleet import AttachedCluster
 from unisono.api.groups.scheduling import PodGroup
 from unisono.dashboard.views.overview import fleet_view, overview_view
 from unisono.dashboard.views.rows import cards_of
+from unisono.sdk.overview.overview import CalendarLine
 from unisono.sdk.overview.queues import used_by_node
 
 GPU = "nvidia.com/gpu"
@@ -103,6 +104,13 @@ def pod(on: str, gpus: int, phase: str = "Running", name: str = "p") -> Pod:
 def test_devices_of_several_models_are_told_apart(nodes: list[Node], rows: list[tuple[str, str, str, str]]) -> None:
     view = overview_view(nodes, used_by_node([pod("a", 4)]), [], [], [], 0.0)
     assert [(each.name, each.model, each.used, each.total) for each in view.resources] == rows
+
+
+def test_the_calendar_is_shown_with_its_times() -> None:
+    line = CalendarLine("reservation/exam", True, "2026-01-01T08:00:00Z", "2026-01-01T10:00:00Z", "2 nodes, for ann")
+    (shown,) = overview_view([], {}, [], [], [], 0.0, calendar=[line]).calendar
+    assert (shown.title, shown.holds, shown.text) == (line.title, True, line.text)
+    assert shown.end - shown.start == 7200.0
 
 
 def test_free_devices_are_counted_by_node() -> None:
