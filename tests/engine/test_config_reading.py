@@ -60,6 +60,7 @@ def test_the_strict_default_is_that_of_the_helm_chart() -> None:
         "calendar",
         "deviceshare",
         "failed-nodes",
+        "hot-spares",
         "network-topology-aware",
         "user-limits",
     }

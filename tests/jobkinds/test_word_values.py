@@ -41,7 +41,7 @@ READ = {
 
 REFUSED = {
     *(ours.LICENSES, ours.PRICES, ours.GIGABYTES),
-    *(ours.MAX_RUN_TIME, ours.DEFAULT_RUN_TIME, ours.QUOTAS, ours.QUEUE_NAMESPACES, ours.USER_LIMITS, ours.JOB_KIND),
+    *(ours.MAX_RUN_TIME, ours.DEFAULT_RUN_TIME, ours.QUOTAS, ours.HOT_SPARES, ours.QUEUE_NAMESPACES, ours.USER_LIMITS, ours.JOB_KIND),
 }
 """Admission refuses what cannot be read of these."""
 

@@ -336,6 +336,12 @@ PLUGINS: dict[str, Row] = {
         (("gang", "predicates"), ("failed-nodes",)),
         nodes=TWO,
     ),
+    "hot-spares": Row(
+        (job("a", 0, 120, gpus=4, queue="left"), job("b", 5, 60, gpus=4, queue="left")),
+        (("hot-spares", "gang", "predicates"),),
+        nodes=TWO,
+        queues=({"name": "left", "annotations": {"unisono.io/hot-spares": "1"}},),
+    ),
     # Node a is another queue's from the third to the fifth minute, and node b is shut from the fourth to the fifth.
     "calendar": Row(
         (

@@ -178,6 +178,9 @@ runs."""
 FAILED_NODES: Final = "unisono.io/failed-nodes"
 """On a PodGroup: on which nodes pods of the job have failed, how often and when (`unisono.api.failed_nodes`)."""
 
+HOT_SPARES: Final = "unisono.io/hot-spares"
+"""On a Queue: how many empty nodes wait for pods that replace lost ones of its running gangs."""
+
 EVICT_NOTICE: Final = "unisono.io/evict-notice"
 """On a pod or a PodGroup: how long a pod is told before it is evicted, such as ``2m``."""
 

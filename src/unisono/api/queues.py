@@ -14,6 +14,7 @@ from unisono.api.annotations import (
     DEFAULT_RUN_TIME,
     ENFORCED_QUEUE_FIELDS,
     EVICTABLE,
+    HOT_SPARES,
     MAX_RUN_TIME,
     QUEUE_NAMESPACES,
     QUEUE_USERS,
@@ -37,6 +38,7 @@ _GROUP = "group:"
 _PRIORITY = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 _BELOW_ALL = -(10**11)
 _MOST_PARTS = 100
+_MOST_DIGITS = 6
 _RESERVED = re.compile(r"queue (\S{1,253}?)(?:, which queue \S{1,253} is below,)? is for jobs of other namespaces than")
 
 
@@ -122,10 +124,18 @@ def mistakes(annotations: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
             run_times_of(annotations.get(key, ""))
         except ValueError as error:
             yield key, annotations[key], str(error)
+    spares = annotations.get(HOT_SPARES)
+    if spares is not None and spares != "0" and not spares_of(spares):
+        yield HOT_SPARES, spares, "write a whole number of nodes"
     try:
         quotas_of(annotations.get(QUOTAS, ""))
     except ValueError as error:
         yield QUOTAS, annotations[QUOTAS], str(error)
+
+
+def spares_of(text: str | None) -> int:
+    """How many nodes ``unisono.io/hot-spares`` asks for; 0 for a text that is no such number."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else 0
 
 
 def _parts(text: str) -> list[str]:

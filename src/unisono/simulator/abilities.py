@@ -33,6 +33,7 @@ ACTING: Final = frozenset(
         *("binpack", "network-topology-aware", "deviceshare", "fragmentation", "gpu-aware", "gpu-placement"),
         *("service-order", "sla", "nodegroup", "tdm", "resource-strategy-fit", "reservation", "eviction-guard"),
         *("rescheduling", "cost", "fair-share", "user-limits", "cdp", "task-topology", "failed-nodes", "calendar"),
+        "hot-spares",
     )
 )
 """Plug-ins that act as they do live."""
@@ -49,7 +50,7 @@ QUEUE_NOTES: Final = frozenset(
     (
         *(keys.HIERARCHY, keys.HIERARCHY_WEIGHTS, keys.NODE_GROUP_LIMITS),
         *(ours.USER_LIMITS, ours.SHARE_WEIGHTS, ours.MIN_RUN_TIME, ours.MAX_EVICTIONS, ours.EVICTABLE),
-        *(ours.MAX_RUN_TIME, ours.DEFAULT_RUN_TIME),
+        *(ours.MAX_RUN_TIME, ours.DEFAULT_RUN_TIME, ours.HOT_SPARES),
     )
 )
 """Annotations of queues by which a simulation goes."""

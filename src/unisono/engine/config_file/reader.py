@@ -220,7 +220,7 @@ BIND_WORKERS = "bind-worker-threads"
 """Binds under way at a time."""
 STRICT = "volcano-strict"
 """The default configuration is Volcano's: bounds that its plug-ins do not enforce have no effect."""
-_ADDED = frozenset(("calendar", "deviceshare", "failed-nodes", "network-topology-aware", "user-limits"))
+_ADDED = frozenset(("calendar", "deviceshare", "failed-nodes", "hot-spares", "network-topology-aware", "user-limits"))
 """Plug-ins of the default configuration that Volcano's has not."""
 
 COMMAND_FLAGS: dict[str, CommandFlag] = {
@@ -319,6 +319,8 @@ tiers:
     arguments: {deviceshare.AutoEnable: true}
   - name: failed-nodes
     arguments: {failed-nodes.AutoEnable: true}
+  - name: hot-spares
+    arguments: {hot-spares.AutoEnable: true}
   - name: calendar
     arguments: {calendar.AutoEnable: true}
   - name: nodeorder

@@ -28,6 +28,7 @@ from unisono.engine.plugins.fair_share import FairSharePlugin
 from unisono.engine.plugins.fragmentation.plugin import FragmentationPlugin
 from unisono.engine.plugins.gang import GangPlugin
 from unisono.engine.plugins.gpu_placement import GpuAwarePlugin, GpuPlacementPlugin
+from unisono.engine.plugins.hot_spares import HotSparesPlugin
 from unisono.engine.plugins.network_topology_aware.plugin import NetworkTopologyAwarePlugin
 from unisono.engine.plugins.node_scores import BinpackPlugin, NodeOrderPlugin, ResourceStrategyFitPlugin
 from unisono.engine.plugins.nodegroup import NodeGroupPlugin
@@ -83,6 +84,7 @@ BUILT_IN: dict[str, type[Plugin]] = {
         FairSharePlugin,
         UserLimitsPlugin,
         FailedNodesPlugin,
+        HotSparesPlugin,
         CalendarPlugin,
     )
 }
