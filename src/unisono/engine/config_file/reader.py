@@ -313,16 +313,11 @@ tiers:
     arguments:
       proportion.firstGang: true
       proportion.deserved: true
-  - name: user-limits
-    arguments: {user-limits.AutoEnable: true}
-  - name: deviceshare
-    arguments: {deviceshare.AutoEnable: true}
-  - name: failed-nodes
-    arguments: {failed-nodes.AutoEnable: true}
-  - name: hot-spares
-    arguments: {hot-spares.AutoEnable: true}
-  - name: calendar
-    arguments: {calendar.AutoEnable: true}
+  - {name: user-limits, arguments: {user-limits.AutoEnable: true}}
+  - {name: deviceshare, arguments: {deviceshare.AutoEnable: true}}
+  - {name: failed-nodes, arguments: {failed-nodes.AutoEnable: true}}
+  - {name: hot-spares, arguments: {hot-spares.AutoEnable: true}}
+  - {name: calendar, arguments: {calendar.AutoEnable: true}}
   - name: nodeorder
   - name: binpack
   - name: network-topology-aware
