@@ -29,7 +29,7 @@ from unisono.cluster.state import ClusterState
 from unisono.controllers.job.pods import PodBuilder
 from unisono.controllers.job.view import JobView
 from unisono.engine.config_file.reader import DEFAULT_TEXT
-from unisono.engine.plugins.common.run_times import RunEstimates
+from unisono.engine.session.run_times import RunEstimates
 from unisono.engine.session.session import Session
 from unisono.errors import ApiError, ConfigError, NotFound
 from unisono.gc_pauses import collector_paused
