@@ -36,7 +36,8 @@ class Use:
         end: infinite while it goes on.
         namespace: of the pod, and ``group`` its PodGroup.
         held: amounts by resource, in engine units.
-        labels: of the node.
+        node: its name.
+        labels: of the node; None as long as the node is not known.
         whose: None as long as its PodGroup is not known.
         evicted: it ended for the sake of others.
 
@@ -47,7 +48,8 @@ class Use:
     namespace: str
     group: str
     held: Mapping[str, int]
-    labels: Mapping[str, str]
+    node: str
+    labels: Mapping[str, str] | None = None
     whose: Whose | None = None
     evicted: bool = False
     rates: dict[tuple[object, ...], Mapping[str, float]] = field(default_factory=dict)
@@ -107,9 +109,9 @@ class Uses:
             start = began(pod, moment)
             if not start:
                 return ""
-            labels = self._labels.get(pod.spec.node_name or "", {})
-            use = Use(start / _MILLIS, inf, pod.metadata.namespace or "", group, _requests(pod), labels)
-            use.whose = self._groups.get(group)
+            node = pod.spec.node_name or ""
+            use = Use(start / _MILLIS, inf, pod.metadata.namespace or "", group, _requests(pod), node)
+            use.labels, use.whose = self._labels.get(node), self._groups.get(group)
             self._uses[uid] = use
             self._of_group.setdefault(group, set()).add(uid)
         ended = gone or has_ended(pod)
@@ -130,6 +132,14 @@ class Uses:
                 if not members:
                     del self._of_group[use.group]
 
+    def names_of(self, group: str, namespace: str, purses: Iterable[Purse]) -> list[str]:
+        """Names of the budgets that the pods of a PodGroup use; of all where the PodGroup is not known."""
+        whose = self._groups.get(group)
+        if whose is None:
+            return [purse.name for purse in purses]
+        lines = lineage(whose.queue, self._parents)
+        return [purse.name for purse in purses if purse.admits(whose.account, namespace, lines)]
+
     def holds(self, purse: Purse, prices: Mapping[str, Prices], version: object = None) -> list[Hold]:
         """What counts for a budget; ``version`` tells apart what budgets and prices have said so far."""
         found: list[Hold] = []
@@ -145,9 +155,11 @@ class Uses:
                 continue
             place = (purse.name, version, whose.priority_class)
             rates = use.rates.get(place)
+            if use.labels is None:
+                use.labels, rates = self._labels.get(use.node), None
             if rates is None:
                 use.rates = {key: value for key, value in use.rates.items() if key[1] == version}
-                rates = use.rates[place] = purse.rates(use.held, use.labels, whose.priority_class, prices)
+                rates = use.rates[place] = purse.rates(use.held, use.labels or {}, whose.priority_class, prices)
             if rates:
                 end = use.end if use.evicted else max(use.end, use.start + purse.least)
                 found.append(Hold(use.start, end, rates))
