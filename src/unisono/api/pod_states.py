@@ -95,13 +95,13 @@ def stated_run_seconds(annotations: Mapping[str, str], deadline: int | None) -> 
     return min(limits, default=0.0)
 
 
-def notice_seconds(*annotations: Mapping[str, str] | None) -> float:
-    """How long a pod is told before it is evicted, as the first of these says that says it; 0.0 where none does."""
+def notice_seconds(*annotations: Mapping[str, str] | None, default: float = 0.0) -> float:
+    """How long a pod is told before it is evicted, as the first of these says that says it; else ``default``."""
     for notes in annotations:
         seconds = duration_or_none((notes or {}).get(EVICT_NOTICE))
         if seconds is not None:
             return min(max(seconds, 0.0), MOST_NOTICE_SECONDS)
-    return 0.0
+    return default
 
 
 def has_ended(pod: Pod) -> bool:

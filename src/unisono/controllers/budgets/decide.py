@@ -57,7 +57,7 @@ def look(budget: Budget, purse: Purse, tally: Tally, holds: Sequence[Hold], now:
     ends = purse.used_up_at(present, rates)
     status = _status(budget, purse, counted, present, rates, ends, up, now, gap)
     notices = _notices(budget, purse, present, up, status)
-    again = _again(purse, present, rates, ends, now)
+    again = _again(purse, counted, present, rates, ends, now)
     before, since = budget.status, now - time_or(budget.status.counted, -inf)
     urgent = bool(notices) or _said(before.conditions) != _said(status.conditions)
     urgent = urgent or before.counted is None or before.period_start != status.period_start
@@ -158,9 +158,9 @@ def _amounts(amounts: Amounts) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def _again(purse: Purse, present: Tally, rates: Amounts, ends: float, now: float) -> float:
+def _again(purse: Purse, counted: Tally, present: Tally, rates: Amounts, ends: float, now: float) -> float:
     """Seconds until something will be so that is told: a percentage, the end of the budget or of its period."""
-    moments = [present.end + LAG_SECONDS, ends]
+    moments = [counted.end + LAG_SECONDS, present.end + LAG_SECONDS, ends]
     for percent in purse.warn_at:
         part = replace(purse, amounts={name: amount * percent / 100.0 for name, amount in purse.amounts.items()})
         moments.append(part.used_up_at(present, rates) if not part.used_up(present.used) else inf)
