@@ -14,13 +14,15 @@ from functools import lru_cache
 from math import inf, isfinite, log
 from typing import Final, NamedTuple
 
+import msgspec
+
 from unisono.api.cron import parse_schedule, parse_zone
 from unisono.api.field_error import FieldError, forbidden, invalid, required
 from unisono.api.groups.budgets import EVICT, IF_IT_FITS, SOFT, Budget, BudgetSpec, PriceList
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.resources import is_bytes
 from unisono.api.selecting import is_one_of
-from unisono.api.times import duration_or_none, is_time, parse_time, time_or
+from unisono.api.times import duration_or_none, is_time, parse_time, rfc3339, rfc3339_micro, time_or
 
 MONEY: Final = "money"
 """Stands among the amounts of a Budget for what the PriceList says."""
@@ -309,6 +311,19 @@ def tally_of(obj: Budget, purse: Purse) -> Tally:
     start = time_or(status.period_start, -1.0)
     begin, end = purse.period_at(max(start, 0.0) if purse.period and start >= 0.0 else at)
     return Tally(_numbers(status.used), at, start if start >= 0.0 else begin, end, _numbers(status.previous))
+
+
+def with_tally(obj: Budget, tally: Tally) -> Budget:
+    """The object as it would be if its controller had counted that much."""
+    status = msgspec.structs.replace(
+        obj.status,
+        counted=rfc3339_micro(tally.at),
+        period_start=rfc3339(tally.start),
+        period_end=rfc3339(tally.end) if tally.end < inf else None,
+        used=decimals(tally.used),
+        previous=decimals(tally.previous) or None,
+    )
+    return msgspec.structs.replace(obj, status=status)
 
 
 def _numbers(texts: Mapping[str, str] | None) -> dict[str, float]:

@@ -72,7 +72,7 @@ def _over_budgets(cycle: Cycle, spendings: Spendings) -> Iterator[_Due]:
     index = session.snapshot.nodes.index
     for spending in spendings.all:
         purse, tally = spending.purse, spending.tally
-        for moment in (tally.end, purse.used_up_at(tally, spending.rates)):
+        for moment in (tally.end, purse.used_up_at(tally, spendings.with_more(spending, cycle.bound))):
             if session.now < moment < inf:
                 cycle.wake(moment + _EDGE_SECONDS)
         if not spending.up:

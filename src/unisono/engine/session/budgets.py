@@ -6,10 +6,10 @@ somebody counts again: what has been seen to be used does not become less by tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from unisono.api.budgets import HOUR, MONEY, Hold, Purse, Tally, count
 from unisono.api.selecting import account_of, lineage
@@ -55,6 +55,25 @@ class Spending:
     def left(self, name: str) -> float:
         """What is left of an amount; below zero where more was used."""
         return self.purse.amounts[name] - self.tally.used.get(name, 0.0)
+
+
+class Run(Protocol):
+    """Pods of a job of one class that get their nodes."""
+
+    @property
+    def job(self) -> JobState:
+        """Whose they are."""
+        ...
+
+    @property
+    def pod_class(self) -> PodClass:
+        """Of all of them."""
+        ...
+
+    @property
+    def columns(self) -> Sequence[int]:
+        """Of their nodes."""
+        ...
 
 
 @dataclass(slots=True)
@@ -162,6 +181,23 @@ class Spendings:
                     limit = FittingLimit(spending, session.registry, job, self)
                 job.account_limits += (limit,)
                 session.limits_accounts = True
+
+    def with_more(self, spending: Spending, bound: Iterable[Run]) -> dict[str, float]:
+        """How much is used in an hour once these pods run, too."""
+        found, at, names = dict(spending.rates), self.all.index(spending), self._snapshot.nodes.names
+        for run in bound:
+            record = run.job.record
+            if at not in self.of(record):
+                continue
+            for column in run.columns:
+                facts = self._snapshot.nodes.facts_of(names[column])
+                labels = facts.labels if facts is not None else {}
+                rates = spending.purse.rates(
+                    run.pod_class.requests, labels, record.priority_class, self._snapshot.catalogue.prices
+                )
+                for name, rate in rates.items():
+                    found[name] = found.get(name, 0.0) + rate
+        return found
 
     def cost(self, spending: Spending, record: Job, requests: Mapping[str, int], seconds: float) -> dict[str, float]:
         """What it takes at most to hold so much for so long, on whichever node."""

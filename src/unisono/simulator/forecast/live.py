@@ -193,7 +193,15 @@ class LiveObjects:
         queues: tuple[Queue, ...] = tuple(self.of("Queue"))
         hyper_nodes: tuple[HyperNode, ...] = tuple(self.of("HyperNode"))
         floating = tuple(as_stated(each) for each in self.of("FloatingResource"))
-        return Cluster(tuple(nodes.values()), queues, hyper_nodes, paths_of(hyper_nodes, nodes), floating=floating)
+        return Cluster(
+            tuple(nodes.values()),
+            queues,
+            hyper_nodes,
+            paths_of(hyper_nodes, nodes),
+            floating=floating,
+            budgets=tuple(self.of("Budget")),
+            price_lists=tuple(self.of("PriceList")),
+        )
 
 
 def group_key(obj: Any) -> str:
