@@ -51,7 +51,7 @@ def _ladders(waiting: Waiting, tight: list[Spending]) -> Ladders:
     assert spendings is not None
     if len(tight) == 1:
         (budget,) = tight
-        pods = {kind.pod_class: kind.count for kind in waiting.kinds}
+        pods = {kind.pod_class: kind.count for kind in waiting.kinds if kind.pod_class is not None}
         seconds = max((spendings.estimates.stated(task) for task in record.pending.values()), default=0.0)
         amounts: dict[str, int] = {}
         rates: dict[str, float] = {}
