@@ -413,8 +413,6 @@ def wrong_prices(obj: PriceList) -> Iterator[FieldError]:
     """What is wrong with resources and numbers."""
     for index, price in enumerate(obj.spec.prices or ()):
         at = f"spec.prices[{index}]"
-        if not price.resource:
-            yield required(f"{at}.resource", "name the resource, such as nvidia.com/gpu")
         try:
             number = float(price.per_hour) if price.per_hour.isascii() else -1.0
         except ValueError:

@@ -317,10 +317,8 @@ tiers:
       proportion.deserved: true
   - name: user-limits
     arguments: {user-limits.AutoEnable: true}
-  - name: deviceshare
-    arguments: {deviceshare.AutoEnable: true}
-  - name: failed-nodes
-    arguments: {failed-nodes.AutoEnable: true}
+  - {name: deviceshare, arguments: {deviceshare.AutoEnable: true}}
+  - {name: failed-nodes, arguments: {failed-nodes.AutoEnable: true}}
   - name: calendar
     arguments: {calendar.AutoEnable: true}
   - name: nodeorder
