@@ -70,6 +70,8 @@ def touched(case: Case, offer: Offer) -> list[str]:
             return [f"queue/{change['queue']} nodeGroup={change['instead']}"]
         case "SetLicenses":
             return [f"floatingresource/{change['name']} amount"]
+        case "RaiseBudget":
+            return [f"budget/{change['name']} amounts"]
         case "CreateQueue":
             return [f"+Queue {change['queue']}"]
         case "CreatePods":

@@ -57,6 +57,7 @@ def test_the_strict_default_is_that_of_the_helm_chart() -> None:
     config = load_config("--volcano-strict")
     assert all(not plugin.arguments for plugin in config.plugins)
     assert {plugin.name for plugin in default_config().plugins} - {plugin.name for plugin in config.plugins} == {
+        "budgets",
         "calendar",
         "deviceshare",
         "failed-nodes",

@@ -14,8 +14,8 @@ from support.build import START, cluster, group, node, nodes, pod
 from support.examples import examples
 from unisono.api import kinds
 from unisono.cluster.state import ClusterState
-from unisono.engine.plugins.common.run_times import RunEstimates
 from unisono.engine.plugins.reservation.plan import Endings, KnownEnds, found_in_full
+from unisono.engine.session.run_times import RunEstimates
 from unisono.engine.session.session import Session
 
 RUN_SECONDS = "unisono.io/run-seconds"

@@ -26,7 +26,7 @@ from unisono.api.queues import run_times_of
 from unisono.cluster.state import ClusterState
 from unisono.engine.config_file.reader import DEFAULT_TEXT, default_config, load_config
 from unisono.engine.decisions import Decisions
-from unisono.engine.plugins.common.run_times import RunEstimates
+from unisono.engine.session.run_times import RunEstimates
 from unisono.engine.session.session import Session
 
 HOUR = 3600.0

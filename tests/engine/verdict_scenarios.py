@@ -6,7 +6,7 @@ from typing import Any
 
 from topology_world import TOPOLOGY, job, racks, spine, wish
 
-from support.build import GANG, config, floating, gang, group, node, nodes, pod, priority_class, queue, quota
+from support.build import GANG, budget, config, floating, gang, group, node, nodes, pod, priority_class, queue, quota
 from unisono.engine.answers import Refusal
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
@@ -86,6 +86,11 @@ SCENARIOS: dict[Cause, Scenario] = {
             pod("x-0", "x", node="n000", cpu=1, matlab=2),
             gang(J, 1, matlab=2),
         ],
+        GANG,
+    ),
+    Cause.BUDGET: (
+        "Eight CPU-hours were used of the five that the queue's budget has in an hour. More in [Budgets](budgets.md).",
+        [nodes(1), queue("other"), budget("team", {"cpu": 5}, {"cpu": 8}, period="Hour"), gang(J, 1)],
         GANG,
     ),
     Cause.OVER_SHARE: (

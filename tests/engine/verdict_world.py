@@ -119,6 +119,10 @@ class Objects:
         fresh = floating(change.name, change.to, known.spec.in_use if known is not None else None)
         self.all["FloatingResource", change.name] = fresh
 
+    def _raise_budget(self, change: c.RaiseBudget, job: str) -> None:
+        spec = self.all["Budget", change.name].spec
+        spec.amounts = {**(spec.amounts or {}), **{name: str(to) for name, to in change.amounts.items()}}
+
     def _raise_quota(self, change: c.RaiseQuota, job: str) -> None:
         """The controllers of all jobs try again to create their pods, and those of this job come last."""
         namespace = job.partition("/")[0]

@@ -17,7 +17,18 @@ from unisono.api.groups.batch import Job as LiveJob
 from unisono.api.groups.batch import JobSpec, LifecyclePolicy, TaskSpec
 from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.keys import JOB_NAME, PREEMPTABLE
-from unisono.api.kinds import HYPER_NODES, JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, QUEUES, RESERVATIONS
+from unisono.api.kinds import (
+    BUDGETS,
+    HYPER_NODES,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRICE_LISTS,
+    PRIORITY_CLASSES,
+    QUEUES,
+    RESERVATIONS,
+)
 from unisono.api.times import parse_time
 from unisono.engine.config_file.reader import load_config
 from unisono.errors import AlreadyExists
@@ -93,6 +104,10 @@ async def _prepare(shadow: Shadow, cluster: Cluster, jobs: Sequence[Job]) -> Non
         await _create(client, HYPER_NODES, hyper_node)
     for reservation in cluster.reservations:
         await _create(client, RESERVATIONS, reservation)
+    for budget in cluster.budgets:
+        await _create(client, BUDGETS, budget)
+    for prices in cluster.price_lists:
+        await _create(client, PRICE_LISTS, prices)
     specs = [
         {
             "name": node.metadata.name,

@@ -42,7 +42,7 @@ class Row:
         jobs: what comes; most pods ask for whole GPUs and one core.
         plugins: by tier; a plug-in is its name, or its name with arguments and switches.
         actions: of the scheduler.
-        nodes, queues, topology, reservations: as in a cluster file.
+        nodes, queues, topology, reservations, budgets: as in a cluster file.
         until: seconds for which it goes on.
         more: of the configuration.
 
@@ -55,6 +55,7 @@ class Row:
     queues: Sequence[dict[str, Any]] = ()
     topology: Sequence[dict[str, Any]] = ()
     reservations: Sequence[dict[str, Any]] = ()
+    budgets: Sequence[dict[str, Any]] = ()
     until: float = 200.0
     more: tuple[dict[str, Any], ...] = ()
 
@@ -78,7 +79,7 @@ class Row:
     @property
     def cluster(self) -> Any:
         """Its cluster."""
-        listed = ("nodes", "queues", "topology", "reservations")
+        listed = ("nodes", "queues", "topology", "reservations", "budgets")
         return build({name: list(getattr(self, name)) for name in listed})
 
 
@@ -370,6 +371,19 @@ PLUGINS: dict[str, Row] = {
             },
         ),
         until=500.0,
+    ),
+    # The first job of queue left uses up a soft budget, so that the second one comes after the job of the other queue.
+    "budgets": Row(
+        (
+            job("uses", 0, 60, gpus=4, queue="left"),
+            job("mine", 5, 60, gpus=4, queue="left"),
+            job("theirs", 10, 60, gpus=4, queue="right"),
+        ),
+        (("budgets", "gang", "predicates"),),
+        nodes=ONE,
+        queues=({"name": "left"}, {"name": "right"}),
+        budgets=({"name": "left", "queues": ["left"], "amounts": {GPU: "0.01"}, "mode": "Soft"},),
+        until=260.0,
     ),
 }
 

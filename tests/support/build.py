@@ -33,6 +33,7 @@ from unisono.api.core import (
     Taint,
     Toleration,
 )
+from unisono.api.groups.budgets import Budget, BudgetSpec, BudgetStatus, Price, PriceList, PriceListSpec
 from unisono.api.groups.calendar import Reservation, ReservationSpec, TemporaryQuota
 from unisono.api.groups.quota import FloatingResource, FloatingResourceSpec
 from unisono.api.groups.scheduling import (
@@ -68,6 +69,8 @@ _KINDS: dict[type, Kind[Any]] = {
     Reservation: kinds.RESERVATIONS,
     TemporaryQuota: kinds.TEMPORARY_QUOTAS,
     FloatingResource: kinds.FLOATING_RESOURCES,
+    Budget: kinds.BUDGETS,
+    PriceList: kinds.PRICE_LISTS,
 }
 
 _SHORT = {
@@ -265,6 +268,28 @@ def gang(
         for index in range(size)
     ]
     return [head, *pods]
+
+
+def budget(name: str, amounts: Mapping[str, Any], used: Mapping[str, Any] | None = None, **spec: Any) -> Budget:
+    """A Budget whose controller has counted ``used`` (hours by resource) up to 0; without that it has not counted."""
+    given = {"queues": ["default"]} if not {"queues", "namespaces", "users"} & spec.keys() else {}
+    status = BudgetStatus()
+    if used is not None:
+        status = BudgetStatus(
+            counted=rfc3339(START),
+            period_start=rfc3339(START),
+            used={key: str(value) for key, value in used.items()},
+        )
+    return Budget(
+        metadata=ObjectMeta(name=name, uid=f"uid-{name}", creation_timestamp=rfc3339(START)),
+        spec=BudgetSpec(amounts=dict(amounts), **given, **spec),
+        status=status,
+    )
+
+
+def price_list(*prices: Price, name: str = "default") -> PriceList:
+    """A PriceList."""
+    return PriceList(metadata=ObjectMeta(name=name, uid=f"uid-{name}"), spec=PriceListSpec("EUR", list(prices)))
 
 
 def queue(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api import core
-from unisono.api.groups import access, batch, calendar, quota, scheduling, topology
+from unisono.api.groups import access, batch, budgets, calendar, quota, scheduling, topology
 from unisono.api.groups.admission_registration import WEBHOOK_KINDS
 from unisono.api.kind import Kind, Scale
 from unisono.api.kind_families import (
@@ -219,6 +219,12 @@ FLOATING_RESOURCES: Kind[quota.FloatingResource] = Kind(
     short_names=("floating",),
     status_subresource=True,
 )
+BUDGETS: Kind[budgets.Budget] = Kind(
+    "quota.unisono.io", "v1alpha1", "Budget", "budgets", budgets.Budget, False, status_subresource=True
+)
+PRICE_LISTS: Kind[budgets.PriceList] = Kind(
+    "quota.unisono.io", "v1alpha1", "PriceList", "pricelists", budgets.PriceList, False, short_names=("prices",)
+)
 
 # Built-in groups first: discovery keeps this order, and it decides which group an ambiguous plural means.
 ALL_KINDS: tuple[Kind[Any], ...] = (
@@ -266,6 +272,8 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     RESERVATIONS,
     TEMPORARY_QUOTAS,
     FLOATING_RESOURCES,
+    BUDGETS,
+    PRICE_LISTS,
     *FLOW_KINDS,
     *TRAINING_KINDS,
     *FLEET_KINDS,
@@ -282,6 +290,8 @@ CUSTOM_KINDS: tuple[Kind[Any], ...] = (
     RESERVATIONS,
     TEMPORARY_QUOTAS,
     FLOATING_RESOURCES,
+    BUDGETS,
+    PRICE_LISTS,
     *FLOW_KINDS,
     *TRAINING_KINDS,
     *FLEET_KINDS,

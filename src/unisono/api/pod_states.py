@@ -9,13 +9,14 @@ from typing import Final
 
 from unisono.api.annotations import EVICT_NOTICE, MOST_NOTICE_SECONDS, RUN_SECONDS
 from unisono.api.base import Quantity
+from unisono.api.conditions import is_true
 from unisono.api.core import Container, ContainerStatus, Pod
 from unisono.api.core.container import ResourceRequirements
 from unisono.api.core.pod import PodSpec
 from unisono.api.keys import BATCH_CPU, BATCH_MEMORY, QOS_LEVEL, QUOTA_BURST
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.resources import pod_requests, resource_list
-from unisono.api.times import duration_or_none
+from unisono.api.times import duration_or_none, millis
 
 # What is asked of a container's log: the options of ``pods/log`` (``PodLogOptions``), read from the query.
 
@@ -56,6 +57,33 @@ def scheduled_at(pod: Pod) -> str | None:
     return pod.status.start_time
 
 
+def began(pod: Pod, now: int) -> int:
+    """When the pod got its node, in milliseconds since 1970; 0 where it has none.
+
+    A pod may name its node itself, and ask for more than any node has: it holds nothing before the node has spoken, and
+    nothing at all where the node refuses it.
+    """
+    if not pod.spec.node_name:
+        return 0
+    scheduled = is_true(pod.status.conditions, "PodScheduled")
+    told = millis(scheduled_at(pod)) or millis(pod.status.start_time)
+    phase = pod.status.phase or "Pending"
+    refused = phase == "Failed" and not scheduled and not pod.status.container_statuses
+    if refused or (not told and phase == "Pending"):
+        return 0
+    created = min(millis(pod.metadata.creation_timestamp) or now, now)
+    return max(created, min(told or now, now))
+
+
+def over_at(pod: Pod, start: int, now: int) -> int:
+    """When a pod ceased to hold its node: as its last container ended, else now."""
+    statuses = container_statuses(pod)
+    ends = [millis(each.state.terminated.finished_at) for each in statuses if each.state and each.state.terminated]
+    running = any(each.state and each.state.running for each in statuses)
+    told = 0 if running else max(ends, default=0)
+    return max(start, min(told or now, now))
+
+
 def stated_run_seconds(annotations: Mapping[str, str], deadline: int | None) -> float:
     """How long a pod says it runs at most, by its annotation or its deadline; 0.0 where neither says it."""
     text = annotations.get(RUN_SECONDS)
@@ -67,13 +95,13 @@ def stated_run_seconds(annotations: Mapping[str, str], deadline: int | None) -> 
     return min(limits, default=0.0)
 
 
-def notice_seconds(*annotations: Mapping[str, str] | None) -> float:
-    """How long a pod is told before it is evicted, as the first of these says that says it; 0.0 where none does."""
+def notice_seconds(*annotations: Mapping[str, str] | None, default: float = 0.0) -> float:
+    """How long a pod is told before it is evicted, as the first of these says that says it; else ``default``."""
     for notes in annotations:
         seconds = duration_or_none((notes or {}).get(EVICT_NOTICE))
         if seconds is not None:
             return min(max(seconds, 0.0), MOST_NOTICE_SECONDS)
-    return 0.0
+    return default
 
 
 def has_ended(pod: Pod) -> bool:

@@ -19,6 +19,7 @@ from unisono.api.groups.calendar import (
     Timed,
 )
 from unisono.api.resources import resource_list
+from unisono.api.selecting import is_one_of
 from unisono.api.times import duration_or_none, is_time, parse_time, rfc3339
 
 _LONGEST_SECONDS = 366 * 86_400.0
@@ -118,9 +119,7 @@ class Booking:
         """
         if self.maintenance:
             return False
-        if account in self.users or (self.queues and any(queue in self.queues for queue in queues)):
-            return True
-        return any(namespace.startswith(one[:-1]) if one.endswith("*") else namespace == one for one in self.namespaces)
+        return is_one_of(self.users, self.namespaces, self.queues, account, namespace, queues)
 
 
 def booking_of(obj: Reservation) -> Booking:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from unisono.api.annotations import USER, tenant
@@ -115,6 +115,30 @@ def lineage(name: str, parents: Mapping[str, str]) -> list[str]:
             break
         chain.append(parent)
     return chain
+
+
+def is_one_of(
+    users: Collection[str],
+    namespaces: Iterable[str],
+    queues: Collection[str],
+    account: str,
+    namespace: str,
+    lines: Iterable[str],
+) -> bool:
+    """Whether a job is of these users, namespaces or queues.
+
+    Args:
+        users: who submitted it.
+        namespaces: names; a ``*`` at the end stands for any ending.
+        queues: with those below them.
+        account: of who submitted the job.
+        namespace: of the job.
+        lines: the job's queue and those above it.
+
+    """
+    if account in users or (queues and any(queue in queues for queue in lines)):
+        return True
+    return any(namespace.startswith(one[:-1]) if one.endswith("*") else namespace == one for one in namespaces)
 
 
 def account_of(namespace: str, annotations: Mapping[str, str] | None) -> str:

@@ -58,6 +58,11 @@ _RFC3339 = re.compile(
 )
 
 
+def millis(text: str | None) -> int:
+    """Milliseconds since 1970 of a time on the wire; 0 for none, and for what is none."""
+    return round(time_or(text) * 1000)
+
+
 def is_time(text: str) -> bool:
     """Whether Kubernetes and ``parse_time`` can both read the text as a time.
 

@@ -43,6 +43,8 @@ class Cause(StrEnum):
     """The queue has its deserved share already."""
     LICENSES = "Licenses"
     """Too few of a floating resource, such as licences, are left."""
+    BUDGET = "Budget"
+    """A hard budget is used up, or has too little left for the job."""
     CLUSTER_OVERCOMMITTED = "ClusterOvercommitted"
     """The jobs admitted already ask for all that the cluster has."""
     QUOTA = "Quota"

@@ -1,4 +1,4 @@
-"""Objects that scheduling reads as they are: volumes, device claims, their classes, NUMA nodes, and reservations."""
+"""Objects that scheduling reads as they are: volumes, claims, their classes, NUMA nodes, reservations, budgets."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from unisono.api.core import (
     VolumeAttachment,
 )
 from unisono.api.groups.topology import Numatopology
+from unisono.cluster.budgets import Budgets, PriceLists
 from unisono.cluster.calendar import Bookings, TemporaryQuotas
 
 T = TypeVar("T", bound=Object)
@@ -158,8 +159,10 @@ class Catalogue(msgspec.Struct):
     numa_topologies: ObjectsByKey[Numatopology] = msgspec.field(default_factory=ObjectsByKey)
     bookings: Bookings = msgspec.field(default_factory=Bookings)
     temporary_quotas: TemporaryQuotas = msgspec.field(default_factory=TemporaryQuotas)
+    budgets: Budgets = msgspec.field(default_factory=Budgets)
+    prices: PriceLists = msgspec.field(default_factory=PriceLists)
 
-    def shelves(self) -> dict[str, ObjectsByKey[Any] | Bookings | TemporaryQuotas]:
+    def shelves(self) -> dict[str, ObjectsByKey[Any] | Bookings | TemporaryQuotas | Budgets | PriceLists]:
         """Shelves by the kind that stands on them."""
         return {
             "PersistentVolume": self.volumes,
@@ -175,4 +178,6 @@ class Catalogue(msgspec.Struct):
             "Numatopology": self.numa_topologies,
             "Reservation": self.bookings,
             "TemporaryQuota": self.temporary_quotas,
+            "Budget": self.budgets,
+            "PriceList": self.prices,
         }

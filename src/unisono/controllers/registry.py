@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from unisono.api.kind_families import BATCH_JOBS, REPLICA_SETS, STATEFUL_SETS
 from unisono.api.topology_sources import Fetch
+from unisono.controllers.budgets.controller import BudgetController
 from unisono.controllers.claims.decide import LimitClaimController
 from unisono.controllers.cronjob.controller import CronJobController, TtlController
 from unisono.controllers.elastic.controller import ElasticController
@@ -79,6 +80,7 @@ def all_controllers(
     jobs: list[Controller] = [
         JobController(recorder, offload, count_seconds=count_seconds, registry=registry),
         ElasticController(recorder),
+        BudgetController(recorder, default_queue),
         PodGroupController(recorder, scheduler_names, all_reviewed=all_reviewed),
         KubernetesGroupController(scheduler_names),
         LimitClaimController(recorder, scheduler_names),

@@ -81,7 +81,9 @@ RELOCATE = "relocate"
 """Why all pods of a gang that is to start elsewhere are evicted, beside the names of actions."""
 CALENDAR = "calendar"
 RUN_TIME = "run-time"
-"""Why pods are evicted whose time on their node is over, and those that have run for as long as their queue allows."""
+BUDGET = "budget"
+"""Why pods are evicted whose time on their node is over, that have run for as long as their queue allows, or whose
+budget is used up."""
 
 
 class Normalise(Enum):

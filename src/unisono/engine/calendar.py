@@ -1,9 +1,9 @@
-"""What the calendar asks for beside places: pods leave whose time is over, and cycles when a window begins or ends.
+"""What calendar and budgets ask for beside places: pods leave whose time is over, and cycles when a window begins.
 
 After all actions, pods are evicted that are on nodes of a reservation which is about to begin, where it asks for that.
 They are told so early that their notice is over a minute before; who is known to end by then stays. Pods of DaemonSets,
-and those that their jobs, queues or plug-ins protect, stay, too. Pods that have run for as long as their queue allows
-are evicted whatever protects them.
+and those that their jobs, queues or plug-ins protect, stay, too. Pods that have run for as long as their queue allows,
+and those whose hard budget is used up, are evicted whatever protects them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from unisono.api.pod_states import notice_seconds
 from unisono.api.times import format_duration, rfc3339
 from unisono.cluster.records import NodePods, Task
 from unisono.cluster.status import ON_NODE_STATES, PREEMPTABLE_STATES
-from unisono.engine.answers import CALENDAR, RUN_TIME, Purpose
+from unisono.engine.answers import BUDGET, CALENDAR, RUN_TIME, Purpose
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.decisions import ReservationUpdate
 from unisono.engine.plugins.calendar import CalendarPlugin
-from unisono.engine.plugins.common.run_times import RunLimits
+from unisono.engine.session.budgets import Spendings, used_text
 from unisono.engine.session.calendar import Slot
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.protected_cores import Cores
+from unisono.engine.session.run_times import RunLimits
 from unisono.engine.session.session import Session
 from unisono.engine.verdicts.calendar_causes import calendar_of
 from unisono.engine.verdicts.holders import is_of_daemonset
@@ -33,6 +34,8 @@ from unisono.engine.verdicts.holders import is_of_daemonset
 LEAVING_SECONDS = 60.0
 """So long before a window begins the notice of pods is over that leave for it: then they are gone when it does."""
 _SOON_SECONDS = 1.0
+_EDGE_SECONDS = 0.001
+_WHATEVER = (RUN_TIME, BUDGET)
 _TIME_IS_OVER = "calendar.ends"
 _MOST_NAMES = 100
 
@@ -46,19 +49,45 @@ class _Due:
     column: int
     reason: str
     note: str
+    notice: float = 0.0
 
 
 def follow_calendar(cycle: Cycle) -> None:
     """Evict the pods whose time is over, and say when the next cycle is due."""
-    calendar = calendar_of(cycle)
-    if calendar is None:
-        return
-    now = cycle.session.now
-    for slot in calendar.slots:
-        cycle.wake(slot.window.end if slot.window.holds(now) else slot.window.start)
-    due = {each.task.key: each for each in (*_in_the_way(cycle, calendar), *_beyond_limits(cycle, calendar))}
+    calendar, now = calendar_of(cycle), cycle.session.now
+    due: dict[str, _Due] = {}
+    if calendar is not None:
+        for slot in calendar.slots:
+            cycle.wake(slot.window.end if slot.window.holds(now) else slot.window.start)
+        due = {each.task.key: each for each in (*_in_the_way(cycle, calendar), *_beyond_limits(cycle, calendar))}
+    if cycle.session.spendings is not None:
+        due = {each.task.key: each for each in _over_budgets(cycle, cycle.session.spendings)} | due
     if due:
         _evict(cycle, list(due.values()))
+
+
+def _over_budgets(cycle: Cycle, spendings: Spendings) -> Iterator[_Due]:
+    """Pods of jobs whose budget is used up, where it says that they leave."""
+    session = cycle.session
+    index = session.snapshot.nodes.index
+    for spending in spendings.all:
+        purse, tally = spending.purse, spending.tally
+        for moment in (tally.end, purse.used_up_at(tally, spendings.with_more(spending, cycle.bound))):
+            if session.now < moment < inf:
+                cycle.wake(moment + _EDGE_SECONDS)
+        if not spending.up:
+            continue
+        if purse.half_life and (again := purse.left_again_at(tally, spending.rates)) < inf:
+            cycle.wake(max(again + _EDGE_SECONDS, session.now + _SOON_SECONDS))
+        if not purse.hard or not purse.evicts:
+            continue
+        note = f"budget {purse.name}, which is used up ({used_text(spending, spending.up)})"
+        for key in spending.jobs:
+            job = session.job(key)
+            for task in job.record.tasks.values() if job is not None else ():
+                column = index.get(task.node) if task.node else None
+                if job is not None and column is not None and task.owned and task.status in PREEMPTABLE_STATES:
+                    yield _Due(job, task, column, BUDGET, note, purse.notice)
 
 
 def _in_the_way(cycle: Cycle, calendar: CalendarPlugin) -> Iterator[_Due]:
@@ -142,12 +171,13 @@ def _evict(cycle: Cycle, due: list[_Due]) -> None:
     protected = cycle.hooks.protected(tasks, Purpose.SHUFFLE) if cycle.hooks.has("protected") else None
     for at, each in enumerate(due):
         stays = (kept is not None and kept[at]) or (protected is not None and protected[at])
-        if stays and each.reason != RUN_TIME:  # a limit that whoever is limited could lift were none
+        if stays and each.reason not in _WHATEVER:  # a limit that whoever is limited could lift were none
             continue
         if each.job.places:  # no gang gets pods and loses others in one cycle
             cycle.wake(cycle.session.now + _SOON_SECONDS)
             continue
         cycle.notes[each.task.key] = each.note
+        cycle.notices[each.task.key] = each.notice
     for each in due:
         if each.task.key in cycle.notes:
             cycle.transaction.evict(each.job, each.task, each.column, each.reason)

@@ -81,6 +81,18 @@ class SetLicenses(_Worded, frozen=True):
     to: int
 
 
+class RaiseBudget(msgspec.Struct, frozen=True):
+    """Set these amounts of a Budget (``spec.amounts``): hours by resource, or money."""
+
+    name: str
+    amounts: Mapping[str, int]
+
+    def text(self) -> str:
+        """For people."""
+        amounts = [f"{to} {'money' if name == 'money' else f'hours of {name}'}" for name, to in self.amounts.items()]
+        return f"raise budget {self.name} to {listed(tuple(amounts))}"
+
+
 class RaiseDeserved(_Worded, frozen=True):
     """Raise ``spec.deserved`` of a queue by ``amounts``."""
 
@@ -395,6 +407,7 @@ Change = (
     | RaiseCapability
     | RaiseQuota
     | SetLicenses
+    | RaiseBudget
     | RaiseDeserved
     | RaiseWeight
     | RaiseQueuePriority

@@ -112,9 +112,9 @@ class Bind(msgspec.Struct, frozen=True):
 class Eviction(msgspec.Struct, frozen=True):
     """Stop a pod so that ``beneficiary`` (a PodGroup key) can start; ``reason`` is the action's name.
 
-    Only ``shuffle``, ``relocate`` (`unisono.engine.relocation`), ``calendar`` and ``run-time``
+    Only ``shuffle``, ``relocate`` (`unisono.engine.relocation`), ``calendar``, ``run-time`` and ``budget``
     (`unisono.engine.calendar`) evict without a beneficiary, which is ``""`` then. ``note`` says for what, where the
-    reason is not enough.
+    reason is not enough. ``notice``: seconds that the pod is told before, where it does not say it itself.
     """
 
     namespace: str
@@ -124,6 +124,7 @@ class Eviction(msgspec.Struct, frozen=True):
     reason: str
     beneficiary: str
     note: str = ""
+    notice: float = 0.0
 
 
 class Pipelined(msgspec.Struct, frozen=True):

@@ -16,8 +16,9 @@ from unisono.api.core import Pod
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
-from unisono.api.pod_states import has_ended
+from unisono.api.pod_states import began, has_ended, over_at
 from unisono.api.selecting import DEFAULT_QUEUE, pod_group_of, queue_of
+from unisono.api.times import millis
 from unisono.history import lives
 from unisono.history.lives import JOB_RESOURCES, Book, Tree
 from unisono.history.queue_shares import QueueShares
@@ -174,12 +175,12 @@ class Ledger:
             interval = self._book.pods[uid]
         if not interval.end and (deleted or has_ended(pod)):
             outcome, exit_code = lives.outcome_of(pod)
-            self._book.close(interval, lives.over_at(pod, interval.start, now), outcome, exit_code)
+            self._book.close(interval, over_at(pod, interval.start, now), outcome, exit_code)
         if deleted:
             self._book.leave(interval)
 
     def _begin(self, pod: Pod, uid: str, now: int) -> Interval | None:
-        start = lives.began(pod, now)
+        start = began(pod, now)
         if not start:
             return None
         parent, group = lives.owner_of(pod)[0], pod_group_of(pod)
@@ -234,7 +235,7 @@ class Ledger:
         found = self._book.jobs.get(owner)
         if found is not None:
             return found
-        created = lives.millis(pod.metadata.creation_timestamp)
+        created = millis(pod.metadata.creation_timestamp)
         return self._remember(
             JobRecord(owner, api_version, kind, known.resource, namespace, name, created=created, seen=False)
         )
@@ -284,7 +285,7 @@ class Ledger:
             self._book.drop(uid)
             return
         old = self._book.jobs.get(uid)
-        created = min(lives.millis(meta.creation_timestamp) or now, now)
+        created = min(millis(meta.creation_timestamp) or now, now)
         record = old or JobRecord(
             uid, kind.api_version, kind.kind, kind.resource, meta.namespace or "default", meta.name
         )

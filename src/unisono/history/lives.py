@@ -11,11 +11,10 @@ from unisono.api.base import Object
 from unisono.api.conditions import is_true
 from unisono.api.core import Pod
 from unisono.api.kinds import POD_GROUPS
-from unisono.api.pod_states import container_statuses, pod_end, scheduled_at
+from unisono.api.pod_states import pod_end
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import pod_requests
 from unisono.api.selecting import controller_of
-from unisono.api.times import time_or
 from unisono.history.records import DELETED, EVICTED, MOVED, Changes, Interval, JobRecord, Link, gpus, worse
 from unisono.jobkinds.registry import JOB_KINDS, job_kind_of
 
@@ -211,42 +210,10 @@ JOB_RESOURCES = frozenset(kind.resource for kind in JOB_KINDS)
 _LONGEST_CHAIN = 8
 
 
-def millis(text: str | None) -> int:
-    """Milliseconds since 1970 of a time on the wire; 0 for none, and for what is none."""
-    return round(time_or(text) * 1000)
-
-
 def owner_of(obj: Object) -> tuple[str, str, str, str]:
     """``(uid, apiVersion, kind, name)`` of an object's controller; empty texts without one."""
     owner = controller_of(obj)
     return ("", "", "", "") if owner is None else (owner.uid, owner.api_version, owner.kind, owner.name)
-
-
-def began(pod: Pod, now: int) -> int:
-    """When the pod got its node; 0 where it has none.
-
-    A pod may name its node itself, and ask for more than any node has: it holds nothing before the node has spoken, and
-    nothing at all where the node refuses it.
-    """
-    if not pod.spec.node_name:
-        return 0
-    scheduled = is_true(pod.status.conditions, "PodScheduled")
-    told = millis(scheduled_at(pod)) or millis(pod.status.start_time)
-    phase = pod.status.phase or "Pending"
-    refused = phase == "Failed" and not scheduled and not pod.status.container_statuses
-    if refused or (not told and phase == "Pending"):
-        return 0
-    created = min(millis(pod.metadata.creation_timestamp) or now, now)
-    return max(created, min(told or now, now))
-
-
-def over_at(pod: Pod, start: int, now: int) -> int:
-    """When a pod ceased to hold its node: as its last container ended, else now."""
-    statuses = container_statuses(pod)
-    ends = [millis(each.state.terminated.finished_at) for each in statuses if each.state and each.state.terminated]
-    running = any(each.state and each.state.running for each in statuses)
-    told = 0 if running else max(ends, default=0)
-    return max(start, min(told or now, now))
 
 
 def outcome_of(pod: Pod) -> tuple[str, int | None]:

@@ -101,7 +101,16 @@ class Reader:
             told = "SELECT DISTINCT namespace, resource FROM jobs UNION SELECT DISTINCT namespace, resource FROM hours"
             return [(str(namespace), str(resource)) for namespace, resource in connection.rows(told)]
 
-    def report(self, window: Window, by: By, wanted: Filter, shown: Collection[Place], *, capacity: bool) -> Report:
+    def report(
+        self,
+        window: Window,
+        by: By,
+        wanted: Filter,
+        shown: Collection[Place],
+        *,
+        capacity: bool,
+        nodes: bool = False,
+    ) -> Report:
         """A report.
 
         Args:
@@ -110,13 +119,14 @@ class Reader:
             wanted: which records count.
             shown: places that the viewer may see.
             capacity: the viewer may see how large the cluster is.
+            nodes: rows say what was used on which node.
 
         Raises:
             NotFound: no history has been written.
 
         """
         shown = frozenset(shown)
-        counting = Counting(window, by)
+        counting = Counting(window, by, nodes=nodes)
         times = {"start": window.start, "end": window.end, "places": _json(shown, wanted)}
         with self._open() as connection:
             for row in connection.rows(f"{self._intervals_of} AND {_THERE}", times):
@@ -296,8 +306,8 @@ class StoredHistory:
 
         Args:
             what: ``report``, ``jobs`` or ``shares``.
-            query: ``from``, ``to`` (seconds since 1970), ``by``, ``namespace``, ``queue``, ``user``, ``name``; and of
-                shares ``resource`` and ``points``.
+            query: ``from``, ``to`` (seconds since 1970), ``by``, ``namespace``, ``queue``, ``user``, ``name``; of
+                reports ``nodes``; and of shares ``resource`` and ``points``.
             shown: places that the user may see.
             capacity: the user may see how large the cluster is.
             queues: the user may see what queues use.
@@ -320,7 +330,8 @@ class StoredHistory:
         by = query.get("by", "queue")
         if by not in BY:
             raise bad_request(f"by must be one of {', '.join(BY)}, and not {by!r}")
-        report = await self._ask(lambda: self._reader.report(window, by, wanted, shown, capacity=capacity))
+        nodes = query.get("nodes") == "true"
+        report = await self._ask(lambda: self._reader.report(window, by, wanted, shown, capacity=capacity, nodes=nodes))
         return msgspec.json.encode(report)
 
     async def _ask(self, question: Callable[[], T]) -> T:

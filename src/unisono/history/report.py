@@ -69,6 +69,8 @@ class Row(msgspec.Struct, omit_defaults=True):
         kind: of a job.
         capacity: of the cluster on a day, as of the report; of days alone.
         pending: jobs that wait at the end of the time and have not started yet.
+        on: use by node and resource, in the units of ``hours``, where it was asked for; of sums of older records no
+            node is known.
 
     """
 
@@ -83,6 +85,7 @@ class Row(msgspec.Struct, omit_defaults=True):
     kind: str = ""
     capacity: dict[str, float] = {}
     pending: int = 0
+    on: dict[str, dict[str, float]] = {}
 
 
 class SizeRow(msgspec.Struct, omit_defaults=True):
@@ -198,6 +201,7 @@ class _Sum:
     older: dict[str, float] = field(default_factory=dict)
     kind: str = ""
     pending: int = 0
+    on: dict[str, Counter[str]] = field(default_factory=dict)
 
     def row(self, key: str) -> Row:
         """The row of that name."""
@@ -216,6 +220,7 @@ class _Sum:
             failures=round(self.failures),
             kind=self.kind,
             pending=self.pending,
+            on={node: _in_hours(held) for node, held in sorted(self.on.items())},
         )
 
 
@@ -225,11 +230,12 @@ class Counting:
     Args:
         window: the time.
         by: what a row stands for.
+        nodes: whether rows say what was used on which node.
 
     """
 
-    def __init__(self, window: Window, by: By) -> None:
-        self._window, self._by = window, by
+    def __init__(self, window: Window, by: By, *, nodes: bool = False) -> None:
+        self._window, self._by, self._nodes = window, by, nodes
         self._rows: dict[str, _Sum] = {}
         self._total = _Sum()
         self._sizes: dict[tuple[str, int, str], list[int]] = {}
@@ -264,6 +270,8 @@ class Counting:
             for each in self._sums(interval.queue, job, at):
                 for name, amount in interval.resources.items():
                     each.held[name] += amount * (high - low)
+                    if self._nodes:
+                        each.on.setdefault(interval.node, Counter())[name] += amount * (high - low)
         if self._window.has(interval.end) and interval.outcome in (EVICTED, "Failed"):
             for each in self._sums(interval.queue, job, interval.end):
                 each.evictions += interval.outcome == EVICTED

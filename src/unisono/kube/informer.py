@@ -71,6 +71,11 @@ class Informer(Generic[T]):
         """Objects of the first list, while it is being read one by one."""
         return self._reflector.arriving
 
+    @property
+    def resource_version(self) -> str:
+        """Up to where the cache knows everything; empty before the first list."""
+        return self._reflector.resource_version
+
     async def run(self) -> None:
         """List and watch until cancelled."""
         await self._reflector.run()

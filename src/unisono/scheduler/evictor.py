@@ -1,8 +1,8 @@
 """Removes pods that the engine, or a half-bound gang, gives up.
 
-A pod with `unisono.io/evict-notice` is told first, by a condition, an annotation and an event. It counts as one that
-leaves from then on, so its place is promised, and goes when the time is over. The notice is taken back when the job
-that needed the place no longer waits.
+A pod with `unisono.io/evict-notice` is told first, by a condition, an annotation and an event; so is one whose eviction
+says how long it has. It counts as one that leaves from then on, so its place is promised, and goes when the time is
+over. The notice is taken back when the job that needed the place no longer waits.
 
 A pod that a PodDisruptionBudget selects goes through the Eviction API, where the API server has the last word on the
 budget; every other pod is deleted, and so is one that has run for as long as its queue allows.
@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from unisono.api.annotations import CHECKPOINT_BEFORE, NOTICE_GIVEN
+from unisono.api.annotations import CHECKPOINT_BEFORE, EVICT_NOTICE, NOTICE_GIVEN
 from unisono.api.core import ObjectReference, Pod, PodCondition
 from unisono.api.kinds import PODS
 from unisono.api.pod_states import notice_seconds
@@ -129,7 +129,14 @@ class Evictor:
         self._beneficiaries: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def submit(self, victims: Iterable[tuple[str, str, str]], action: str, why: str, beneficiary: str = "") -> int:
+    def submit(
+        self,
+        victims: Iterable[tuple[str, str, str]],
+        action: str,
+        why: str,
+        beneficiary: str = "",
+        notice: float = 0.0,
+    ) -> int:
         """Evict pods in the background.
 
         Args:
@@ -137,6 +144,7 @@ class Evictor:
             action: who decided, such as ``preempt``; a metric label.
             why: sentence for the pod's event and condition.
             beneficiary: key of the job that gets the place; notices are taken back when it waits no longer.
+            notice: seconds that pods are told before which do not say it themselves.
 
         Returns:
             how many evictions were sent; pods that are on their way out already are left alone.
@@ -152,7 +160,7 @@ class Evictor:
             self._feed.do(partial(self._feed.state.release, f"{namespace}/{name}", at))
             if beneficiary:
                 self._beneficiaries[uid] = beneficiary
-            self._start(self._evict(namespace, name, uid, action, why))
+            self._start(self._evict(namespace, name, uid, action, why, notice))
             count += 1
         return count
 
@@ -191,10 +199,10 @@ class Evictor:
     def _begin(self, uid: str) -> None:
         self._sent[uid] = self._clock.monotonic() + _REPEAT_SECONDS
 
-    def _notice(self, annotations: Mapping[str, str] | None, job: str) -> float:
-        """Seconds of notice that a pod gets, as it says, or its PodGroup."""
+    def _notice(self, annotations: Mapping[str, str] | None, job: str, default: float = 0.0) -> float:
+        """Seconds of notice that a pod gets, as it says, or its PodGroup; else ``default``."""
         record = self._feed.state.book.jobs.get(job)
-        return notice_seconds(annotations, record.annotations if record is not None else None)
+        return notice_seconds(annotations, record.annotations if record is not None else None, default=default)
 
     async def drain(self) -> None:
         """Wait for the evictions under way."""
@@ -207,10 +215,10 @@ class Evictor:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _evict(self, namespace: str, name: str, uid: str, action: str, why: str) -> None:
+    async def _evict(self, namespace: str, name: str, uid: str, action: str, why: str, notice: float = 0.0) -> None:
         async with self._slots:
             try:
-                gone = await self._remove(namespace, name, uid, action, why)
+                gone = await self._remove(namespace, name, uid, action, why, notice)
             except (NotFound, Conflict):
                 return
             except (UnisonoError, OSError, TimeoutError) as error:
@@ -223,7 +231,9 @@ class Evictor:
         reference = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=uid)
         self._events.event(reference, "Normal", "Evict", f"Pod is evicted, because of {why}")
 
-    async def _remove(self, namespace: str, name: str, uid: str, action: str, why: str) -> tuple[str, str] | None:
+    async def _remove(
+        self, namespace: str, name: str, uid: str, action: str, why: str, notice: float
+    ) -> tuple[str, str] | None:
         """By whom and why it was evicted; None where it was not, or not yet."""
         pod = await self._client.get(PODS, name, namespace)
         if pod.metadata.uid != uid:
@@ -231,7 +241,7 @@ class Evictor:
         told = _notice_given(pod)
         if told is not None:
             action, why = action or told.reason or "", why or told.message or ""
-        elif not action or (action != GIVE_UP and pod.status.phase == "Running" and await self._tell(pod, action, why)):
+        elif not action or (action != GIVE_UP and await self._tell(pod, action, why, notice)):
             return None  # its notice was taken back, or is given now
         if action != RUN_TIME and self._has_budget(f"{namespace}/{name}"):  # as with a deadline of its own
             # The server marks the pod itself, and only if the budget allows it to go.
@@ -242,9 +252,11 @@ class Evictor:
         await self._client.delete(PODS, name, namespace, uid=uid)
         return action, why
 
-    async def _tell(self, pod: Pod, action: str, why: str) -> bool:
+    async def _tell(self, pod: Pod, action: str, why: str, notice: float) -> bool:
         """Give the pod notice; False where it has none coming."""
-        seconds = self._notice(pod.metadata.annotations, _job_of(pod))
+        if pod.status.phase != "Running":
+            return False
+        seconds = self._notice(pod.metadata.annotations, _job_of(pod), notice)
         if seconds <= 0:
             return False
         now = float(int(self._clock.time()))  # as the condition says it
@@ -252,6 +264,8 @@ class Evictor:
         # Its machine may go sooner, which the controllers have said there.
         sooner = now < time_or((pod.metadata.annotations or {}).get(CHECKPOINT_BEFORE, ""), 0.0) <= now + seconds
         told = pod if sooner else await self._annotated(pod, until)
+        if self._notice(pod.metadata.annotations, _job_of(pod), -1.0) < 0.0:  # who looks later finds it on the pod
+            told = await self._annotated(told, format_duration(seconds), EVICT_NOTICE)
         # The condition comes last: with it the notice counts, and before it all of this is done again.
         await self._condition(told, NOTICE_GIVEN, "True", action, why, now)
         self._sent.pop(pod.metadata.uid or "", None)
@@ -301,10 +315,10 @@ class Evictor:
         except ApiError as error:
             _log.debug("evict.unmarked", pod=pod.key, error=str(error))
 
-    async def _annotated(self, pod: Pod, until: str | None) -> Pod:
+    async def _annotated(self, pod: Pod, text: str | None, key: str = CHECKPOINT_BEFORE) -> Pod:
         """The pod as it is once it says until when its work must be saved, or says so no longer."""
         meta = pod.metadata
-        patch = {"metadata": {"uid": meta.uid, "annotations": {CHECKPOINT_BEFORE: until}}}
+        patch = {"metadata": {"uid": meta.uid, "annotations": {key: text}}}
         return await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace)
 
     async def _condition(

@@ -23,6 +23,7 @@ from unisono.api.groups.calendar import Reservation
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.kind import Kind
 from unisono.api.kinds import (
+    BUDGETS,
     CSI_DRIVERS,
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,
@@ -37,6 +38,7 @@ from unisono.api.kinds import (
     POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
     PODS,
+    PRICE_LISTS,
     PRIORITY_CLASSES,
     QUEUES,
     RESERVATIONS,
@@ -61,6 +63,8 @@ KINDS: tuple[Kind[Any], ...] = (
     HYPER_NODES,
     NUMATOPOLOGIES,
     FLOATING_RESOURCES,
+    BUDGETS,
+    PRICE_LISTS,
     PRIORITY_CLASSES,
     NAMESPACES,
     STORAGE_CLASSES,
@@ -89,6 +93,8 @@ OPTIONAL: dict[Kind[Any], float] = {
     VOLUME_ATTACHMENTS: 60.0,
     HYPER_NODES: 60.0,
     FLOATING_RESOURCES: 60.0,
+    BUDGETS: 60.0,
+    PRICE_LISTS: 60.0,
     NUMATOPOLOGIES: 60.0,
     DEVICE_CLASSES: 60.0,
     RESOURCE_SLICES: 60.0,

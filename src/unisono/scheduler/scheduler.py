@@ -400,13 +400,13 @@ class Scheduler:
             )
 
     def _evict(self, evictions: Sequence[Eviction]) -> None:
-        groups: dict[tuple[str, str, str], list[tuple[str, str, str]]] = defaultdict(list)
+        groups: dict[tuple[str, str, str, float], list[tuple[str, str, str]]] = defaultdict(list)
         for eviction in evictions:
             victim, named = (eviction.namespace, eviction.pod, eviction.uid), self._for_whom(eviction)
             why = eviction.note or (f"{eviction.reason} for {named}" if named else eviction.reason)
-            groups[eviction.reason, why, eviction.beneficiary].append(victim)
-        for (reason, why, beneficiary), victims in groups.items():
-            self._evictor.submit(victims, reason, why, beneficiary)
+            groups[eviction.reason, why, eviction.beneficiary, eviction.notice].append(victim)
+        for (reason, why, beneficiary, notice), victims in groups.items():
+            self._evictor.submit(victims, reason, why, beneficiary, notice)
 
     def _for_whom(self, eviction: Eviction) -> str:
         """The job that takes the place, as the victim's owner may know it."""

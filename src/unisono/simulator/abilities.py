@@ -33,7 +33,7 @@ ACTING: Final = frozenset(
         *("binpack", "network-topology-aware", "deviceshare", "fragmentation", "gpu-aware", "gpu-placement"),
         *("service-order", "sla", "nodegroup", "tdm", "resource-strategy-fit", "reservation", "eviction-guard"),
         *("rescheduling", "cost", "fair-share", "user-limits", "cdp", "task-topology", "failed-nodes", "calendar"),
-        "hot-spares",
+        *("hot-spares", "budgets"),
     )
 )
 """Plug-ins that act as they do live."""

@@ -14,13 +14,14 @@ import msgspec
 from unisono.api.base import Object, ObjectMeta, Quantity
 from unisono.api.core import Node, NodeSpec, NodeStatus, Taint
 from unisono.api.decode import decode
+from unisono.api.groups.budgets import Budget, PriceList
 from unisono.api.groups.calendar import Reservation, TemporaryQuota
 from unisono.api.groups.quota import FloatingResource, FloatingResourceSpec
 from unisono.api.groups.scheduling import Guarantee, Queue, QueueSpec, QueueStatus
 from unisono.api.groups.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec
 from unisono.api.keys import GPU_COUNT, GPU_MILLI, GPU_PRODUCT, HOSTNAME, NVIDIA_GPU
 from unisono.api.kind import Kind
-from unisono.api.kinds import NODES, QUEUES, RESERVATIONS, TEMPORARY_QUOTAS, find
+from unisono.api.kinds import BUDGETS, NODES, PRICE_LISTS, QUEUES, RESERVATIONS, TEMPORARY_QUOTAS, find
 from unisono.api.licenses import known_amounts
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list
@@ -36,7 +37,9 @@ from unisono.simulator.files import InputError
 # A cluster to simulate: Kubernetes objects, and what Kubernetes does not know of them.
 
 MOST_NODES = 100_000
-_KINDS = frozenset(("Node", "Queue", "HyperNode", "Reservation", "TemporaryQuota", "FloatingResource"))
+_KINDS = frozenset(
+    ("Node", "Queue", "HyperNode", "Reservation", "TemporaryQuota", "FloatingResource", "Budget", "PriceList")
+)
 T = TypeVar("T", bound=Object)
 
 
@@ -56,6 +59,7 @@ class Cluster:
         paths: domains of a node by its name, from the leaf upwards; empty where there is no topology.
         prices: money per hour of a node, by its name.
         reservations, temporary_quotas: of nodes and queues; their times are those of the simulation's clock.
+        budgets, price_lists: what may be used, and what resources cost, which is not by the price of a node.
     """
 
     nodes: tuple[Node, ...]
@@ -66,6 +70,8 @@ class Cluster:
     reservations: tuple[Reservation, ...] = ()
     temporary_quotas: tuple[TemporaryQuota, ...] = ()
     floating: tuple[FloatingResource, ...] = ()
+    budgets: tuple[Budget, ...] = ()
+    price_lists: tuple[PriceList, ...] = ()
 
     @cached_property
     def gpus(self) -> dict[str, int]:
@@ -242,6 +248,8 @@ class Description(_Strict):
     queues: list[QueueGroup] = []
     reservations: list[dict[str, Any]] = []
     temporary_quotas: list[dict[str, Any]] = []
+    budgets: list[dict[str, Any]] = []
+    price_lists: list[dict[str, Any]] = []
 
 
 def parse(text: str, file: str = "") -> Cluster:
@@ -283,7 +291,17 @@ def build(value: Any, file: str = "") -> Cluster:
         raise ClusterError(f"{file}: queues: two have the same name")
     reservations = _calendar(RESERVATIONS, description.reservations, "reservations", file)
     quotas = _calendar(TEMPORARY_QUOTAS, description.temporary_quotas, "temporaryQuotas", file)
-    return Cluster(tuple(nodes), queues, tree_of(paths), paths, prices, reservations, quotas)
+    return Cluster(
+        tuple(nodes),
+        queues,
+        tree_of(paths),
+        paths,
+        prices,
+        reservations,
+        quotas,
+        budgets=_calendar(BUDGETS, description.budgets, "budgets", file),
+        price_lists=_calendar(PRICE_LISTS, description.price_lists, "priceLists", file),
+    )
 
 
 def read(path: Path) -> Cluster:
@@ -351,7 +369,7 @@ def _spec_of(kind: Kind[Any], spec: dict[str, Any], where: str) -> Any:
 
 
 def _calendar(kind: Kind[T], listed: Sequence[dict[str, Any]], field: str, file: str) -> tuple[T, ...]:
-    """Objects of the calendar, the first one the oldest; each is a name beside the fields of its spec."""
+    """Objects of the calendar, or budgets, the first one the oldest; each is a name beside the fields of its spec."""
     found: dict[str, T] = {}
     for at, given in enumerate(listed):
         where, name = f"{file}: {field}[{at}]", given.get("name")
@@ -391,11 +409,11 @@ def _queue(group: QueueGroup, where: str) -> Queue:
     )
 
 
-# Clusters from Kubernetes objects, such as ``kubectl get nodes,queues,hypernodes,floatingresources -o json`` prints.
+# Clusters from Kubernetes objects, such as ``kubectl get nodes,queues,hypernodes,budgets -o json`` prints.
 
 
 def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Cluster:
-    """Take nodes, queues, HyperNodes, FloatingResources and what is in the calendar; other kinds are left out.
+    """Take nodes, queues, HyperNodes, FloatingResources, budgets, prices and the calendar; other kinds are left out.
 
     Nodes keep what scheduling reads of them: labels, taints, whether they are cordoned or not ready. Queues without a
     state count as open.
@@ -413,6 +431,8 @@ def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Clust
     reservations: list[Reservation] = []
     quotas: list[TemporaryQuota] = []
     floating: list[FloatingResource] = []
+    budgets: list[Budget] = []
+    price_lists: list[PriceList] = []
     for value, where in values:
         kind = find(str(value.get("apiVersion", "")), str(value.get("kind", "")))
         if kind is None or kind.kind not in _KINDS:
@@ -434,6 +454,10 @@ def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Clust
             quotas.append(_in_order(TEMPORARY_QUOTAS, obj, where))
         elif isinstance(obj, FloatingResource):
             floating.append(as_stated(obj))
+        elif isinstance(obj, Budget):
+            budgets.append(_in_order(BUDGETS, obj, where))
+        elif isinstance(obj, PriceList):
+            price_lists.append(_in_order(PRICE_LISTS, obj, where))
     if not nodes or len(nodes) > MOST_NODES:
         raise ClusterError(f"the objects have {len(nodes)} nodes; a cluster has 1 to {MOST_NODES}")
     paths = paths_of(hyper_nodes, nodes)
@@ -445,6 +469,8 @@ def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Clust
         reservations=tuple(reservations),
         temporary_quotas=tuple(quotas),
         floating=tuple(floating),
+        budgets=tuple(budgets),
+        price_lists=tuple(price_lists),
     )
 
 

@@ -17,6 +17,7 @@ from unisono import engine
 from unisono.api.annotations import RUN_SECONDS
 from unisono.api.base import Object
 from unisono.api.core import Node, Pod, PriorityClass
+from unisono.api.groups.budgets import Budget, PriceList
 from unisono.api.groups.quota import FloatingResource
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.groups.topology import HyperNode
@@ -74,6 +75,8 @@ class History:
     queues: dict[str, Queue] = field(default_factory=dict)
     hyper_nodes: dict[str, HyperNode] = field(default_factory=dict)
     floating: dict[str, FloatingResource] = field(default_factory=dict)
+    budgets: dict[str, Budget] = field(default_factory=dict)
+    price_lists: dict[str, PriceList] = field(default_factory=dict)
     groups: dict[str, PodGroup] = field(default_factory=dict)
     pods: dict[str, _Life] = field(default_factory=dict)
     priorities: dict[str, int] = field(default_factory=dict)
@@ -89,6 +92,10 @@ class History:
             self.hyper_nodes[obj.metadata.name] = obj
         elif isinstance(obj, FloatingResource):
             self.floating[obj.metadata.name] = obj
+        elif isinstance(obj, Budget):  # as it was at first: the simulation counts itself
+            self.budgets.setdefault(obj.metadata.name, obj)
+        elif isinstance(obj, PriceList):
+            self.price_lists[obj.metadata.name] = obj
         elif isinstance(obj, PriorityClass):
             self.priorities[obj.metadata.name] = obj.value or 0
         elif isinstance(obj, PodGroup):
@@ -133,6 +140,8 @@ def cluster_of(history: History, path: Path) -> Cluster:
         hyper_nodes,
         paths_of(hyper_nodes, history.nodes),
         floating=tuple(as_stated(each) for each in history.floating.values()),
+        budgets=tuple(history.budgets.values()),
+        price_lists=tuple(history.price_lists.values()),
     )
 
 

@@ -106,6 +106,8 @@ _RULES: dict[type[Object], Rules] = {
     kinds.RESERVATIONS.struct: scheduling.validate_reservation,
     kinds.TEMPORARY_QUOTAS.struct: scheduling.validate_temporary_quota,
     kinds.FLOATING_RESOURCES.struct: scheduling.validate_floating_resource,
+    kinds.BUDGETS.struct: scheduling.validate_budget,
+    kinds.PRICE_LISTS.struct: scheduling.validate_price_list,
     **{kind.struct: training.validate_training_job for kind in KUBEFLOW_KINDS},
     JOB_SETS.struct: training.validate_job_set,
     TRAIN_JOBS.struct: training.validate_train_job,

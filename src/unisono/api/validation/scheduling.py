@@ -8,8 +8,11 @@ from collections.abc import Iterator, Mapping
 
 from unisono.api.annotations import GIGABYTES, LICENSES, PRICES
 from unisono.api.base import ResourceList
+from unisono.api.budgets import mistakes as wrong_budget
+from unisono.api.budgets import wrong_prices
 from unisono.api.defaulting.kubeflow import ROOT_QUEUE
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_supported, required
+from unisono.api.groups.budgets import Budget, PriceList
 from unisono.api.groups.calendar import Reservation, TemporaryQuota
 from unisono.api.groups.fleet import Application, ApplicationDestination, AttachedCluster, Fleet, SyncPolicy
 from unisono.api.groups.propagation import (
@@ -425,6 +428,16 @@ def validate_floating_resource(floating: FloatingResource, _old: FloatingResourc
     if source.stale_seconds < 2 * source.interval_seconds:
         detail = f"must be at least twice spec.source.intervalSeconds, which is {source.interval_seconds}"
         yield invalid("spec.source.staleSeconds", source.stale_seconds, detail)
+
+
+def validate_budget(budget: Budget, _old: Budget | None) -> Iterator[FieldError]:
+    """Whose it is, how much there is, and when it begins anew."""
+    yield from wrong_budget(budget.spec)
+
+
+def validate_price_list(prices: PriceList, _old: PriceList | None) -> Iterator[FieldError]:
+    """Resources and numbers."""
+    yield from wrong_prices(prices)
 
 
 _URL = re.compile(r"https?://[^/?#@\s]+([/?#]\S*)?")

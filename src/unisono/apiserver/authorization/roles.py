@@ -23,8 +23,10 @@ from unisono.api.groups.batch import Command
 from unisono.api.keys import MASTERS
 from unisono.api.kind import Kind
 from unisono.api.kinds import (
+    BUDGETS,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
+    PRICE_LISTS,
     QUEUES,
     RESERVATIONS,
     ROLE_BINDINGS,
@@ -106,6 +108,7 @@ _CLUSTER_WIDE = [
     PolicyRule(
         verbs=[*_READ], api_groups=[RESERVATIONS.group], resources=[RESERVATIONS.plural, TEMPORARY_QUOTAS.plural]
     ),
+    PolicyRule(verbs=[*_READ], api_groups=[BUDGETS.group], resources=[BUDGETS.plural, PRICE_LISTS.plural]),
 ]
 
 

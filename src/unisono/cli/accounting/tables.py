@@ -12,6 +12,7 @@ from unisono.api.times import rfc3339
 from unisono.cli.printing import clock_text, columns, duration_text
 
 if TYPE_CHECKING:
+    from unisono.cli.accounting.money import Cost
     from unisono.history.report import Accounts, JobLine, Report, Row
 
 # Outcomes in the order of their columns; all others are told behind.
@@ -86,13 +87,17 @@ REPORT_COLUMNS = (
 )
 
 
-def report_lines(report: Report) -> list[str]:
-    """The table, waiting times by queue and size, and what is to be known of them."""
+def report_lines(report: Report, cost: Cost | None = None) -> list[str]:
+    """The table, with money where that is told, waiting times by queue and size, and what is to be known of them."""
     rows = [*report.rows, *([report.total] if len(report.rows) != 1 else [])]
     headers = [report.by, "ended", "ok", "failed", "stopped", "gpu-hours", "cpu-hours", *_use_headers(report)]
     headers += ["waiting", "started", "wait p50", "p95", "max", "evictions", "failures"]
     lines = [f"{_time(report.start)} to {_time(report.end)}", ""]
-    lines += columns(headers, [_cells(report, row) for row in rows], empty="")
+    cells = [_cells(report, row) for row in rows]
+    if cost is not None:
+        headers.append(cost.currency or "money")
+        cells = [[*each, f"{cost.by_row.get(row.key, 0.0):.2f}"] for each, row in zip(cells, rows, strict=True)]
+    lines += columns(headers, cells, empty="")
     if report.sizes:
         lines += ["", *columns(["queue", "size", "started", "wait p50", "p95", "max"], map(_size, report.sizes))]
     if report.summed:
@@ -101,18 +106,22 @@ def report_lines(report: Report) -> list[str]:
         lines += ["", "Cells without a number are not kept: this history is read from Prometheus."]
     if report.since > report.start:
         lines += ["", f"The history begins at {_time(report.since)}."]
+    if cost is not None and cost.note:
+        lines += ["", cost.note]
     if report.more:
         lines += ["", "There are more rows: ask for a shorter time, or for one --namespace, --queue or --user."]
     return lines
 
 
-def report_csv(report: Report) -> str:
-    """The rows; times in seconds, use as a part of 1."""
+def report_csv(report: Report, cost: Cost | None = None) -> str:
+    """The rows; times in seconds, use as a part of 1, and what they cost where that is told."""
     names = sorted({name for row in report.rows for name in row.hours})
     headers = [report.by, *REPORT_COLUMNS, *(f"hours:{name}" for name in names)]
-    return _csv(
-        headers, ([row.key, *_values(report, row), *(_hours(row, name) for name in names)] for row in report.rows)
-    )
+    rows = [[row.key, *_values(report, row), *(_hours(row, name) for name in names)] for row in report.rows]
+    if cost is not None:
+        headers.append("money")
+        rows = [[*each, round(cost.by_row.get(row.key, 0.0), 6)] for each, row in zip(rows, report.rows, strict=True)]
+    return _csv(headers, rows)
 
 
 def sacct_lines(

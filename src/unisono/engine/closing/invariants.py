@@ -19,7 +19,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job
 from unisono.cluster.resources import Vector, fitted
 from unisono.cluster.status import ALLOCATED_STATES, PREEMPTABLE_STATES, TaskStatus
-from unisono.engine.answers import CALENDAR, RELOCATE, RUN_TIME, Purpose
+from unisono.engine.answers import BUDGET, CALENDAR, RELOCATE, RUN_TIME, Purpose
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
 from unisono.engine.decisions import Violation
@@ -110,7 +110,7 @@ _HELD = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING, TaskStatus.SU
 
 _FOR_OTHERS = (Purpose.PREEMPT, Purpose.RECLAIM, Purpose.GANG_PREEMPT, Purpose.GANG_RECLAIM)
 
-_FOR_NOBODY = (Purpose.SHUFFLE.value, RELOCATE, CALENDAR, RUN_TIME)
+_FOR_NOBODY = (Purpose.SHUFFLE.value, RELOCATE, CALENDAR, RUN_TIME, BUDGET)
 
 _SHUFFLED = "action shuffle"
 """Stands for the beneficiary of evictions that have none."""
@@ -121,9 +121,9 @@ def enforce(cycle: Cycle) -> None:
 
     A pod is bound once and only while pending, to a node that exists; no node gets more than its allocatable; a gang's
     binds reach its minimum; no queue of the tree goes beyond its capability, and no floating resource beyond what there
-    is; a pod is evicted once, only while it holds a place, and for a beneficiary that gets all it needs (but for
-    shuffle) and is not dropped; no gang gets pods and loses others; one whose members are taken for others keeps its
-    minimum or goes whole; jobs stay in their domains.
+    is; nothing starts over a hard budget that is used up; a pod is evicted once, only while it holds a place, and for a
+    beneficiary that gets all it needs (but for shuffle) and is not dropped; no gang gets pods and loses others; one
+    whose members are taken for others keeps its minimum or goes whole; jobs stay in their domains.
     """
     broken: dict[str, str] = {}
     _check_pods(cycle.bound, broken)
@@ -131,6 +131,7 @@ def enforce(cycle: Cycle) -> None:
     _check_gangs(cycle, broken)
     _check_queues(cycle, broken)
     _check_floating(cycle, broken)
+    _check_budgets(cycle, broken)
     _check_evictions(cycle, broken)
     _check_beneficiaries(cycle, broken)
     _check_victims(cycle, broken)
@@ -264,6 +265,18 @@ def _check_floating(cycle: Cycle, broken: dict[str, str]) -> None:
         for key, amounts in asked.items():
             if amounts[limit.row]:
                 broken[key] = f"more of {limit.name} would be held than there is"
+
+
+def _check_budgets(cycle: Cycle, broken: dict[str, str]) -> None:
+    """Nothing starts once a hard budget is used up."""
+    spendings = cycle.session.spendings
+    if spendings is None:
+        return
+    shut = {at: one.purse.name for at, one in enumerate(spendings.all) if one.purse.hard and one.up}
+    for placement in cycle.bound if shut else ():
+        for at in spendings.of(placement.job.record):
+            if at in shut:
+                broken[placement.job.key] = f"budget {shut[at]} is used up"
 
 
 def _check_evictions(cycle: Cycle, broken: dict[str, str]) -> None:

@@ -220,7 +220,9 @@ BIND_WORKERS = "bind-worker-threads"
 """Binds under way at a time."""
 STRICT = "volcano-strict"
 """The default configuration is Volcano's: bounds that its plug-ins do not enforce have no effect."""
-_ADDED = frozenset(("calendar", "deviceshare", "failed-nodes", "hot-spares", "network-topology-aware", "user-limits"))
+_ADDED = frozenset(
+    ("budgets", "calendar", "deviceshare", "failed-nodes", "hot-spares", "network-topology-aware", "user-limits")
+)
 """Plug-ins of the default configuration that Volcano's has not."""
 
 COMMAND_FLAGS: dict[str, CommandFlag] = {
@@ -300,6 +302,8 @@ DEFAULT_TEXT = """\
 actions: "enqueue, allocate, backfill"
 tiers:
 - plugins:
+  - name: budgets
+    arguments: {budgets.AutoEnable: true}
   - name: priority
   - name: gang
     enablePreemptable: false

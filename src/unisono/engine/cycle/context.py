@@ -64,6 +64,7 @@ class Cycle:
         evicted: committed evictions and the PodGroup that they are for.
         action: name of the action that runs.
         notes: for what pods are evicted, by key, where the reason of their eviction does not say it.
+        notices: how many seconds before they are told that do not say it themselves, by key.
         heads: first jobs of queues with strict order that found no place, by queue.
 
     """
@@ -99,6 +100,7 @@ class Cycle:
         self.evicted: list[tuple[Placement, str]] = []
         self.failed: list[Task] = []
         self.notes: dict[str, str] = {}
+        self.notices: dict[str, float] = {}
         self.asleep = [] if reasons else sleeping_jobs(self.session, self.hooks, config.actions)
         self.jobs = awake_jobs(self.session, self.asleep)
         known = len(self.jobs) + sum(map(len, self.asleep))
@@ -213,6 +215,7 @@ class Cycle:
                     reason,
                     beneficiary,
                     self.notes.get(task.key, ""),
+                    self.notices.get(task.key, 0.0),
                 )
                 for task, column in zip(placement.tasks, placement.columns, strict=True)
             )

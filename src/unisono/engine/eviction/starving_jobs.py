@@ -19,6 +19,7 @@ from unisono.engine.eviction.search import Evictions
 from unisono.engine.placement.first_gangs import serve_promised
 from unisono.engine.placement.waiting_line import place, remaining_of
 from unisono.engine.session import queue_limits
+from unisono.engine.session.budgets import BudgetLimit
 from unisono.engine.session.floating import GangLicenses, held_as_whole
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import aligned, listed
@@ -44,8 +45,8 @@ def relieve(evictions: Evictions, rank: ActorRank, task: Task, rule: Rule) -> bo
         False, and nothing changed, where the limit cannot be relieved or the task has no place even then.
 
     """
-    if queue_limits.room(rank.job, task.pod_class) > 0:
-        return False
+    if queue_limits.room(rank.job, task.pod_class) > 0 or any(isinstance(one, BudgetLimit) for one in rank.job.limits):
+        return False  # what was used of a budget comes back by nobody's leaving
     evictable = evictions.pool.of(rank.job, task, rule)
     mark = evictions.cycle.transaction.checkpoint()
     relieved = _relieve_limit(evictions, rank, task, rule, evictable)

@@ -24,8 +24,8 @@ from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.common.annotations import account_of
-from unisono.engine.plugins.common.run_times import RunEstimates
 from unisono.engine.session.calendar import Slot, slots_at
+from unisono.engine.session.run_times import RunEstimates
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from unisono.engine.config.arguments import Argument
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Lookup, Plugin
 from unisono.engine.plugins.admission_limits import OvercommitPlugin, ResourceQuotaPlugin, UserLimitsPlugin
+from unisono.engine.plugins.budgets import BudgetsPlugin
 from unisono.engine.plugins.calendar import CalendarPlugin
 from unisono.engine.plugins.capacity.plugin import CapacityPlugin
 from unisono.engine.plugins.cluster_preference import ClusterPreferencePlugin, CostPlugin
@@ -86,6 +87,7 @@ BUILT_IN: dict[str, type[Plugin]] = {
         FailedNodesPlugin,
         HotSparesPlugin,
         CalendarPlugin,
+        BudgetsPlugin,
     )
 }
 

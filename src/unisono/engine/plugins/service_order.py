@@ -21,8 +21,8 @@ from unisono.engine.answers import BoolArray, Key, Purpose, Reach, Vote
 from unisono.engine.config.arguments import Argument, Shape, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.common.run_times import RunEstimates
 from unisono.engine.session.job_state import JobState
+from unisono.engine.session.run_times import RunEstimates
 from unisono.engine.session.session import Session
 from unisono.errors import ConfigError
 

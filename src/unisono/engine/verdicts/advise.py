@@ -62,6 +62,7 @@ _HELP = {
     Cause.CLUSTER_OVERCOMMITTED: "wait for other jobs to end, or add nodes that its pods may use",
     Cause.FILTERS: "add nodes that its pods may use",
     Cause.OVER_CAPABILITY: "wait for other jobs of the queue to end, or submit to another queue",
+    Cause.BUDGET: "have the budget raised, or submit with one that has something left",
     Cause.LICENSES: "wait for other jobs that hold some to end, or ask for fewer",
     Cause.OVER_SHARE: "wait for other jobs of the queue to end",
     Cause.TOPOLOGY: "add nodes to a domain that it may use",

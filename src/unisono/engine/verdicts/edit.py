@@ -15,6 +15,7 @@ import numpy as np
 from unisono.api.core import PersistentVolumeClaim, ResourceClaim
 from unisono.api.licenses import PREFIX
 from unisono.cluster.affinity_index import AffinityIndex
+from unisono.cluster.budgets import Budgets
 from unisono.cluster.catalogue import Catalogue, ObjectsByKey
 from unisono.cluster.floating import NO_FLOATING, Floating
 from unisono.cluster.interning import SharedObjects
@@ -79,6 +80,17 @@ class Edit:
             self._floating[row] = replace(
                 known, name=name, amount=amount, problem="" if known is NO_FLOATING else known.problem
             )
+
+    def budget(self, name: str, amounts: Mapping[str, float]) -> None:
+        """Let a budget have other amounts; what was used stays."""
+        if self._catalogue is None:
+            self._catalogue = copy(self.origin.catalogue)
+        known, changed = self._catalogue.budgets, Budgets()
+        changed.update(known)
+        changed.tallies, changed.version = dict(known.tallies), known.version
+        purse = known[name]
+        changed.set(replace(purse, amounts={**purse.amounts, **amounts}), known.tallies[name])
+        self._catalogue.budgets = changed
 
     def claim(self, claim: PersistentVolumeClaim | ResourceClaim) -> None:
         """Put another claim in the place of the one of its name."""

@@ -122,6 +122,11 @@ def _set_licenses(change: changes.SetLicenses, edit: Edit, job: str) -> None:
 
 
 @apply.register
+def _raise_budget(change: changes.RaiseBudget, edit: Edit, job: str) -> None:
+    edit.budget(change.name, change.amounts)
+
+
+@apply.register
 def _raise_deserved(change: changes.RaiseDeserved, edit: Edit, job: str) -> None:
     record = edit.queue(change.queue)
     record.deserved = _raised(record.deserved, change.amounts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from unisono.engine.verdicts.causes import (
+    budgets,
     licenses,
     no_domain,
     no_node,
@@ -38,6 +39,7 @@ ORDER: tuple[CauseOf, ...] = (
     own.beyond_every_node,
     queue_state.behind,
     # Limits, first where they are the cluster itself.
+    budgets.used_up,
     licenses.too_few,
     whole_cluster.admitted_jobs,
     queue_limits.refused_admission,

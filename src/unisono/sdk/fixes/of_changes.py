@@ -14,6 +14,7 @@ from unisono.api.groups.scheduling import QueueAffinity
 from unisono.api.keys import CLOSED_BY_PARENT, POD_CLAIM_NAME
 from unisono.api.kind import Kind
 from unisono.api.kinds import (
+    BUDGETS,
     FLOATING_RESOURCES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -101,6 +102,9 @@ class FixMaker:
                 return await self._raised(RESOURCE_QUOTAS, change["quota"], "hard", change["amounts"])
             case "SetLicenses":
                 return await self._licenses(change["name"], change["to"])
+            case "RaiseBudget":
+                amounts = {name: str(to) for name, to in change["amounts"].items()}
+                return [patch(BUDGETS, change["name"], {"spec": {"amounts": amounts}})]
             case "UseNodeGroup":
                 return await self._node_group(change)
             case "RaiseUserLimits":

@@ -10,7 +10,7 @@ other; where these decide, the engine's own futures say something else.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -66,7 +66,12 @@ def left_out(config: SchedulerConfig, state: ClusterState) -> list[str]:
     """
     plugins = [each.name for each in config.plugins if not each.arguments.get(f"{each.name}.AutoEnable")]
     named = {*_ACTIONS_LEFT_OUT.intersection(config.actions), *_PLUGINS_LEFT_OUT.intersection(plugins)}
-    by_time = {"reservations": state.catalogue.bookings, "temporary quotas": state.catalogue.temporary_quotas}
+    catalogue = state.catalogue
+    by_time: dict[str, Sized] = {
+        "reservations": catalogue.bookings,
+        "temporary quotas": catalogue.temporary_quotas,
+        "budgets": catalogue.budgets,
+    }
     return sorted({*named, *(name for name, objects in by_time.items() if objects)})
 
 

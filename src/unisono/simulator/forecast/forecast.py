@@ -9,14 +9,17 @@ from functools import cached_property
 from math import ceil, floor, inf
 from typing import Any
 
+from unisono.api.budgets import with_tally
 from unisono.api.core import Pod
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import (
+    BUDGETS,
     FLOATING_RESOURCES,
     HYPER_NODES,
     NODES,
     POD_GROUPS,
     PODS,
+    PRICE_LISTS,
     PRIORITY_CLASSES,
     QUEUES,
     RESERVATIONS,
@@ -518,6 +521,9 @@ def objects_of(world: World) -> LiveObjects:
     objects.add(RESERVATIONS, world.cluster.reservations)
     objects.add(TEMPORARY_QUOTAS, world.cluster.temporary_quotas)
     objects.add(FLOATING_RESOURCES, world.cluster.floating)
+    tallies = world.state.catalogue.budgets.tallies
+    objects.add(BUDGETS, [with_tally(one, tallies[one.metadata.name]) for one in world.cluster.budgets])
+    objects.add(PRICE_LISTS, world.cluster.price_lists)
     queues = {queue.metadata.name: queue for queue in world.cluster.queues}
     for name in ("default", *sorted({job.queue for job in world.jobs})):
         queues.setdefault(name, make_queue(name))

@@ -29,7 +29,7 @@ from unisono.cluster.state import ClusterState
 from unisono.controllers.job.pods import PodBuilder
 from unisono.controllers.job.view import JobView
 from unisono.engine.config_file.reader import DEFAULT_TEXT
-from unisono.engine.plugins.common.run_times import RunEstimates
+from unisono.engine.session.run_times import RunEstimates
 from unisono.engine.session.session import Session
 from unisono.errors import ApiError, ConfigError, NotFound
 from unisono.gc_pauses import collector_paused
@@ -193,7 +193,15 @@ class LiveObjects:
         queues: tuple[Queue, ...] = tuple(self.of("Queue"))
         hyper_nodes: tuple[HyperNode, ...] = tuple(self.of("HyperNode"))
         floating = tuple(as_stated(each) for each in self.of("FloatingResource"))
-        return Cluster(tuple(nodes.values()), queues, hyper_nodes, paths_of(hyper_nodes, nodes), floating=floating)
+        return Cluster(
+            tuple(nodes.values()),
+            queues,
+            hyper_nodes,
+            paths_of(hyper_nodes, nodes),
+            floating=floating,
+            budgets=tuple(self.of("Budget")),
+            price_lists=tuple(self.of("PriceList")),
+        )
 
 
 def group_key(obj: Any) -> str:

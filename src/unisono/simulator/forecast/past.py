@@ -21,7 +21,7 @@ from unisono.api.times import parse_time
 from unisono.cluster.recent import RunTimes, beginning, ended_at, family_of, ran_seconds
 from unisono.cluster.state import ClusterState
 from unisono.engine.answers import FloatArray
-from unisono.engine.plugins.common.run_times import RunEstimates
+from unisono.engine.session.run_times import RunEstimates
 from unisono.engine.session.session import Session
 from unisono.simulator.forecast.live import Guess, LiveObjects, Possible, guess_of, kind_of, workload_job
 from unisono.simulator.workload.job import MOST_PODS, Job

@@ -10,7 +10,9 @@ from itertools import count
 from math import inf
 from typing import Any, TypeVar
 
+from unisono.api.budget_use import Uses
 from unisono.api.core import Pod
+from unisono.api.kind import Kind
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.cluster.state import ClusterState
 from unisono.engine.decisions import Bind, Eviction, PodCondition, PodGroupUpdate
@@ -166,6 +168,7 @@ class Places:
         made: pods have been made for a job that was admitted; the engine has not seen them.
         pods_wait: the pods of a job are made when it is admitted, and not when it arrives.
         ended: how many jobs are over.
+        uses: who has used what of budgets; None where there are none.
     """
 
     def __init__(
@@ -183,15 +186,26 @@ class Places:
         self.room = Room(run.cluster.nodes)
         self.changed = self.made = self.pods_wait = False
         self.ended = 0
+        self.uses: Uses | None = None
         self._speed = SpeedModel(run.cluster, settings)
         self._pods: dict[str, tuple[LiveJob, int]] = {}
+
+    def _tell(self, event: str, kind: Kind[Any], obj: Any, *, evicted: bool = False) -> None:
+        """Something of a job has changed: the state hears of it, and who counts for budgets."""
+        self.state.apply(event, kind, obj)
+        if self.uses is not None:
+            gone = event == "DELETED"
+            if kind is PODS:
+                self.uses.put_pod(obj, self.settings.epoch + self.heap.now, gone=gone, evicted=evicted)
+            else:
+                self.uses.put_group(obj, gone=gone)
 
     # ---- jobs come and go
 
     def add(self, live: LiveJob) -> None:
         """A job arrives: its PodGroup and its pods are made."""
         self.live[live.key] = live
-        self.state.apply("ADDED", POD_GROUPS, live.group)
+        self._tell("ADDED", POD_GROUPS, live.group)
         live.pods = [self._pod(live, at) for at in range(live.job.pods)]
         if self.pods_wait:
             self._unmade.add(live.key)
@@ -226,7 +240,7 @@ class Places:
         self.changed = True
         for at in list(unit.placed):
             live.pods[at] = succeeded(live.pods[at], self.settings.epoch + self.heap.now)
-            self.state.apply("MODIFIED", PODS, live.pods[at])
+            self._tell("MODIFIED", PODS, live.pods[at])
         self._take_from(live, unit, list(unit.placed))
         if all(each.over for each in live.units):
             self.remove(live, outcomes.COMPLETED)
@@ -241,10 +255,10 @@ class Places:
             self._take_from(live, unit, list(unit.placed))
             unit.version += 1
         for pod in live.pods if live.key not in self._unmade else ():
-            self.state.apply("DELETED", PODS, pod)
+            self._tell("DELETED", PODS, pod)
             del self._pods[pod.key]
         self._unmade.discard(live.key)
-        self.state.apply("DELETED", POD_GROUPS, live.group)
+        self._tell("DELETED", POD_GROUPS, live.group)
         del self.live[live.key]
         self._forget_waiting(live.key)
         live.outcome.state, live.outcome.ended = state, None if state == outcomes.DROPPED else self.heap.now
@@ -302,7 +316,7 @@ class Places:
             if since - live.saved >= _ROUNDED:
                 live.saved = since
                 live.group = with_checkpoint(live.group, self.settings.epoch + since)
-                self.state.apply("MODIFIED", POD_GROUPS, live.group)
+                self._tell("MODIFIED", POD_GROUPS, live.group)
 
     # ---- what the engine decides
 
@@ -311,7 +325,7 @@ class Places:
         live.group = with_status(live.group, update)
         if live.key in self.waiting:
             self._note_phase(live)
-        self.state.apply("MODIFIED", POD_GROUPS, live.group)
+        self._tell("MODIFIED", POD_GROUPS, live.group)
         if live.key in self._unmade and live.key not in self.coming:
             self._make_pods(live)
 
@@ -321,7 +335,7 @@ class Places:
         for at, pod in enumerate(live.pods):
             live.pods[at] = self.maker.again(pod, pod.metadata.name, self.heap.now)
             self._pods[live.pods[at].key] = live, at
-            self.state.apply("ADDED", PODS, live.pods[at])
+            self._tell("ADDED", PODS, live.pods[at])
         self.made = True
 
     def nominate(self, condition: PodCondition) -> None:
@@ -330,7 +344,7 @@ class Places:
         if found is not None and (condition.nominated_node or condition.withdrawn):
             live, at = found
             live.pods[at] = self.maker.nominated(live.pods[at], condition.nominated_node)
-            self.state.apply("MODIFIED", PODS, live.pods[at])
+            self._tell("MODIFIED", PODS, live.pods[at])
 
     def bind(self, binds: Sequence[Bind]) -> bool:
         """Pods get their places; answers whether any did."""
@@ -341,7 +355,7 @@ class Places:
                 continue
             live, at = found
             pod = live.pods[at] = self.maker.running(live.pods[at], bind.node, self.heap.now, bind.annotations)
-            self.state.apply("MODIFIED", PODS, pod)
+            self._tell("MODIFIED", PODS, pod)
             unit = self._put(live, at, self.numbers[bind.node])
             touched[live.key, unit.number] = live, unit
         self.run.binds += len(binds)
@@ -460,7 +474,7 @@ class Places:
                     self.state.release(live.pods[at].key, None)
                 self.heap.push(self.heap.now + grace, "gone", (live, [(at, live.incarnations[at]) for at in gone]))
             else:
-                self._remake(live, gone)
+                self._remake(live, gone, evicted=cause != "failed")
         self._note_waiting(live)
         self.changed = True
 
@@ -469,11 +483,11 @@ class Places:
         if live.key in self.live:
             self._remake(live, [at for at, incarnation in pods if live.incarnations[at] == incarnation])
 
-    def _remake(self, live: LiveJob, pods: Iterable[int]) -> None:
-        """Replace pods by new ones that wait."""
+    def _remake(self, live: LiveJob, pods: Iterable[int], *, evicted: bool = True) -> None:
+        """Replace pods by new ones that wait; ``evicted``: they go for the sake of others."""
         for at in sorted(pods):
             old = live.pods[at]
-            self.state.apply("DELETED", PODS, old)
+            self._tell("DELETED", PODS, old, evicted=evicted)
             del self._pods[old.key]
             live.incarnations[at] += 1
             self._add_pod(live, at)
@@ -482,7 +496,7 @@ class Places:
     def _add_pod(self, live: LiveJob, at: int) -> None:
         pod = live.pods[at] = self._pod(live, at)
         self._pods[pod.key] = live, at
-        self.state.apply("ADDED", PODS, pod)
+        self._tell("ADDED", PODS, pod)
 
     def _pod(self, live: LiveJob, at: int) -> Pod:
         """The pod of this number, as its controller makes it now."""

@@ -16,11 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
 from unisono import engine
+from unisono.api.budget_use import Uses
+from unisono.api.budgets import count
 from unisono.api.groups.scheduling import Queue
 from unisono.api.kinds import (
+    BUDGETS,
     FLOATING_RESOURCES,
     HYPER_NODES,
     NODES,
+    PRICE_LISTS,
     PRIORITY_CLASSES,
     QUEUES,
     RESERVATIONS,
@@ -57,6 +61,8 @@ _QUIET = 86_400.0
 """After so long with nothing to come, no window or limit of time will change a decision."""
 _QUIET_WINDOWS = 8 * 86_400.0
 """The same where reservations have windows again and again, a week apart at most."""
+_QUIET_PERIODS = 367 * 86_400.0
+"""The same where budgets begin anew, a year apart at most."""
 _KEEPING = frozenset(("enqueue", "allocate", "backfill"))
 """Actions that do nothing unless there is room for a pod that waits, but for admission."""
 _PASSIVE = _KEEPING | {"preempt", "reclaim", "gangpreempt", "gangreclaim", "defragment"}
@@ -118,7 +124,7 @@ class Cycles:
         for _ in range(_MOST_CYCLES):
             places.changed = places.made = False
             self._next = now + settings.period
-            if self._passive and not places.waiting and not self._evicts_by_calendar():
+            if self._passive and not places.waiting and not self._evicts_by_time():
                 return
             again = not self._is_vain() and self._carry_out(self._ask())
             if not settings.retry:
@@ -147,7 +153,7 @@ class Cycles:
     def _is_vain(self) -> bool:
         """Whether a cycle would bind nothing, and refuse no job: those that have come are admitted then."""
         places = self._places
-        if not self._keeping or places.room.holds_any(places.wanted) or self._evicts_by_calendar():
+        if not self._keeping or places.room.holds_any(places.wanted) or self._evicts_by_time():
             return False
         coming = list(places.coming.values())
         if not self._admits:  # a cycle gives those that have come their phase, which later cycles go by
@@ -168,7 +174,10 @@ class Cycles:
         self._run.cycles += 1
         if self._by_saved_work:
             self._places.note_saved_work()
-        snapshot, now = self._places.state.snapshot(), self._settings.epoch + self._heap.now
+        now = self._settings.epoch + self._heap.now
+        if self._places.uses is not None:
+            count_budgets(self._places.state, self._places.uses, now)
+        snapshot = self._places.state.snapshot()
         return engine.run(snapshot, self._config, now, self._settings.seed, plugins=self._plugins, verdicts=False)
 
     def _carry_out(self, decisions: Decisions) -> bool:
@@ -195,14 +204,19 @@ class Cycles:
             self.wake(max(now + max(_SETTLING, self._settings.period), decisions.again_at - self._settings.epoch))
         return again or places.made or (bool(decisions.evictions) and self._settings.grace <= 0)
 
-    def _evicts_by_calendar(self) -> bool:
-        return any(booking.evicts for booking in self._places.state.catalogue.bookings.values())
+    def _evicts_by_time(self) -> bool:
+        catalogue = self._places.state.catalogue
+        if any(purse.evicts for purse in catalogue.budgets.values()):
+            return True
+        return any(booking.evicts for booking in catalogue.bookings.values())
 
     def _may_move(self) -> bool:
         """Whether anything may still come of the clock: windows that come again and again do not go on for ever."""
         now, catalogue = self._heap.now, self._places.state.catalogue
         times = [one.times for one in catalogue.bookings.values()]
         times += [one.times for one in catalogue.temporary_quotas.values()]
+        if catalogue.budgets and not self._heap and now - self._moved > _QUIET_PERIODS:
+            return False
         if not times or self._heap or now - self._moved <= _QUIET_WINDOWS:
             return True
         moment = self._settings.epoch + now
@@ -344,6 +358,8 @@ class World:
             )
         if not self._live_state:
             fill(self.state, self.cluster, self.jobs)
+        if self.state.catalogue.budgets:
+            self._places.uses = uses_of(self.state, self.cluster, self._adopted, self.settings.epoch)
         self._note_capacity()
         for number, adopted in enumerate(self._adopted):
             live = LiveJob.of(number, adopted.job, self._run.outcomes[number], adopted.group)
@@ -456,8 +472,33 @@ def queues_of(cluster: Cluster, jobs: Sequence[Job]) -> list[Queue]:
     return list(queues.values())
 
 
+def uses_of(state: ClusterState, cluster: Cluster, adopted: Sequence[Adopted], now: float) -> Uses:
+    """Who uses what of budgets at the beginning."""
+    uses = Uses()
+    for node in cluster.nodes:
+        uses.put_node(node)
+    for name, queue in state.book.queues.items():
+        uses.put_queue(name, queue.parent)
+    for each in adopted:
+        uses.put_group(each.group)
+        for pod in each.pods if not each.unmade else ():
+            uses.put_pod(pod, now)
+    return uses
+
+
+def count_budgets(state: ClusterState, uses: Uses, now: float) -> None:
+    """Count, as the controller of a live cluster does, but at once."""
+    budgets, prices = state.catalogue.budgets, state.catalogue.prices
+    version, counted = (budgets.version, prices.version), now
+    for name, purse in budgets.items():
+        tally = budgets.tallies[name]
+        counted = min(counted, tally.at)
+        budgets.set(purse, count(purse, tally, uses.holds(purse, prices, version), now))
+    uses.forget(counted, max((purse.least for purse in budgets.values()), default=0.0))
+
+
 def fill(state: ClusterState, cluster: Cluster, jobs: Sequence[Job]) -> None:
-    """Add nodes, topology, queues, the calendar and priority classes.
+    """Add nodes, topology, queues, the calendar, budgets and priority classes.
 
     Raises:
         SimulationError: one of them is not valid.
@@ -475,6 +516,10 @@ def fill(state: ClusterState, cluster: Cluster, jobs: Sequence[Job]) -> None:
         state.apply("ADDED", RESERVATIONS, reservation)
     for quota in cluster.temporary_quotas:
         state.apply("ADDED", TEMPORARY_QUOTAS, quota)
+    for budget in cluster.budgets:
+        state.apply("ADDED", BUDGETS, budget)
+    for prices in cluster.price_lists:
+        state.apply("ADDED", PRICE_LISTS, prices)
     for value in sorted({job.priority for job in jobs} - {0}):
         state.apply("ADDED", PRIORITY_CLASSES, priority_object(value))
     for rejected in state.rejected.all():

@@ -16,10 +16,10 @@ from unisono.cluster.status import ON_NODE_STATES, TaskStatus
 from unisono.engine.answers import BoolArray, FloatArray
 from unisono.engine.plugins.calendar import CalendarPlugin
 from unisono.engine.plugins.common.node_selectors import open_nodes
-from unisono.engine.plugins.common.run_times import RunEstimates
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.session.node_view import NodeView
+from unisono.engine.session.run_times import RunEstimates
 from unisono.engine.session.session import Session
 
 # When pods end, and what is free then.

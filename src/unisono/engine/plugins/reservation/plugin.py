@@ -29,11 +29,11 @@ from unisono.engine.answers import Parts, Reason, Scope, Veto, Vote
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.common.run_times import RUNS, RunEstimates
 from unisono.engine.plugins.reservation.plan import Plan, plan_for
 from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.session.limit import Limit
 from unisono.engine.session.node_view import NodeView
+from unisono.engine.session.run_times import RUNS, RunEstimates
 from unisono.engine.session.session import Session
 from unisono.engine.session.sub_groups import runs
 from unisono.engine.verdict import Cause, reference

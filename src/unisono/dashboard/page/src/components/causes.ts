@@ -25,6 +25,7 @@ const TITLES: Record<string, string> = {
   NoNodes: "There are no nodes",
   Extender: "An extender refuses",
   BindFailed: "Server refuses its binds",
+  Budget: "Budget is used up",
   Licenses: "Too few licences are left",
   NotTried: "Not looked at yet",
 };

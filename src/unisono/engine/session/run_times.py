@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unisono.api.annotations import DEFAULT_RUN_TIME, MAX_RUN_TIME, RUN_SECONDS
 from unisono.api.queues import run_times_of
 from unisono.api.selecting import lineage
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
-from unisono.engine.session.session import Session
+
+if TYPE_CHECKING:
+    from unisono.engine.session.session import Session
 
 _STEPS = (60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 18000.0, 36000.0, 72000.0, 180000.0, 360000.0)
 """By how much a prediction grows that has turned out too short: Tsafrir, Etsion and Feitelson (2007)."""

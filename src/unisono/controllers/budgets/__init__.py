@@ -1,0 +1,1 @@
+"""Budgets: what was used is counted, kept and told."""
