@@ -40,8 +40,8 @@ READ = {
 """A value that counts, and one that does not."""
 
 REFUSED = {
-    *(ours.LICENSES, ours.PRICES, ours.GIGABYTES),
-    *(ours.MAX_RUN_TIME, ours.DEFAULT_RUN_TIME, ours.QUOTAS, ours.HOT_SPARES, ours.QUEUE_NAMESPACES, ours.USER_LIMITS, ours.JOB_KIND),
+    *(ours.LICENSES, ours.PRICES, ours.GIGABYTES, ours.HOT_SPARES),
+    *(ours.MAX_RUN_TIME, ours.DEFAULT_RUN_TIME, ours.QUOTAS, ours.QUEUE_NAMESPACES, ours.USER_LIMITS, ours.JOB_KIND),
 }
 """Admission refuses what cannot be read of these."""
 

@@ -221,7 +221,7 @@ BIND_WORKERS = "bind-worker-threads"
 STRICT = "volcano-strict"
 """The default configuration is Volcano's: bounds that its plug-ins do not enforce have no effect."""
 _ADDED = frozenset(
-    ("budgets", "calendar", "deviceshare", "failed-nodes", "hot-spares", "network-topology-aware", "user-limits")
+    "budgets calendar deviceshare failed-nodes hot-spares network-topology-aware node-checks user-limits".split()
 )
 """Plug-ins of the default configuration that Volcano's has not."""
 
