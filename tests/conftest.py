@@ -83,11 +83,17 @@ def spread(items: list[pytest.Item]) -> list[pytest.Item]:
     return [(waiting if kind == 0 else busy)[number] for _, kind, number in sorted(places)]
 
 
+def pytest_collection() -> None:
+    """What is collected lives as long as the run: to look for garbage there would take a third of the time."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Exempts from later collections what lives as long as the run: modules and the tests themselves.
 
     Each module ends with a collection, so those in between may be rare: they would take an eighth of the time.
     """
+    gc.enable()
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)

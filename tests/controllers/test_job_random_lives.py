@@ -281,6 +281,9 @@ def check(life: Life) -> None:
         if job.status.state.phase in OVER:
             life.over[uid] = there
         assert (job.status.retry_count or 0) <= 3
+        told = [condition.status for condition in job.status.conditions or ()]
+        assert len(told) == len(set(told))
+        assert not told or told[-1] == job.status.state.phase
     check_order(life)
 
 
@@ -310,6 +313,8 @@ def check_rest(life: Life) -> None:
         words = Counter(pod.status.phase or "Pending" for pod in pods)
         assert [n or 0 for n in counted] == [words[w] for w in ("Pending", "Running", "Succeeded", "Failed", "Unknown")]
         assert not status.terminating
+        by_task = [count for each in (status.task_status_count or {}).values() for count in (each.phase or {}).values()]
+        assert sum(by_task) == len(pods)
         group = world.group(job.metadata.name)
         if phase in OVER | {"Aborted"}:
             assert words["Pending"] == words["Running"] == 0, "a job that is over holds nothing"

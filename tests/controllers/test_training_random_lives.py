@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -58,9 +58,10 @@ def train_job() -> dict[str, Any]:
     return manifest("TrainJob", api_version="trainer.kubeflow.org/v1alpha1", **spec)
 
 
-def job_set() -> dict[str, Any]:
+def job_set(action: str = "") -> dict[str, Any]:
     jobs = [{"name": "w", "replicas": 2, "template": {"spec": {"template": template()}}}]
-    spec = {"failurePolicy": {"maxRestarts": 1}, "replicatedJobs": jobs}
+    rules = {"rules": [{"name": "first", "action": action}]} if action else {}
+    spec = {"failurePolicy": {"maxRestarts": 1, **rules}, "replicatedJobs": jobs}
     return manifest("JobSet", api_version="jobset.x-k8s.io/v1alpha2", **spec)
 
 
@@ -113,6 +114,8 @@ KINDS = {
     "MPIJob v1": training(mpi_job("v1")),
     "MPIJob v2beta1": training(mpi_job("v2beta1")),
     "JobSet": with_suspend(job_set(), ends=("Completed", "Failed")),
+    "JobSet that fails": with_suspend(job_set("FailJobSet"), ends=("Completed", "Failed")),
+    "JobSet of which jobs restart": with_suspend(job_set("RestartJob"), ends=("Completed", "Failed")),
     "TrainJob": with_suspend(train_job(), ends=("Complete", "Failed")),
     "RayCluster": with_suspend(
         cluster(workers(2)), {"workerGroupSpecs": [workers(1)]}, {"workerGroupSpecs": [workers(3)]}
@@ -153,12 +156,22 @@ STEPS = st.lists(
     max_size=14,
 )  # fmt: skip
 
+RUN_POLICIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "cleanPodPolicy": st.sampled_from(["None", "Running", "All"]),
+        "backoffLimit": st.sampled_from([0, 2]),
+        "activeDeadlineSeconds": st.just(60),
+    },
+)
+
 
 class Life:
     """One job, its controllers, and everybody who acts on it."""
 
     def __init__(self, world: TrainingWorld, kind: Kind) -> None:
         self.world, self.kind, self.suspended = world, kind, False
+        self.restarts = 0
 
     def living(self) -> list[Any]:
         pods = self.world.pods(deleting=False)
@@ -237,9 +250,35 @@ def check(life: Life) -> None:
         assert {owner.uid for owner in pod.metadata.owner_references} <= uids, "no pod without its owner"
     types = [each.type for each in getattr(world.job.status, "conditions", None) or ()]
     assert len(types) == len(set(types))
+    # Two pods of one place never live at the same time: they have the same host name.
+    places = [pod.spec.hostname for pod in life.living() if pod.spec.hostname]
+    assert len(places) == len(set(places))
     if world.kind.group == "kubeflow.org":
         for before, after in itertools.pairwise(life.path()):
             assert after in EDGES[before], life.path()
+        check_conditions(life, types)
+    if world.kind.kind == "JobSet":
+        status = world.job.status
+        towards_max = (status.restarts_count_towards_max or 0) + sum(
+            sum(each.job_restarts_count_towards_max or ()) for each in status.replicated_jobs_status or ()
+        )
+        assert towards_max <= 1
+        assert (status.restarts or 0) >= life.restarts
+        life.restarts = status.restarts or 0
+
+
+def check_conditions(life: Life, types: list[str]) -> None:
+    """What conditions of Kubeflow's jobs say at every moment, and what goes with it."""
+    world, status, holding = life.world, life.world.job.status, life.world.holding()
+    assert not {"Running", "Restarting"} <= holding
+    told = [each for each in status.conditions or () if each.type in EDGES]
+    assert all(each.message and each.reason.startswith(type(world.job).__name__) for each in told)
+    if life.ended():
+        assert types[-1] in life.kind.ends, "the end is what the column State shows"
+        assert "Running" not in holding
+        assert status.completion_time
+    else:
+        assert not status.completion_time
 
 
 def check_counts(life: Life) -> None:
@@ -260,9 +299,21 @@ def check_counts(life: Life) -> None:
 @pytest.mark.more
 @pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=examples(10), suppress_health_check=list(HealthCheck))
-@given(script=STEPS)
-def test_whatever_happens(name, script):
-    asyncio.run(_live(KINDS[name], script))
+@given(script=STEPS, run=RUN_POLICIES, restart=st.sampled_from(["", "Never", "OnFailure", "Always", "ExitCode"]))
+def test_whatever_happens(name, script, run, restart):
+    kind = KINDS[name]
+    asyncio.run(_live(replace(kind, value=drawn(kind.value, run, restart)), script))
+
+
+def drawn(value: dict[str, Any], run: dict[str, Any], restart: str) -> dict[str, Any]:
+    """A job of Kubeflow's with other policies for its end and its pods; others, and MPI's, stay as they are."""
+    value = json.loads(json.dumps(value))
+    if value["apiVersion"] == "kubeflow.org/v1" and value["kind"] != "MPIJob":
+        value["spec"].setdefault("runPolicy", {}).update(run)
+        for name, roles_ in value["spec"].items():
+            for role in roles_.values() if name.endswith("ReplicaSpecs") and restart else ():
+                role["restartPolicy"] = restart
+    return value
 
 
 async def _live(kind: Kind, script: list[tuple[Any, ...]]) -> None:

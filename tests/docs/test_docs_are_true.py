@@ -106,8 +106,8 @@ def test_the_table_of_files_names_every_module() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    modules = (REPOSITORY / "src").rglob("*.py")
-    silent = [str(path) for path in modules if not ast.get_docstring(ast.parse(path.read_text()))]
+    says = re.compile(r'(#.*\n|\s)*"""\s*[^\s"]')
+    silent = [str(path) for path in (REPOSITORY / "src").rglob("*.py") if not says.match(path.read_text())]
     assert not silent
 
 

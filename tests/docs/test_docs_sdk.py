@@ -1,4 +1,4 @@
-"""The Python examples of docs/sdk.md are run as they stand."""
+"""The Python examples of docs/sdk.md are run as they stand: the first one on a private control plane."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import unisono.sdk
-from support.plane import REPOSITORY
+from support.plane import REPOSITORY, RunningPlane
+from support.plane import unisono as started
 from unisono.sdk.functions.launch import MAX_PAYLOAD, GangOptions
 from unisono.sdk.functions.pod_entrypoint import MAX_RESULT
 
@@ -33,23 +35,40 @@ def test_every_example_has_its_expectation() -> None:
     assert len(EXAMPLES) == len(EXPECTED)
 
 
-@pytest.mark.processes
-@pytest.mark.unshared
-@pytest.mark.parametrize("number", range(len(EXPECTED)))
-def test_an_example_does_what_it_says(number: int, tmp_path: Path) -> None:
-    file = tmp_path / "example.py"
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPlane]:
+    made = RunningPlane(tmp_path_factory.mktemp("plane"), ())
+    made.start()
+    yield made
+    made.stop()
+    started("down", "--kill-pods", "--data-dir", str(made.data_dir), check=False)
+
+
+def check(number: int, folder: Path, data: Path) -> None:
+    file = folder / "example.py"
     file.write_text(EXAMPLES[number])
-    environment = {**os.environ, "UNISONO_DATA_DIR": str(tmp_path / "none")}
     done = subprocess.run(
         [sys.executable, str(file)],
-        cwd=tmp_path,
-        env=environment,
+        cwd=folder,
+        env={**os.environ, "UNISONO_DATA_DIR": str(data)},
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
     assert re.fullmatch(EXPECTED[number], done.stdout), done.stdout + done.stderr
+
+
+@pytest.mark.processes
+@pytest.mark.unshared
+def test_an_example_does_what_it_says_where_no_control_plane_runs(tmp_path: Path) -> None:
+    check(0, tmp_path, tmp_path / "none")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("number", range(1, len(EXPECTED)))
+def test_an_example_does_what_it_says(number: int, folder: Path, plane: RunningPlane) -> None:
+    check(number, folder, plane.data_dir)
 
 
 def test_limits_and_options_are_the_codes() -> None:

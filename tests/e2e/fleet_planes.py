@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from support.plane import MANIFESTS, RunningPlane, unisono, wait_until
+from support.plane import MANIFESTS, RunningPlane, asked, wait_until
+from unisono.api.kinds import JOBS
 
 NODES = "- {name: gpu, count: 2, capacity: {cpu: 32, memory: 128Gi, nvidia.com/gpu: 8}, labels: {gpu: %s}}\n"
 
@@ -76,7 +77,7 @@ def secret(name: str, member: RunningPlane) -> str:
 
 
 def listed(hub: RunningPlane) -> dict[str, Any]:
-    told = unisono("fleet", "list", "--data-dir", str(hub.data_dir), "-o", "json")
+    told = asked("fleet", "list", "--data-dir", str(hub.data_dir), "-o", "json")
     return {each["name"]: each for each in json.loads(told.stdout)}
 
 
@@ -85,8 +86,10 @@ def ready_members(hub: RunningPlane) -> set[str]:
 
 
 def explain(hub: RunningPlane, name: str) -> str:
-    return unisono("fleet", "explain", name, "--data-dir", str(hub.data_dir), "-o", "json").stdout
+    return asked("fleet", "explain", name, "--data-dir", str(hub.data_dir), "-o", "json").stdout
 
 
 def phase(hub: RunningPlane, name: str) -> str:
-    return hub.kubectl("get", "vcjob", name, "-o", "jsonpath={.status.state.phase}")
+    status, body = hub.get(JOBS.path("default", name))
+    assert status == 200, body
+    return str(json.loads(body).get("status", {}).get("state", {}).get("phase", ""))

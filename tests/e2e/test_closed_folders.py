@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.plane import REPOSITORY, RunningPlane
+from support.plane import REPOSITORY, RunningPlane, unisono
 from unisono.sdk import Client, Job
 
 pytestmark = [
@@ -37,13 +37,13 @@ def test_unisono_run_shows_its_folder_to_the_pods(start_plane: Start, closed: Pa
     secret = closed / "examples" / "secret"
     secret.write_text("secret")
     secret.chmod(0o600)
-    done = plane.unisono("run", str(closed / "examples" / "digits-gang.yaml"))
+    done = unisono("run", "--data-dir", str(plane.data_dir), str(closed / "examples" / "digits-gang.yaml"))
     assert "test accuracy" in done.stdout
     assert f"==> namespace/default: its pods may read {closed}/examples from now on" in done.stdout
     pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  restartPolicy: Never\n  containers:\n"
     pod += "  - {name: main, image: none, command: [sh, -c, 'test ! -r secret && ls .. && ! touch x']}\n"
     (closed / "examples" / "pod.yaml").write_text(pod)
-    done = plane.unisono("run", str(closed / "examples" / "pod.yaml"))
+    done = unisono("run", "--data-dir", str(plane.data_dir), str(closed / "examples" / "pod.yaml"))
     assert "p | examples" in done.stdout
     assert "from now on" not in done.stdout
 
@@ -67,7 +67,7 @@ def test_the_sdk_shows_the_working_directory_to_the_pods(
     reason="Open MPI, an ssh server or mpi4py is not installed",
 )
 def test_the_mpi_example_runs_without_the_label_for_privileged_pods(start_plane: Start) -> None:
-    done = start_plane().unisono("run", str(REPOSITORY / "examples" / "mpi.yaml"))
+    done = unisono("run", "--data-dir", str(start_plane().data_dir), str(REPOSITORY / "examples" / "mpi.yaml"))
     assert [f"rank {rank} of 4" in done.stdout for rank in range(4)] == [True] * 4
     assert done.stdout.count("the sum is 10") == 4
     assert "Accepted publickey for unisono-pod" in done.stdout

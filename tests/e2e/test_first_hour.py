@@ -152,17 +152,17 @@ def test_the_first_hour(run: Run, project: Path) -> None:
 
 
 def test_what_is_not_on_a_terminal_is_told_instead_of_asked(project: Path, shared: RunningPlane) -> None:
-    words = ("--data-dir", str(shared.data_dir), "--name", "again", "--", "sh", "-c", "exit 0")
-    assert unisono("run", *words, cwd=project).returncode == 0
-    again = unisono("run", *words, cwd=project, check=False)
+    words = ("--name", "again", "--", "sh", "-c", "exit 0")
+    assert shared.unisono("run", *words, cwd=project).returncode == 0
+    again = unisono("run", "--data-dir", str(shared.data_dir), *words, cwd=project, check=False)
     assert again.returncode == 1
     assert "--replace" in again.stderr
-    assert unisono("run", "--replace", *words, cwd=project).returncode == 0
+    assert shared.unisono("run", "--replace", *words, cwd=project).returncode == 0
 
 
 def test_jobs_without_a_name_of_their_own_are_numbered(project: Path, shared: RunningPlane) -> None:
-    words = ("--data-dir", str(shared.data_dir), "--", "sh", "-c", "exit 0")
-    told = [unisono("run", *words, cwd=project).stdout.splitlines()[-1] for _ in range(3)]
+    words = ("--", "sh", "-c", "exit 0")
+    told = [shared.unisono("run", *words, cwd=project).stdout.splitlines()[-1] for _ in range(3)]
     assert [line.partition(" ")[0] for line in told] == ["job/sh", "job/sh-2", "job/sh-3"]
 
 
@@ -186,7 +186,7 @@ def test_down_names_the_pods_that_go_on_and_stops_jobs_where_it_is_asked_to(
 
 def test_habits_of_slurm(project: Path, shared: RunningPlane) -> None:
     def slurm(command: str, *words: str) -> str:
-        return unisono(command, "--data-dir", str(shared.data_dir), *words, cwd=project).stdout.strip()
+        return shared.unisono(command, *words, cwd=project).stdout.strip()
 
     array = slurm("sbatch", "--parsable", "-a", "1-2", "-J", "sweep", "-A", "lab", "--wrap", "sleep 600")
     assert array == "sweep-1:sweep-2"
@@ -207,7 +207,7 @@ def test_habits_of_slurm(project: Path, shared: RunningPlane) -> None:
 
 def test_a_script_may_wait_begin_later_be_held_and_be_found_by_its_number(project: Path, shared: RunningPlane) -> None:
     def slurm(command: str, *words: str, code: int = 0) -> str:
-        done = unisono(command, "--data-dir", str(shared.data_dir), *words, cwd=project, check=False)
+        done = shared.unisono(command, *words, cwd=project, check=False)
         assert done.returncode == code, done
         return done.stdout.strip()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from support.plane import PATIENCE, RunningPlane, unisono
+from support.plane import RunningPlane
 
 pytestmark = [pytest.mark.kubectl, pytest.mark.processes]
 
@@ -52,7 +52,7 @@ def test_all_pods_of_an_object_whatever_its_kind(start_plane: Callable[..., Runn
     plane.apply(TRAINING, TEMPLATE.replace("FIRST", "first"), TEMPLATE.replace("FIRST", "second"), FLOW)
 
     def logs(*words: str) -> list[str]:
-        return unisono("logs", "--data-dir", str(plane.data_dir), *words, patience=PATIENCE).stdout.splitlines()
+        return plane.unisono("logs", *words).stdout.splitlines()
 
     # Following begins before there is a pod. The job ends with its master, often before its worker. The
     # flow's second job starts after the first.

@@ -34,8 +34,11 @@ spec: {spec}
 TRAINING_QUEUE = QUEUE.format(
     name="ai-training-queue", spec='{weight: 100, capability: {cpu: "100", memory: 500Gi, nvidia.com/gpu: "20"}}'
 )
-SMALL = "- {name: cpu, count: 2, capacity: {cpu: 8, memory: 32Gi}}"
-GPUS = "- {name: gpu, count: 4, capacity: {cpu: 64, memory: 512Gi, nvidia.com/gpu: 8}}"
+NODES = """
+- {name: gpu, count: 9, capacity: {cpu: 64, memory: 512Gi, nvidia.com/gpu: 8}}
+- {name: slow, count: 9, capacity: {cpu: 128, memory: 1Ti, nvidia.com/gpu: 8}, labels: {gpu-tier: standard}}
+- {name: fast, count: 9, capacity: {cpu: 128, memory: 1Ti, nvidia.com/gpu: 8}, labels: {gpu-tier: high-performance}}
+"""
 
 
 def numbered(prefix: str, count: int) -> tuple[str, ...]:
@@ -50,7 +53,6 @@ class Example:
         file: the manifest.
         job: ``KIND/NAME`` of the job in it.
         pods: names of the pods that run.
-        nodes: the simulated nodes.
         namespace: where the job lives; kubectl's default is "default".
         around: manifests that are there before it.
         claim: name and access mode of the claim that its pods mount; the job waits until it is there.
@@ -63,7 +65,6 @@ class Example:
     file: Path
     job: str
     pods: tuple[str, ...]
-    nodes: str = GPUS
     namespace: str = "default"
     around: tuple[str, ...] = ()
     claim: tuple[str, str] | None = None
@@ -94,13 +95,12 @@ EXAMPLES = (
         around=(TRAINING_QUEUE,),
         minimum=9,
     ),
-    Example(VOLCANO / "hello.yaml", "vcjob/hello-volcano-job", ("hello-volcano-job-mytask-0",), nodes=SMALL),
-    Example(VOLCANO / "two-queues.yaml", "vcjob/job-a-1", ("job-a-1-maintask-0",), nodes=SMALL),
+    Example(VOLCANO / "hello.yaml", "vcjob/hello-volcano-job", ("hello-volcano-job-mytask-0",)),
+    Example(VOLCANO / "two-queues.yaml", "vcjob/job-a-1", ("job-a-1-maintask-0",)),
     Example(
         VOLCANO / "depends-on.yaml",
         "vcjob/workflow-job",
         ("workflow-job-task-a-0", "workflow-job-task-b-0"),
-        nodes=SMALL,
     ),
     Example(
         VOLCANO / "queue-podgroup-job.yaml",
@@ -111,7 +111,6 @@ EXAMPLES = (
     Example(
         TRAINING / "pytorch-elastic.in.yaml",
         "pytorchjob/pytorch-distributed",
-        nodes="- {name: gpu, count: 9, capacity: {cpu: 64, memory: 512Gi, nvidia.com/gpu: 8}}",
         namespace="ai-workloads",
         claim=("training-data-pvc", "ReadWriteMany"),
         per_node=True,
@@ -120,10 +119,6 @@ EXAMPLES = (
     Example(
         VOLCANO / "llm-70b.yaml",
         "pytorchjob/llm-training-70b",
-        nodes="""
-- {name: slow, count: 9, capacity: {cpu: 128, memory: 1Ti, nvidia.com/gpu: 8}, labels: {gpu-tier: standard}}
-- {name: fast, count: 9, capacity: {cpu: 128, memory: 1Ti, nvidia.com/gpu: 8}, labels: {gpu-tier: high-performance}}
-""",
         claim=("llm-data-pvc", "ReadWriteOnce"),
         per_node=True,
         **training("llm-training-70b", 8),
@@ -132,7 +127,6 @@ EXAMPLES = (
         VOLCANO / "ray.yaml",
         "vcjob/ray-distributed-compute",
         ("ray-distributed-compute-head-0", *numbered("ray-distributed-compute-worker", 2)),
-        nodes=SMALL,
         services={"ray-distributed-compute": (), "ray-distributed-compute-head-svc": (6379, 8265, 10001)},
         minimum=3,
     ),
@@ -179,8 +173,28 @@ class Scene:
         """Simulated containers end when their annotation says so."""
         self.kubectl("annotate", "pods", "--all", "unisono.io/run-seconds=0")
 
+    def clear(self) -> None:
+        """Nothing of it is left for the next one."""
+        self.kubectl("delete", self.example.job)
+        if self.example.claim is not None:
+            self.kubectl("delete", "pvc", self.example.claim[0])
+        for kind in ("pods", "services"):
+            wait_until(f"its {kind} are gone", lambda kind=kind: not _names(self.objects(kind)) - {"kubernetes"})
 
-# For every change: one of each way to a gang; the others differ in what they ask for. Each has a control plane.
+
+def _names(objects: list[dict[str, Any]]) -> set[str]:
+    return {one["metadata"]["name"] for one in objects}
+
+
+@pytest.fixture(scope="module")
+def shared(start_shared_plane: Start) -> RunningPlane:
+    plane = start_shared_plane("--no-agent", nodes=NODES)
+    for namespace in sorted({each.namespace for each in EXAMPLES} - {"default"}):
+        plane.kubectl("create", "namespace", namespace)
+    return plane
+
+
+# For every change: one of each way to a gang; the others differ in what they ask for.
 EVERY_CHANGE = {"pytorch-distributed-gang", "hello-volcano-job", "pytorch-distributed", "ray-distributed-compute"}
 
 
@@ -191,12 +205,9 @@ EVERY_CHANGE = {"pytorch-distributed-gang", "hello-volcano-job", "pytorch-distri
         for each in EXAMPLES
     ],
 )
-def test_a_job_runs_and_comes_to_its_end(start_plane: Start, example: Example) -> None:
-    plane = start_plane("--no-agent", nodes=example.nodes)
-    scene = Scene(plane, example)
-    if example.namespace != "default":
-        plane.kubectl("create", "namespace", example.namespace)
-    plane.apply(*example.around, example.file)
+def test_a_job_runs_and_comes_to_its_end(shared: RunningPlane, example: Example) -> None:
+    scene = Scene(shared, example)
+    shared.apply(*example.around, example.file)
     if example.claim is not None:
         waits_for_its_claim(scene, example.claim)
     wait_until("its pods run", lambda: set(scene.pods("Running")) == set(example.pods))
@@ -205,6 +216,7 @@ def test_a_job_runs_and_comes_to_its_end(start_plane: Start, example: Example) -
     scene.end_pods()
     scene.wait_for("Completed" if example.volcano else "Succeeded")
     has_ended_as_expected(scene)
+    scene.clear()
 
 
 def waits_for_its_claim(scene: Scene, claim: tuple[str, str]) -> None:
@@ -300,26 +312,25 @@ def test_tasks_that_depend_on_others_start_after_them(start_plane: Start) -> Non
     assert second["metadata"]["creationTimestamp"] >= started
 
 
-def test_an_elastic_job_grows_and_shrinks_between_its_bounds(start_plane: Start) -> None:
-    nodes = "- {name: gpu, count: 9, capacity: {cpu: 64, memory: 512Gi, nvidia.com/gpu: 8}}"
-    plane = start_plane("--no-agent", nodes=nodes)
-    file = TRAINING / "pytorch-elastic.in.yaml"
-    scene = Scene(plane, Example(file, "pytorchjob/pytorch-distributed", (), namespace="ai-workloads"))
-    plane.kubectl("create", "namespace", "ai-workloads")
-    scene.kubectl("apply", "-f", "-", text=CLAIM.format(name="training-data-pvc", mode="ReadWriteMany"))
-    plane.apply(file)
+def test_an_elastic_job_grows_and_shrinks_between_its_bounds(shared: RunningPlane) -> None:
+    (example,) = (each for each in EXAMPLES if each.name == "pytorch-distributed")
+    assert example.claim is not None
+    scene, (name, mode) = Scene(shared, example), example.claim
+    scene.kubectl("apply", "-f", "-", text=CLAIM.format(name=name, mode=mode))
+    shared.apply(example.file)
     for workers in (4, 8, 5):
         scene.kubectl("scale", scene.example.job, f"--replicas={workers}")
         names = {"pytorch-distributed-master-0", *numbered("pytorch-distributed-worker", workers)}
         wait_until(f"{workers} workers run", lambda names=names: set(scene.pods("Running")) == names)
         wait_until(
             "the Services follow",
-            lambda names=names: {one["metadata"]["name"] for one in scene.objects("svc")} == names,
+            lambda names=names: _names(scene.objects("svc")) == names,
         )
     scene.wait_for("Running")
     for pod in scene.pods("Running").values():
         environment = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
         assert environment["PET_NNODES"] == "4:8", "workers may come and go while the job runs"
+    scene.clear()
 
 
 UNLIMITED = """

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.plane import RunningPlane, kubectl, unisono, wait_until
+from support.plane import RunningPlane, asked, kubectl, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.kubectl]
 
@@ -40,7 +40,7 @@ def plane(start_shared_plane: Callable[..., RunningPlane]) -> RunningPlane:
 
 
 def verb(plane: RunningPlane, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return unisono(*words, "--data-dir", str(plane.data_dir), check=check)
+    return asked(*words, "--data-dir", str(plane.data_dir), check=check)
 
 
 def phase(plane: RunningPlane, name: str) -> str:

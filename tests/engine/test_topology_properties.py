@@ -1,8 +1,7 @@
-"""Random trees and jobs: no gang outside its domain, none in part, nothing over allocatable, order does not matter."""
+"""Random trees and jobs: no gang outside its domain, none in part, nothing over allocatable."""
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from typing import Any
 
@@ -13,7 +12,6 @@ from topology_world import TOPOLOGY, hyper, job, policy, spine, wish, world
 from support.build import node, schedule
 from support.examples import examples
 from unisono.cluster.hypertree import HyperNodeTree
-from unisono.engine.decisions import Decisions
 
 RACKS = 5
 LIMITS = st.sampled_from([0, 1, 2, 3, None])
@@ -47,15 +45,6 @@ def clusters(draw: st.DrawFn) -> list[Any]:
             )
         )
     return things
-
-
-def shown(decisions: Decisions) -> tuple[Any, ...]:
-    return (
-        sorted((bind.pod, bind.node) for bind in decisions.binds),
-        sorted(
-            (key, verdict.cause, verdict.message, verdict.suggestion) for key, verdict in decisions.verdicts.items()
-        ),
-    )
 
 
 def tier_over(tree: HyperNodeTree, columns: list[int]) -> int:
@@ -99,17 +88,6 @@ def test_gangs_stay_in_their_domains_and_are_whole(things: list[Any]) -> None:
             for values, own in parts.items():
                 own += [index[t.node] for t in running if t.node in index and each.values(t.labels) == values]
                 assert tier_over(tree, own) <= each.wish.tier
-
-
-@settings(max_examples=examples(30), deadline=None)
-@given(clusters(), st.integers(0, 1000))
-def test_the_order_of_events_does_not_matter(things: list[Any], seed: int) -> None:
-    flat: list[Any] = []
-    for thing in things:
-        flat.extend(thing if isinstance(thing, list) else [thing])
-    mixed = flat.copy()
-    random.Random(seed).shuffle(mixed)
-    assert shown(schedule(world(*flat), TOPOLOGY)) == shown(schedule(world(*mixed), TOPOLOGY))
 
 
 @settings(max_examples=examples(50), deadline=None)

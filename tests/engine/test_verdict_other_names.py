@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.build import GANG, cluster, config, gang, group, node, nodes, pod, priority_class, queue, schedule
+from support.examples import examples
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
@@ -120,7 +121,7 @@ def crowd(random: Random) -> list[Any]:
 
 @pytest.mark.parametrize("name", CONFIGS)
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_nothing_that_is_told_names_another_namespace(name: str, seed: int) -> None:
     state = cluster(*crowd(Random(seed)))
     for space, text in told(schedule(state, silent(CONFIGS[name]))):

@@ -1,12 +1,15 @@
 """``unisono up`` as a user starts it, in its own process, and kubectl against it.
 
-Where a test looks again and again, it asks the API itself: each kubectl takes a tenth of a second of a processor.
+Where a test looks again and again, it asks the API itself: each kubectl takes a tenth of a second of a processor, and
+each start of ``unisono`` half a second: commands that only ask a control plane run in this process (``asked``).
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
+import io
 import json
 import os
 import signal
@@ -22,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
 import yaml
 
 from support.programs import needed
@@ -65,6 +69,27 @@ def unisono(
     if check and done.returncode:
         raise AssertionError(f"unisono {' '.join(words)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
     return done
+
+
+def asked(*words: str, check: bool = True, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """What ``unisono`` answers, in this process: for commands that make requests and start nothing."""
+    from unisono.cli.main import main
+
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    code: Any = None
+    configured = structlog.get_config()
+    try:
+        with contextlib.chdir(cwd or "."), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main(list(words), program="unisono")
+    except SystemExit as end:
+        code = end.code
+    finally:
+        structlog.configure(**configured)
+    assert isinstance(code, int), code
+    stdout, stderr = (each.buffer.getvalue().decode() for each in (out, err))
+    if check and code:
+        raise AssertionError(f"unisono {' '.join(words)} ended with {code}:\n{stdout}\n{stderr}")
+    return subprocess.CompletedProcess(["unisono", *words], code, stdout, stderr)
 
 
 @dataclass
@@ -179,8 +204,11 @@ class RunningPlane:
         found = self.objects("pods", **labels)
         return [pod for pod in found if phase is None or pod["status"].get("phase") == phase]
 
-    def unisono(self, command: str, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        return unisono(command, "--data-dir", str(self.data_dir), *words, check=check)
+    def unisono(
+        self, command: str, *words: str, check: bool = True, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """What a command answers that asks this control plane, see ``asked``."""
+        return asked(command, "--data-dir", str(self.data_dir), *words, check=check, cwd=cwd)
 
 
 def kubectl() -> str:
