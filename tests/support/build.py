@@ -34,6 +34,7 @@ from unisono.api.core import (
     Toleration,
 )
 from unisono.api.groups.calendar import Reservation, ReservationSpec, TemporaryQuota
+from unisono.api.groups.health import NodeCheck, NodeCheckSpec
 from unisono.api.groups.quota import FloatingResource, FloatingResourceSpec
 from unisono.api.groups.scheduling import (
     Guarantee,
@@ -68,6 +69,7 @@ _KINDS: dict[type, Kind[Any]] = {
     Reservation: kinds.RESERVATIONS,
     TemporaryQuota: kinds.TEMPORARY_QUOTAS,
     FloatingResource: kinds.FLOATING_RESOURCES,
+    NodeCheck: kinds.NODE_CHECKS,
 }
 
 _SHORT = {
@@ -221,6 +223,14 @@ def reservation(
     return Reservation(
         metadata=ObjectMeta(name=name, uid=f"uid-{name}", creation_timestamp=rfc3339(START + created)),
         spec=ReservationSpec(**times, **spec),
+    )
+
+
+def node_check(name: str = "gpus", **spec: Any) -> NodeCheck:
+    """A NodeCheck of all nodes by a command; fields of its spec as in Python."""
+    return NodeCheck(
+        metadata=ObjectMeta(name=name, uid=f"uid-{name}", creation_timestamp=rfc3339(START)),
+        spec=NodeCheckSpec(**{"nodes": ["*"], "command": ["true"], **spec}),
     )
 
 

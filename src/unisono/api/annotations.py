@@ -178,6 +178,16 @@ runs."""
 FAILED_NODES: Final = "unisono.io/failed-nodes"
 """On a PodGroup: on which nodes pods of the job have failed, how often and when (`unisono.api.failed_nodes`)."""
 
+NODE_CHECKS: Final = "unisono.io/node-checks"
+"""On a node: how it stands with each NodeCheck, and since when (`unisono.api.node_checks`)."""
+
+QUARANTINE: Final = "unisono.io/quarantine"
+"""On a node (taint): it takes no jobs until somebody lifts that; the value is the NodeCheck that it failed, or
+``by-hand``. As an annotation: why, in words."""
+
+NODE_CHECK: Final = "unisono.io/node-check"
+"""On a pod (label): it checks its node for the NodeCheck of this name."""
+
 EVICT_NOTICE: Final = "unisono.io/evict-notice"
 """On a pod or a PodGroup: how long a pod is told before it is evicted, such as ``2m``."""
 

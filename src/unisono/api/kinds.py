@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api import core
-from unisono.api.groups import access, batch, calendar, quota, scheduling, topology
+from unisono.api.groups import access, batch, calendar, health, quota, scheduling, topology
 from unisono.api.groups.admission_registration import WEBHOOK_KINDS
 from unisono.api.kind import Kind, Scale
 from unisono.api.kind_families import (
@@ -209,6 +209,16 @@ TEMPORARY_QUOTAS: Kind[calendar.TemporaryQuota] = Kind(
     False,
     short_names=("tquota",),
 )
+NODE_CHECKS: Kind[health.NodeCheck] = Kind(
+    "health.unisono.io",
+    "v1alpha1",
+    "NodeCheck",
+    "nodechecks",
+    health.NodeCheck,
+    False,
+    short_names=("ncheck",),
+    status_subresource=True,
+)
 FLOATING_RESOURCES: Kind[quota.FloatingResource] = Kind(
     "quota.unisono.io",
     "v1alpha1",
@@ -266,6 +276,7 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     RESERVATIONS,
     TEMPORARY_QUOTAS,
     FLOATING_RESOURCES,
+    NODE_CHECKS,
     *FLOW_KINDS,
     *TRAINING_KINDS,
     *FLEET_KINDS,
@@ -282,6 +293,7 @@ CUSTOM_KINDS: tuple[Kind[Any], ...] = (
     RESERVATIONS,
     TEMPORARY_QUOTAS,
     FLOATING_RESOURCES,
+    NODE_CHECKS,
     *FLOW_KINDS,
     *TRAINING_KINDS,
     *FLEET_KINDS,

@@ -22,7 +22,7 @@ from unisono.api.core import (
     VolumeAttachment,
 )
 from unisono.api.groups.topology import Numatopology
-from unisono.cluster.calendar import Bookings, TemporaryQuotas
+from unisono.cluster.calendar import Bookings, NodeChecks, TemporaryQuotas
 
 T = TypeVar("T", bound=Object)
 
@@ -158,8 +158,9 @@ class Catalogue(msgspec.Struct):
     numa_topologies: ObjectsByKey[Numatopology] = msgspec.field(default_factory=ObjectsByKey)
     bookings: Bookings = msgspec.field(default_factory=Bookings)
     temporary_quotas: TemporaryQuotas = msgspec.field(default_factory=TemporaryQuotas)
+    node_checks: NodeChecks = msgspec.field(default_factory=NodeChecks)
 
-    def shelves(self) -> dict[str, ObjectsByKey[Any] | Bookings | TemporaryQuotas]:
+    def shelves(self) -> dict[str, ObjectsByKey[Any] | Bookings | TemporaryQuotas | NodeChecks]:
         """Shelves by the kind that stands on them."""
         return {
             "PersistentVolume": self.volumes,
@@ -175,4 +176,5 @@ class Catalogue(msgspec.Struct):
             "Numatopology": self.numa_topologies,
             "Reservation": self.bookings,
             "TemporaryQuota": self.temporary_quotas,
+            "NodeCheck": self.node_checks,
         }

@@ -105,6 +105,7 @@ _RULES: dict[type[Object], Rules] = {
     kinds.HYPER_NODES.struct: scheduling.validate_hyper_node,
     kinds.RESERVATIONS.struct: scheduling.validate_reservation,
     kinds.TEMPORARY_QUOTAS.struct: scheduling.validate_temporary_quota,
+    kinds.NODE_CHECKS.struct: scheduling.validate_node_check,
     kinds.FLOATING_RESOURCES.struct: scheduling.validate_floating_resource,
     **{kind.struct: training.validate_training_job for kind in KUBEFLOW_KINDS},
     JOB_SETS.struct: training.validate_job_set,

@@ -25,6 +25,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
+    NODE_CHECKS,
     QUEUES,
     RESERVATIONS,
     ROLE_BINDINGS,
@@ -106,6 +107,7 @@ _CLUSTER_WIDE = [
     PolicyRule(
         verbs=[*_READ], api_groups=[RESERVATIONS.group], resources=[RESERVATIONS.plural, TEMPORARY_QUOTAS.plural]
     ),
+    PolicyRule(verbs=[*_READ], api_groups=[NODE_CHECKS.group], resources=[NODE_CHECKS.plural]),
 ]
 
 
