@@ -61,6 +61,7 @@ def test_the_strict_default_is_that_of_the_helm_chart() -> None:
         "deviceshare",
         "failed-nodes",
         "network-topology-aware",
+        "node-checks",
         "user-limits",
     }
     assert config.actions == ("enqueue", "allocate", "backfill")

@@ -220,7 +220,7 @@ BIND_WORKERS = "bind-worker-threads"
 """Binds under way at a time."""
 STRICT = "volcano-strict"
 """The default configuration is Volcano's: bounds that its plug-ins do not enforce have no effect."""
-_ADDED = frozenset(("calendar", "deviceshare", "failed-nodes", "network-topology-aware", "user-limits"))
+_ADDED = frozenset(["calendar", "deviceshare", "failed-nodes", "network-topology-aware", "node-checks", "user-limits"])
 """Plug-ins of the default configuration that Volcano's has not."""
 
 COMMAND_FLAGS: dict[str, CommandFlag] = {
@@ -313,14 +313,14 @@ tiers:
     arguments:
       proportion.firstGang: true
       proportion.deserved: true
-  - name: user-limits
-    arguments: {user-limits.AutoEnable: true}
+  - {name: user-limits, arguments: {user-limits.AutoEnable: true}}
   - name: deviceshare
     arguments: {deviceshare.AutoEnable: true}
   - name: failed-nodes
     arguments: {failed-nodes.AutoEnable: true}
   - name: calendar
     arguments: {calendar.AutoEnable: true}
+  - {name: node-checks, arguments: {node-checks.AutoEnable: true}}
   - name: nodeorder
   - name: binpack
   - name: network-topology-aware
