@@ -78,6 +78,7 @@ COMMANDS: dict[str, str] = {
     "dashboard": "Show jobs, queues and nodes in a browser.",
     "explain": "Say why a job is pending, with numbers and the way out.",
     "job": "Run, list, view, suspend, resume and delete jobs, as vcctl does.",
+    "node": "List how nodes stand with their checks, take them out and bring them back.",
     "queue": "Create, list, operate, update and delete queues, as vcctl does.",
     "jobflow": "Create, list, describe and delete job flows, as vcctl does.",
     "jobtemplate": "Create, list, describe and delete job templates, as vcctl does.",
