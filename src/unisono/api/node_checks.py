@@ -254,7 +254,12 @@ def quarantine(by: str, now: float) -> Taint:
 
 
 def lifted(marks: Mapping[str, Mark], by: str, now: float, *, check: bool) -> dict[str, Mark]:
-    """The book of a node whose quarantine is lifted: it takes jobs at once, or when it has passed the check again."""
+    """The book of a node whose quarantine is lifted: it takes jobs at once, or when it has passed its check again.
+
+    Of a node that somebody took out by hand, all checks are meant.
+    """
+    if by == BY_HAND:
+        return {name: Mark(WAITING, now) for name in marks} if check else dict(marks)
     return {**marks, by: Mark(WAITING if check else LIFTED, now)} if by in marks else dict(marks)
 
 

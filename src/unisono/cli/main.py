@@ -135,7 +135,7 @@ MODULES: dict[str, str] = {
 GROUPS: dict[str, str] = {
     "Run and follow jobs": "run apply get describe logs delete stop status top dashboard explain",
     "This machine": "up down backup restore",
-    "Queues, plans and reports": "queue report whatif schedule simulate defrag record",
+    "Queues, nodes, plans and reports": "queue node report whatif schedule simulate defrag record",
     "Slurm's words": "sbatch srun squeue sinfo sacct scancel scontrol sreport sacctmgr",
     "vcctl's words": "job jobflow jobtemplate pod",
     "Clusters": "install migrate fleet crds config scheduler controllers agent webhook numa-exporter dashboard-server",
