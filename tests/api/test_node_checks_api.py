@@ -34,6 +34,7 @@ from unisono.api.validation import validate
         ({"idle_every": "59s"}, "spec.idleEvery"),
         ({"quarantine_for": "10000h"}, "spec.quarantineFor"),
         ({"retries": 11}, "spec.retries"),
+        ({"quarantine_after_faults": 0}, "spec.quarantineAfterFaults"),
         ({"max_concurrent": 0}, "spec.maxConcurrent"),
         ({"max_concurrent": "0%"}, "spec.maxConcurrent"),
         ({"max_quarantined": "101%"}, "spec.maxQuarantined"),
@@ -54,6 +55,7 @@ def test_names_that_no_taint_can_have(name: str) -> None:
     [
         {},
         {"when": [], "idle_every": "24h"},
+        {"when": [], "quarantine_after_faults": 3},
         {"nodes": None, "node_selector": {"gpu": "h100"}},
         {"max_concurrent": 3, "max_quarantined": 0},
         {"max_concurrent": "100%", "max_quarantined": "1%", "quarantine_for": "2h", "timeout": "90s", "retries": 0},

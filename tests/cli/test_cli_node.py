@@ -66,7 +66,10 @@ async def test_a_node_is_taken_out_and_brought_back_and_events_say_by_whom(plane
     assert (there.metadata.annotations or {})[QUARANTINE] == "unisono-admin: fans rattle"
     assert "is out already (by-hand)" in await plane.run("quarantine", "n0", "--reason", "again")
     out = (await plane.run("list")).splitlines()
-    assert [out[0].split(), out[1].split()[:2]] == [["NODE", "QUARANTINE", "CHECKS", "REASON"], ["n0", "by-hand"]]
+    assert [out[0].split(), out[1].split()[:2]] == [
+        ["NODE", "QUARANTINE", "CHECKS", "FAULTS", "REASON"],
+        ["n0", "by-hand"],
+    ]
     assert "unisono-admin: fans rattle" in out[1]
     assert await plane.run("lift", "n0", "--reason", "new fans") == "node/n0 takes jobs again\n"
     there = await plane.node()

@@ -19,7 +19,7 @@ from unisono.api.core import (
     PodStatus,
 )
 from unisono.api.core.pod import PodTemplateSpec
-from unisono.api.groups.health import FAILURE, FIRST, USE
+from unisono.api.groups.health import FAILURE, FAULT, FIRST, USE
 from unisono.api.node_checks import Mark, rule_of
 from unisono.controllers.node_checks.decide import GRACE, Outcome, Seen, outcome_of, plan, pod_name, pod_of, suspicion
 
@@ -61,6 +61,16 @@ def seen(state: str = "", since: float = OLD, attempt: int = 0, **more: Any) -> 
         ({"when": [FAILURE]}, seen("Passed", failed=NOW - 1), "Waiting"),
         ({"when": [FAILURE]}, seen("Passed", failed=NOW - 1, used=True), "InUse"),
         ({"when": [USE]}, seen("Passed", failed=NOW - 1), ""),
+        # After a fault.
+        ({"when": [FAULT]}, seen("Passed", faulted=NOW - 1), "Waiting"),
+        ({"when": [FAULT]}, seen("Passed", faulted=NOW - 1, used=True), "InUse"),
+        ({"when": [USE]}, seen("Passed", faulted=NOW - 1), ""),
+        ({"when": [], "quarantine_after_faults": 3}, seen("Passed", faults=2.4), ""),
+        ({"when": [], "quarantine_after_faults": 3}, seen("Passed", faults=2.9), "Failed"),
+        ({"when": [], "quarantine_after_faults": 3}, seen(faults=3.0, used=True), "Failed"),
+        ({"when": [], "quarantine_after_faults": 3}, seen("Failed", faults=3.0, out="gpus"), ""),
+        ({"when": [], "quarantine_after_faults": 3}, seen("Passed", faults=3.0, out="by-hand"), ""),
+        ({"quarantine_after_faults": 3, "max_quarantined": 0}, seen("Passed", faults=3.0), ""),
         # Without use for long.
         ({"idle_every": "10m"}, seen("Passed"), "Waiting"),
         ({"idle_every": "10m", "when": [FIRST]}, seen("Passed", used=True), ""),

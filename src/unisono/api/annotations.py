@@ -185,6 +185,9 @@ QUARANTINE: Final = "unisono.io/quarantine"
 """On a node (taint): it takes no jobs until somebody lifts that; the value is the NodeCheck that it failed, or
 ``by-hand``. As an annotation: why, in words."""
 
+NODE_FAULTS: Final = "unisono.io/node-faults"
+"""On a node: what went wrong there, how often and when (`unisono.api.node_faults`)."""
+
 NODE_CHECK: Final = "unisono.io/node-check"
 """On a pod (label): it checks its node for the NodeCheck of this name."""
 

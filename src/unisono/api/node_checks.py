@@ -16,12 +16,13 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import to_builtins
 
-from unisono.api.annotations import NODE_CHECKS, QUARANTINE
+from unisono.api.annotations import NODE_CHECKS, NODE_FAULTS, QUARANTINE
 from unisono.api.base import IntOrString
 from unisono.api.core import Node, Taint
 from unisono.api.field_error import FieldError, forbidden, invalid, not_supported, required
-from unisono.api.groups.health import FAILURE, FIRST, USE, WHEN, NodeCheck, NodeCheckSpec
+from unisono.api.groups.health import FAILURE, FAULT, FIRST, USE, WHEN, NodeCheck, NodeCheckSpec
 from unisono.api.licenses import is_floating
+from unisono.api.node_faults import begun_again
 from unisono.api.times import duration_or_none, parse_time, rfc3339, time_or
 
 PASSED: Final = "Passed"
@@ -45,6 +46,7 @@ _MOST_STARS = 8
 _LONGEST_SECONDS = 366 * 86_400.0
 _LONGEST_CHECK = 86_400.0
 _MOST_RETRIES = 10
+_MOST_FAULTS = 1000
 _PERCENT = re.compile(r"([0-9]{1,3})%")
 
 
@@ -90,6 +92,7 @@ class CheckRule:
         timeout: seconds of one try.
         tries: how often a node is tried.
         quarantine_seconds: infinite until somebody lifts it.
+        faults: as many faults as are left in its book take a node out; infinite for none.
         concurrent, quarantined: as in the spec.
 
     """
@@ -104,6 +107,7 @@ class CheckRule:
     timeout: float
     tries: int
     quarantine_seconds: float
+    faults: float
     concurrent: IntOrString
     quarantined: IntOrString
 
@@ -167,6 +171,7 @@ def rule_of(obj: NodeCheck) -> CheckRule:
         _seconds(spec.timeout, 300.0),
         1 + (1 if spec.retries is None else spec.retries),
         _seconds(spec.quarantine_for, math.inf),
+        math.inf if spec.quarantine_after_faults is None else float(spec.quarantine_after_faults),
         "10%" if spec.max_concurrent is None else spec.max_concurrent,
         "30%" if spec.max_quarantined is None else spec.max_quarantined,
     )
@@ -192,8 +197,8 @@ def mistakes(obj: NodeCheck) -> Iterator[FieldError]:
     for index, each in enumerate(spec.when or ()):
         if each not in WHEN:
             yield not_supported(f"spec.when[{index}]", each, WHEN)
-    if spec.when is not None and not spec.when and spec.idle_every is None:
-        yield required("spec.when", f"say when nodes are checked: {FIRST}, {USE}, {FAILURE}, or set idleEvery")
+    if spec.when == [] and spec.idle_every is None and spec.quarantine_after_faults is None:
+        yield required("spec.when", f"say when nodes are checked: {FIRST}, {USE}, {FAILURE}, {FAULT}, or set idleEvery")
     for index, each in enumerate(spec.resources or ()):
         if "/" not in each or is_floating(each):
             yield invalid(f"spec.resources[{index}]", each, "must be an extended resource, such as nvidia.com/gpu")
@@ -211,6 +216,9 @@ def _pods(spec: NodeCheckSpec) -> Iterator[FieldError]:
         value, wire = getattr(spec, field), "maxConcurrent" if field == "max_concurrent" else "maxQuarantined"
         if value is not None and not _is_part(value, 1 if field == "max_concurrent" else 0):
             yield invalid(f"spec.{wire}", value, "must be a number of nodes, or a part of them from 1% to 100%")
+    faults = spec.quarantine_after_faults
+    if faults is not None and not 1 <= faults <= _MOST_FAULTS:
+        yield invalid("spec.quarantineAfterFaults", faults, f"must be from 1 to {_MOST_FAULTS}")
     if spec.retries is not None and not 0 <= spec.retries <= _MOST_RETRIES:
         yield invalid("spec.retries", spec.retries, f"must be from 0 to {_MOST_RETRIES}")
 
@@ -282,7 +290,11 @@ def lifting(node: Node, now: float, *, check: bool) -> dict[str, Any]:
     return {
         "metadata": {
             "resourceVersion": node.metadata.resource_version,
-            "annotations": {NODE_CHECKS: marks_text(marks) or None, QUARANTINE: None},
+            "annotations": {
+                NODE_CHECKS: marks_text(marks) or None,
+                NODE_FAULTS: begun_again(node.metadata.annotations, now),
+                QUARANTINE: None,
+            },
         },
         "spec": {"taints": [to_builtins(each) for each in without_quarantine(node.spec.taints)] or None},
     }

@@ -26,6 +26,7 @@ from unisono.controllers.jobflow.controller import JobFlowController, JobTemplat
 from unisono.controllers.kueue import ServedJobController
 from unisono.controllers.metrics import NoProber, Prober
 from unisono.controllers.node_checks.controller import NodeCheckController
+from unisono.controllers.node_faults import NodeFaultsController
 from unisono.controllers.node_scaling.controller import NodeScalingController
 from unisono.controllers.node_scaling.interruption import InterruptionController
 from unisono.controllers.node_scaling.provisioning import ProvisioningController
@@ -95,6 +96,7 @@ def all_controllers(
         *(jobs if runs_jobs else ()),
         FailedNodesController(recorder),
         NodeCheckController(recorder),
+        NodeFaultsController(recorder),
         TtlController(),
         HyperNodeController(),
         HyperNodeDiscoveryController(recorder),

@@ -162,7 +162,8 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("get list watch create patch delete", k.HYPER_NODES),
     *_on("patch", k.HYPER_NODES, sub="status"),
     *_on("list watch", k.FLOATING_RESOURCES),
-    *_on("list watch", k.NODE_CHECKS),
+    # Of nodes: what went wrong there.
+    *_on("list watch", k.NODE_CHECKS, k.EVENTS),
     *_on("patch", k.FLOATING_RESOURCES, k.NODE_CHECKS, sub="status"),
     # Machines for gangs that wait, where a cluster is managed by Cluster API; those without use are drained.
     *_on("list watch patch", MACHINE_DEPLOYMENTS, MACHINES),

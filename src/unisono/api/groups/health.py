@@ -7,13 +7,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from unisono.api.base import Base, Condition, IntOrString, LongName, Natural, Object
+from unisono.api.base import Base, Condition, IntOrString, LongName, Natural, Object, Positive
 from unisono.api.core.pod import PodTemplateSpec
 
 FIRST = "BeforeFirstJob"
 USE = "AfterUse"
 FAILURE = "AfterFailure"
-WHEN = (FIRST, USE, FAILURE)
+FAULT = "AfterFault"
+WHEN = (FIRST, USE, FAILURE, FAULT)
 
 _Names = Annotated[list[str], Meta(extra_json_schema={"maxItems": 1000})]
 
@@ -24,7 +25,7 @@ class NodeCheckSpec(Base):
     Attributes:
         nodes: names of nodes; ``*`` stands for any characters, ``?`` for one.
         node_selector: labels that the nodes have.
-        when: BeforeFirstJob, AfterUse, AfterFailure; all of them without it.
+        when: BeforeFirstJob, AfterUse, AfterFailure, AfterFault; all of them without it.
         idle_every: nodes without use are checked again after this time, such as ``24h``.
         resources: extended resources; pods that have some use the node. All extended resources without it.
         template: the pod that checks a node; it passes where it succeeds.
@@ -34,6 +35,7 @@ class NodeCheckSpec(Base):
         retries: how many more tries a node has; 1 without it.
         quarantine_for: how long a node stays out that failed; it is checked again then. Until somebody lifts it
             without this.
+        quarantine_after_faults: a node in whose book of faults so many are left leaves without a check.
         max_concurrent: how many nodes are checked at a time, as a number or a part of the nodes; ``10%`` without it.
         max_quarantined: how many may be out because of this check; of more the check itself is suspected. ``30%``
             without it.
@@ -42,7 +44,7 @@ class NodeCheckSpec(Base):
 
     nodes: _Names | None = None
     node_selector: dict[str, str] | None = None
-    when: Annotated[list[str], Meta(extra_json_schema={"maxItems": 3})] | None = None
+    when: Annotated[list[str], Meta(extra_json_schema={"maxItems": 4})] | None = None
     idle_every: str | None = None
     resources: Annotated[list[str], Meta(extra_json_schema={"maxItems": 32})] | None = None
     template: PodTemplateSpec | None = None
@@ -52,6 +54,7 @@ class NodeCheckSpec(Base):
     timeout: str | None = None
     retries: Natural | None = None
     quarantine_for: str | None = None
+    quarantine_after_faults: Positive | None = None
     max_concurrent: IntOrString | None = None
     max_quarantined: IntOrString | None = None
 

@@ -53,7 +53,7 @@ def lift_quarantine(where: Where, names: tuple[str, ...], check: bool, reason: s
 
 def row_of(node: Node) -> dict[str, Any]:
     """What ``unisono node list`` shows of a node."""
-    from unisono.api.annotations import QUARANTINE
+    from unisono.api.annotations import NODE_FAULTS, QUARANTINE
     from unisono.api.node_checks import book_of, quarantined_by
     from unisono.api.times import rfc3339
 
@@ -64,6 +64,7 @@ def row_of(node: Node) -> dict[str, Any]:
         "checks": {
             name: {"state": mark.state, "since": rfc3339(mark.since)} for name, mark in sorted(book_of(notes).items())
         },
+        "faults": notes.get(NODE_FAULTS, ""),
         "reason": notes.get(QUARANTINE, ""),
     }
 
@@ -82,8 +83,8 @@ async def _list(where: Where, output: str) -> None:
     lines = []
     for row in rows:
         checks = ", ".join(f"{name} {mark['state']} {mark['since']}" for name, mark in row["checks"].items())
-        lines.append((row["name"], row["quarantine"], checks, visible(row["reason"])))
-    for line in columns(("NODE", "QUARANTINE", "CHECKS", "REASON"), lines, empty="-"):
+        lines.append((row["name"], row["quarantine"], checks, visible(row["faults"]), visible(row["reason"])))
+    for line in columns(("NODE", "QUARANTINE", "CHECKS", "FAULTS", "REASON"), lines, empty="-"):
         click.echo(line)
 
 

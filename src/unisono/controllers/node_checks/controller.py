@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from unisono.api.annotations import NODE_CHECK, NODE_CHECKS, QUARANTINE
+from unisono.api.annotations import NODE_CHECK, NODE_CHECKS, NODE_FAULTS, QUARANTINE
 from unisono.api.base import Condition
 from unisono.api.core import Node, Pod
 from unisono.api.groups.health import NodeCheck, NodeCheckStatus
@@ -26,6 +26,7 @@ from unisono.api.node_checks import (
     rule_of,
     taking_out,
 )
+from unisono.api.node_faults import JOB_FAILURE, begun_again, faults_of, number
 from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests
 from unisono.api.times import rfc3339
@@ -128,6 +129,7 @@ class NodeCheckController(Controller):
         ends = [finished_at(pod) for pod in using if has_ended(pod)]
         fails = [finished_at(pod) for pod in self._pods.by_index(_FAILED, name)]
         checking = self._pods.by_index(_CHECKING, name)
+        faults = faults_of(node.metadata.annotations)
         own = None
         if mark is not None and mark.state == CHECKING:
             wanted = pod_name(rule.name, name, node.metadata.uid or "", mark)
@@ -140,6 +142,9 @@ class NodeCheckController(Controller):
             any(not has_ended(pod) for pod in using),
             max(ends, default=-1.0),
             max(fails, default=-1.0),
+            max((one.last for name, one in faults.items() if name != JOB_FAILURE), default=-1.0),
+            number(faults, self._clock.time()),
+            (node.metadata.annotations or {}).get(NODE_FAULTS, ""),
             ready and not node.spec.unschedulable,
             any(not has_ended(pod) and _check(pod) != rule.name for pod in checking),
             own is not None,
@@ -152,12 +157,14 @@ class NodeCheckController(Controller):
         marks = {**_marks((node.metadata.annotations or {}).get(NODE_CHECKS)), rule.name: step.mark}
         tries = f"{rule.tries} {'time' if rule.tries == 1 else 'times'}"
         if step.out:
-            why = f"NodeCheck {rule.name} failed {tries}, last at {rfc3339(now)}: {step.why}"
+            failed = f"NodeCheck {rule.name} failed {tries}, last at {rfc3339(now)}: {step.why}"
+            why = f"faults were told of it: {step.why}" if step.faulty else failed
             patch = taking_out(node, rule.name, why, now, marks)
         elif step.back:
             patch = lifting(node, now, check=True)
         else:
-            notes = {NODE_CHECKS: marks_text(marks), **({QUARANTINE: None} if step.mark.state == LIFTED else {})}
+            back = {QUARANTINE: None, NODE_FAULTS: begun_again(node.metadata.annotations, now)}
+            notes = {NODE_CHECKS: marks_text(marks), **(back if step.mark.state == LIFTED else {})}
             patch = {"metadata": {"resourceVersion": node.metadata.resource_version, "annotations": notes}}
         try:
             await self._client.patch(NODES, node.metadata.name, patch)
@@ -169,7 +176,8 @@ class NodeCheckController(Controller):
     def _tell(self, check: NodeCheck, rule: CheckRule, node: Node, step: Step, tries: str) -> None:
         name = node.metadata.name
         if step.out:
-            words = f"NodeCheck {rule.name} failed {tries}: {step.why}; the node takes no jobs until"
+            what = "faults" if step.faulty else f"failed {tries}"
+            words = f"NodeCheck {rule.name} {what}: {step.why}; the node takes no jobs until"
             until = "its time is over" if rule.quarantine_seconds < float("inf") else f"'unisono node lift {name}'"
             self._recorder.event(node, "Warning", "NodeQuarantined", f"{words} {until}")
         elif step.mark.state == KEPT:
@@ -294,5 +302,6 @@ def _checking(pod: Pod) -> list[str]:
 
 def _facts(node: Node) -> tuple[Any, ...]:
     ready = [each.status for each in node.status.conditions or () if each.type == "Ready"]
-    notes = (node.metadata.annotations or {}).get(NODE_CHECKS)
-    return notes, node.metadata.labels, node.spec.taints, node.spec.unschedulable, ready
+    notes = node.metadata.annotations or {}
+    books = notes.get(NODE_CHECKS), notes.get(NODE_FAULTS)
+    return books, node.metadata.labels, node.spec.taints, node.spec.unschedulable, ready

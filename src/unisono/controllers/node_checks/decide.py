@@ -15,7 +15,7 @@ from unisono.api.annotations import EXIT_CODE, NODE_CHECK, RUN_SECONDS, SIMULATE
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.core import Container, Node, Pod, PodSpec, Toleration
 from unisono.api.core.pod import PodTemplateSpec
-from unisono.api.groups.health import FAILURE, FIRST, USE, NodeCheck
+from unisono.api.groups.health import FAILURE, FAULT, FIRST, USE, NodeCheck
 from unisono.api.kinds import NODE_CHECKS
 from unisono.api.node_checks import (
     CHECKING,
@@ -58,6 +58,8 @@ class Seen:
         used: pods on it use it.
         released: when the last pod that used it has ended, as far as that is known, seconds since 1970.
         failed: the same of pods of jobs that failed there.
+        faulted: when the last fault was told of it, seconds since 1970.
+        faults: what is left of the counts of its faults, and ``told`` which these are.
         usable: it is ready and not cordoned.
         busy: another check is at work there.
         tried: there is a pod of the present try.
@@ -71,6 +73,9 @@ class Seen:
     used: bool = False
     released: float = -math.inf
     failed: float = -math.inf
+    faulted: float = -math.inf
+    faults: float = 0.0
+    told: str = ""
     usable: bool = True
     busy: bool = False
     tried: bool = True
@@ -87,6 +92,7 @@ class Step:
         why: what is told, where it failed or has passed.
         out: it gets the taint.
         back: it loses the taint.
+        faulty: it leaves because of its faults, without a check.
 
     """
 
@@ -95,6 +101,7 @@ class Step:
     why: str = ""
     out: bool = False
     back: bool = False
+    faulty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +123,10 @@ def plan(rule: CheckRule, nodes: Sequence[Seen], now: float) -> Plan:
     most_out, steps, times = rule.most_out(len(nodes)), list[Step](), list[float]()
     for each in sorted(nodes, key=lambda one: (one.mark.since if one.mark is not None else now, one.name)):
         mark = each.mark
-        if mark is not None and mark.state == CHECKING:
+        if round(each.faults) >= rule.faults and out < most_out and not each.out and _is_there(mark):
+            step: Step | None = Step(each.name, Mark(FAILED, now), f"{each.told} lately", out=True, faulty=True)
+            out += 1
+        elif mark is not None and mark.state == CHECKING:
             step = _tried(rule, each, mark, now, may_leave=out < most_out)
             out += step is not None and step.out
         elif mark is not None and mark.state == WAITING:
@@ -128,6 +138,11 @@ def plan(rule: CheckRule, nodes: Sequence[Seen], now: float) -> Plan:
             steps.append(step)
         times.extend(_times(rule, each, step))
     return Plan(tuple(steps), min((max(time - now, 0.5) for time in times if time < math.inf), default=None))
+
+
+def _is_there(mark: Mark | None) -> bool:
+    """Whether the node has not left, or come back, already."""
+    return mark is None or mark.state != FAILED
 
 
 def _tried(rule: CheckRule, node: Seen, mark: Mark, now: float, *, may_leave: bool) -> Step | None:
@@ -177,8 +192,9 @@ def _due(rule: CheckRule, node: Seen, now: float) -> Step | None:
     first = mark is None and FIRST in rule.when
     ended = USE in rule.when and (node.used or node.released >= since)
     failed = FAILURE in rule.when and node.failed >= since
+    faulty = FAULT in rule.when and node.faulted >= since
     idle = not node.used and now >= since + rule.idle_every
-    return Step(node.name, wanted) if first or ended or failed or idle else None
+    return Step(node.name, wanted) if first or ended or failed or faulty or idle else None
 
 
 def _times(rule: CheckRule, node: Seen, step: Step | None) -> Iterator[float]:
