@@ -162,6 +162,7 @@ _SPECS: dict[tuple[str, str], Body] = {
         "members": [{"type": "Node", "selector": {"exactMatch": {"name": "node-0"}}}],
     },
     ("quota.unisono.io", "FloatingResource"): {"amount": 2, "inUse": 1},
+    ("health.unisono.io", "NodeCheck"): {"nodes": ["node-0"], "command": ["true"]},
     ("nodeinfo.volcano.sh", "Numatopology"): {"policies": {"TopologyManagerPolicy": "none"}},
     ("jobset.x-k8s.io", "JobSet"): jobset(),
     ("kubeflow.org", "PyTorchJob"): kubeflow("pytorchReplicaSpecs", "Master", "Worker"),

@@ -63,6 +63,7 @@ def test_the_strict_default_is_that_of_the_helm_chart() -> None:
         "failed-nodes",
         "hot-spares",
         "network-topology-aware",
+        "node-checks",
         "user-limits",
     }
     assert config.actions == ("enqueue", "allocate", "backfill")

@@ -35,6 +35,7 @@ from unisono.api.core import (
 )
 from unisono.api.groups.budgets import Budget, BudgetSpec, BudgetStatus, Price, PriceList, PriceListSpec
 from unisono.api.groups.calendar import Reservation, ReservationSpec, TemporaryQuota
+from unisono.api.groups.health import NodeCheck, NodeCheckSpec
 from unisono.api.groups.quota import FloatingResource, FloatingResourceSpec
 from unisono.api.groups.scheduling import (
     Guarantee,
@@ -71,6 +72,7 @@ _KINDS: dict[type, Kind[Any]] = {
     FloatingResource: kinds.FLOATING_RESOURCES,
     Budget: kinds.BUDGETS,
     PriceList: kinds.PRICE_LISTS,
+    NodeCheck: kinds.NODE_CHECKS,
 }
 
 _SHORT = {
@@ -224,6 +226,14 @@ def reservation(
     return Reservation(
         metadata=ObjectMeta(name=name, uid=f"uid-{name}", creation_timestamp=rfc3339(START + created)),
         spec=ReservationSpec(**times, **spec),
+    )
+
+
+def node_check(name: str = "gpus", **spec: Any) -> NodeCheck:
+    """A NodeCheck of all nodes by a command; fields of its spec as in Python."""
+    return NodeCheck(
+        metadata=ObjectMeta(name=name, uid=f"uid-{name}", creation_timestamp=rfc3339(START)),
+        spec=NodeCheckSpec(**{"nodes": ["*"], "command": ["true"], **spec}),
     )
 
 

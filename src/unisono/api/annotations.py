@@ -181,6 +181,19 @@ FAILED_NODES: Final = "unisono.io/failed-nodes"
 HOT_SPARES: Final = "unisono.io/hot-spares"
 """On a Queue: how many empty nodes wait for pods that replace lost ones of its running gangs."""
 
+NODE_CHECKS: Final = "unisono.io/node-checks"
+"""On a node: how it stands with each NodeCheck, and since when (`unisono.api.node_checks`)."""
+
+QUARANTINE: Final = "unisono.io/quarantine"
+"""On a node (taint): it takes no jobs until somebody lifts that; the value is the NodeCheck that it failed, or
+``by-hand``. As an annotation: why, in words."""
+
+NODE_FAULTS: Final = "unisono.io/node-faults"
+"""On a node: what went wrong there, how often and when (`unisono.api.node_faults`)."""
+
+NODE_CHECK: Final = "unisono.io/node-check"
+"""On a pod (label): it checks its node for the NodeCheck of this name."""
+
 EVICT_NOTICE: Final = "unisono.io/evict-notice"
 """On a pod or a PodGroup: how long a pod is told before it is evicted, such as ``2m``."""
 

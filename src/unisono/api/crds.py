@@ -151,6 +151,15 @@ _COLUMNS: dict[type[Object], tuple[Column, ...]] = {
         Column("Message", "string", ".status.message"),
         _AGE,
     ),
+    kinds.NODE_CHECKS.struct: (
+        Column("Nodes", "integer", ".status.nodes"),
+        Column("Passed", "integer", ".status.passed"),
+        Column("Waiting", "integer", ".status.waiting"),
+        Column("Checking", "integer", ".status.checking"),
+        Column("Quarantined", "integer", ".status.quarantined"),
+        Column("Suspected", "string", '.status.conditions[?(@.type=="Suspected")].status'),
+        _AGE,
+    ),
     kinds.FLOATING_RESOURCES.struct: (
         Column("Amount", "integer", ".spec.amount"),
         Column("Observed", "integer", ".status.amount"),

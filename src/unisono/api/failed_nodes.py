@@ -29,9 +29,9 @@ class Failures(NamedTuple):
     number: float
     last: float
 
-    def at(self, now: float) -> float:
+    def at(self, now: float, half_life: float = HALF_LIFE) -> float:
         """What is left of the count."""
-        return self.number * float(0.5 ** (max(now - self.last, 0.0) / HALF_LIFE))
+        return self.number * float(0.5 ** (max(now - self.last, 0.0) / half_life))
 
     @property
     def until(self) -> float:
@@ -61,17 +61,18 @@ def book_of(text: str | None) -> dict[str, Failures]:
     return found
 
 
-def text_of(book: Mapping[str, Failures], now: float) -> str:
+def text_of(book: Mapping[str, Failures], now: float, half_life: float = HALF_LIFE) -> str:
     """The same as text, without what is forgotten; nodes in order of their names."""
-    kept = sorted(book, key=lambda name: -book[name].at(now))[:_MOST]
-    lines = {name: book[name] for name in kept if book[name].at(now) > _FORGOTTEN}
+    kept = sorted(book, key=lambda name: -book[name].at(now, half_life))[:_MOST]
+    lines = {name: book[name] for name in kept if book[name].at(now, half_life) > _FORGOTTEN}
     return ",".join(f"{name}={lines[name].number:.4g}@{rfc3339(lines[name].last)}" for name in sorted(lines))
 
 
-def failed(book: Mapping[str, Failures], node: str, now: float) -> dict[str, Failures]:
+def failed(book: Mapping[str, Failures], node: str, now: float, half_life: float = HALF_LIFE) -> dict[str, Failures]:
     """The book with one more failure on a node."""
     before = book.get(node)
-    return {**book, node: Failures(min((before.at(now) if before is not None else 0.0) + 1.0, _LARGEST), now)}
+    left = before.at(now, half_life) if before is not None else 0.0
+    return {**book, node: Failures(min(left + 1.0, _LARGEST), now)}
 
 
 def avoided(book: Mapping[str, Failures], now: float) -> dict[str, float]:

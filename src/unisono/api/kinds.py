@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api import core
-from unisono.api.groups import access, batch, budgets, calendar, quota, scheduling, topology
+from unisono.api.groups import access, batch, budgets, calendar, health, quota, scheduling, topology
 from unisono.api.groups.admission_registration import WEBHOOK_KINDS
 from unisono.api.kind import Kind, Scale
 from unisono.api.kind_families import (
@@ -209,6 +209,16 @@ TEMPORARY_QUOTAS: Kind[calendar.TemporaryQuota] = Kind(
     False,
     short_names=("tquota",),
 )
+NODE_CHECKS: Kind[health.NodeCheck] = Kind(
+    "health.unisono.io",
+    "v1alpha1",
+    "NodeCheck",
+    "nodechecks",
+    health.NodeCheck,
+    False,
+    short_names=("ncheck",),
+    status_subresource=True,
+)
 FLOATING_RESOURCES: Kind[quota.FloatingResource] = Kind(
     "quota.unisono.io",
     "v1alpha1",
@@ -274,6 +284,7 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     FLOATING_RESOURCES,
     BUDGETS,
     PRICE_LISTS,
+    NODE_CHECKS,
     *FLOW_KINDS,
     *TRAINING_KINDS,
     *FLEET_KINDS,
@@ -292,6 +303,7 @@ CUSTOM_KINDS: tuple[Kind[Any], ...] = (
     FLOATING_RESOURCES,
     BUDGETS,
     PRICE_LISTS,
+    NODE_CHECKS,
     *FLOW_KINDS,
     *TRAINING_KINDS,
     *FLEET_KINDS,

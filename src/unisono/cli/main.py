@@ -78,6 +78,7 @@ COMMANDS: dict[str, str] = {
     "dashboard": "Show jobs, queues and nodes in a browser.",
     "explain": "Say why a job is pending, with numbers and the way out.",
     "job": "Run, list, view, suspend, resume and delete jobs, as vcctl does.",
+    "node": "List how nodes stand with their checks, take them out and bring them back.",
     "queue": "Create, list, operate, update and delete queues, as vcctl does.",
     "budgets": "List budgets: what is used and left of them, and until when.",
     "jobflow": "Create, list, describe and delete job flows, as vcctl does.",
@@ -135,7 +136,7 @@ MODULES: dict[str, str] = {
 GROUPS: dict[str, str] = {
     "Run and follow jobs": "run apply get describe logs delete stop status top dashboard explain",
     "This machine": "up down backup restore",
-    "Queues, plans and reports": "queue budgets report whatif schedule simulate defrag record",
+    "Queues, nodes, plans and reports": "queue budgets node report whatif schedule simulate defrag record",
     "Slurm's words": "sbatch srun squeue sinfo sacct scancel scontrol sreport sacctmgr",
     "vcctl's words": "job jobflow jobtemplate pod",
     "Clusters": "install migrate fleet crds config scheduler controllers agent webhook numa-exporter dashboard-server",

@@ -1,4 +1,4 @@
-"""Reservations of nodes and temporary quotas of queues, as they are read."""
+"""Reservations and checks of nodes, and temporary quotas of queues, as they are read."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from unisono.api.node_checks import CheckRule, rule_of
 from unisono.api.reservations import Booking, Numbers, booking_of, numbers_of
 
-T = TypeVar("T", Booking, Numbers)
+T = TypeVar("T", Booking, Numbers, CheckRule)
 
 
 class _Read(dict[str, T], Generic[T]):
@@ -51,6 +52,13 @@ class TemporaryQuotas(_Read[Numbers]):
 
     def __init__(self) -> None:
         super().__init__(numbers_of)
+
+
+class NodeChecks(_Read[CheckRule]):
+    """Checks that nodes pass between jobs."""
+
+    def __init__(self) -> None:
+        super().__init__(rule_of)
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from unisono.api.core import (
 )
 from unisono.api.groups.topology import Numatopology
 from unisono.cluster.budgets import Budgets, PriceLists
-from unisono.cluster.calendar import Bookings, TemporaryQuotas
+from unisono.cluster.calendar import Bookings, NodeChecks, TemporaryQuotas
 
 T = TypeVar("T", bound=Object)
 
@@ -161,8 +161,9 @@ class Catalogue(msgspec.Struct):
     temporary_quotas: TemporaryQuotas = msgspec.field(default_factory=TemporaryQuotas)
     budgets: Budgets = msgspec.field(default_factory=Budgets)
     prices: PriceLists = msgspec.field(default_factory=PriceLists)
+    node_checks: NodeChecks = msgspec.field(default_factory=NodeChecks)
 
-    def shelves(self) -> dict[str, ObjectsByKey[Any] | Bookings | TemporaryQuotas | Budgets | PriceLists]:
+    def shelves(self) -> dict[str, ObjectsByKey[Any] | Bookings | TemporaryQuotas | Budgets | PriceLists | NodeChecks]:
         """Shelves by the kind that stands on them."""
         return {
             "PersistentVolume": self.volumes,
@@ -180,4 +181,5 @@ class Catalogue(msgspec.Struct):
             "TemporaryQuota": self.temporary_quotas,
             "Budget": self.budgets,
             "PriceList": self.prices,
+            "NodeCheck": self.node_checks,
         }

@@ -26,6 +26,8 @@ from unisono.controllers.job.controller import COUNT_SECONDS, JobController
 from unisono.controllers.jobflow.controller import JobFlowController, JobTemplateController
 from unisono.controllers.kueue import ServedJobController
 from unisono.controllers.metrics import NoProber, Prober
+from unisono.controllers.node_checks.controller import NodeCheckController
+from unisono.controllers.node_faults import NodeFaultsController
 from unisono.controllers.node_scaling.controller import NodeScalingController
 from unisono.controllers.node_scaling.interruption import InterruptionController
 from unisono.controllers.node_scaling.provisioning import ProvisioningController
@@ -95,6 +97,8 @@ def all_controllers(
         QueueQuotasController(recorder),
         *(jobs if runs_jobs else ()),
         FailedNodesController(recorder),
+        NodeCheckController(recorder),
+        NodeFaultsController(recorder),
         TtlController(),
         HyperNodeController(),
         HyperNodeDiscoveryController(recorder),

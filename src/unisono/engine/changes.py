@@ -175,6 +175,13 @@ class Uncordon(_Worded, frozen=True):
     nodes: tuple[str, ...]
 
 
+class LiftQuarantine(_Worded, frozen=True):
+    """Let nodes that failed a check, or that somebody took out, take pods again."""
+
+    words = "lift the quarantine of {nodes}"
+    nodes: tuple[str, ...]
+
+
 class AddLabels(msgspec.Struct, frozen=True):
     """Put labels on nodes."""
 
@@ -416,6 +423,7 @@ Change = (
     | CreatePods
     | RemoveGates
     | Uncordon
+    | LiftQuarantine
     | AddLabels
     | AddToleration
     | RelaxRule

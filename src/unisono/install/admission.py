@@ -148,7 +148,7 @@ _GROUPS: tuple[Kind[Any], ...] = (kinds.POD_GROUPS,)
 _GANGS: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS)
 _CHECKED: tuple[Kind[Any], ...] = (
     *(*FLOW_KINDS, *FLEET_KINDS),
-    *(kinds.RESERVATIONS, kinds.TEMPORARY_QUOTAS, kinds.BUDGETS, kinds.PRICE_LISTS),
+    *(kinds.RESERVATIONS, kinds.TEMPORARY_QUOTAS, kinds.BUDGETS, kinds.PRICE_LISTS, kinds.NODE_CHECKS),
 )
 ASKED = frozenset((*_GANGS, *_CHECKED, *_QUEUES))
 """Kinds of ours whose objects are stored only when the webhook has said yes, or has checked what they are made from."""

@@ -104,6 +104,7 @@ SCHEDULER: tuple[Right, ...] = (
         k.QUEUES,
         k.RESERVATIONS,
         k.TEMPORARY_QUOTAS,
+        k.NODE_CHECKS,
     ),
     # The scheduler's configuration where users of Volcano keep it, and the room that the hub of a fleet holds.
     *_on("list watch", k.CONFIG_MAPS, names=(*CONFIG_MAP_NAMES, HELD_ROOM_NAME)),
@@ -163,7 +164,9 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("get list watch create patch delete", k.HYPER_NODES),
     *_on("patch", k.HYPER_NODES, sub="status"),
     *_on("list watch", k.FLOATING_RESOURCES, k.BUDGETS, k.PRICE_LISTS),
-    *_on("patch", k.FLOATING_RESOURCES, k.BUDGETS, sub="status"),
+    # Of nodes: what went wrong there.
+    *_on("list watch", k.NODE_CHECKS, k.EVENTS),
+    *_on("patch", k.FLOATING_RESOURCES, k.BUDGETS, k.NODE_CHECKS, sub="status"),
     # Machines for gangs that wait, where a cluster is managed by Cluster API; those without use are drained.
     *_on("list watch patch", MACHINE_DEPLOYMENTS, MACHINES),
     *_on("list watch", k.POD_DISRUPTION_BUDGETS, k.RESOURCE_QUOTAS),

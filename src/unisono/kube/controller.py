@@ -61,17 +61,18 @@ class Informers:
         self._informers: dict[tuple[str, str], Informer[Any]] = {}
         self._group: asyncio.TaskGroup | None = None
 
-    def of(self, kind: Kind[T], *, optional: bool = False) -> Informer[T]:
+    def of(self, kind: Kind[T], *, optional: bool = False, fields: str = "") -> Informer[T]:
         """The shared informer of ``kind`` over all namespaces.
 
         The first to ask decides whether the kind is ``optional``: a server that does not know an optional kind counts
-        as one without objects of it, and is asked again from time to time.
+        as one without objects of it, and is asked again from time to time; and with ``fields`` only objects with these
+        are read.
         """
         name = (kind.group, kind.plural)
         informer = self._informers.get(name)
         if informer is None:
             absent = _ABSENT_SECONDS if optional else None
-            informer = Informer(self.client, kind, clock=self.clock, absent_seconds=absent)
+            informer = Informer(self.client, kind, field_selector=fields, clock=self.clock, absent_seconds=absent)
             self._informers[name] = informer
             if self._group is not None:
                 self._group.create_task(informer.run())
@@ -139,6 +140,7 @@ class Context:
         *,
         when: Callable[[EventType, T, T | None], bool] | None = None,
         optional: bool = False,
+        fields: str = "",
     ) -> Informer[T]:
         """Queue keys when an object of ``kind`` changes.
 
@@ -148,9 +150,10 @@ class Context:
                 state.
             when: changes for which it answers False are ignored.
             optional: wait quietly where the server does not serve the kind.
+            fields: a field selector; nobody else may watch the kind otherwise.
 
         """
-        informer = self.informers.of(kind, optional=optional)
+        informer = self.informers.of(kind, optional=optional, fields=fields)
         self.used.append(informer)
         if self.first is None:
             self.first = informer

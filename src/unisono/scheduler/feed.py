@@ -31,6 +31,7 @@ from unisono.api.kinds import (
     FLOATING_RESOURCES,
     HYPER_NODES,
     NAMESPACES,
+    NODE_CHECKS,
     NODES,
     NUMATOPOLOGIES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -80,6 +81,7 @@ KINDS: tuple[Kind[Any], ...] = (
     QUEUES,
     RESERVATIONS,
     TEMPORARY_QUOTAS,
+    NODE_CHECKS,
     RESOURCE_QUOTAS,
     POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
@@ -101,6 +103,7 @@ OPTIONAL: dict[Kind[Any], float] = {
     RESOURCE_CLAIMS: 60.0,
     RESERVATIONS: 60.0,
     TEMPORARY_QUOTAS: 60.0,
+    NODE_CHECKS: 60.0,
 }
 """Kinds that a cluster may not have, and seconds after which they are looked for again."""
 

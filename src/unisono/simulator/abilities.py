@@ -24,6 +24,7 @@ MISSING: Final[Mapping[str, str]] = {
     "resourcequota": "ResourceQuotas of namespaces",
     "pdb": "PodDisruptionBudgets",
     "cluster-preference": "member clusters of a fleet",
+    "node-checks": "checks of nodes",
 }
 """Plug-ins that go by what a simulated world does not have, and what that is."""
 
@@ -86,7 +87,9 @@ def refuse_missing(config: SchedulerConfig, name: str) -> None:
         ConfigError: it names all such actions and plug-ins, and what each of them lacks.
 
     """
-    lacking = [f"plug-in {one.name} goes by {MISSING[one.name]}" for one in config.plugins if one.name in MISSING]
+    # What takes part only where it is needed is not needed here.
+    needed = [one for one in config.plugins if not one.arguments.get(f"{one.name}.AutoEnable")]
+    lacking = [f"plug-in {one.name} goes by {MISSING[one.name]}" for one in needed if one.name in MISSING]
     for one in config.plugins:
         strategies = one.arguments.get("strategies") if one.name == "rescheduling" else None
         named = [entry.get("name") for entry in strategies or () if isinstance(entry, Mapping)]

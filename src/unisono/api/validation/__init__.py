@@ -105,6 +105,7 @@ _RULES: dict[type[Object], Rules] = {
     kinds.HYPER_NODES.struct: scheduling.validate_hyper_node,
     kinds.RESERVATIONS.struct: scheduling.validate_reservation,
     kinds.TEMPORARY_QUOTAS.struct: scheduling.validate_temporary_quota,
+    kinds.NODE_CHECKS.struct: scheduling.validate_node_check,
     kinds.FLOATING_RESOURCES.struct: scheduling.validate_floating_resource,
     kinds.BUDGETS.struct: scheduling.validate_budget,
     kinds.PRICE_LISTS.struct: scheduling.validate_price_list,

@@ -15,6 +15,7 @@ from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, n
 from unisono.api.groups.budgets import Budget, PriceList
 from unisono.api.groups.calendar import Reservation, TemporaryQuota
 from unisono.api.groups.fleet import Application, ApplicationDestination, AttachedCluster, Fleet, SyncPolicy
+from unisono.api.groups.health import NodeCheck
 from unisono.api.groups.propagation import (
     ClusterAffinity,
     ClusterPropagationPolicy,
@@ -28,12 +29,14 @@ from unisono.api.groups.topology import HyperNode, MemberSpec
 from unisono.api.keys import HIERARCHY, HIERARCHY_WEIGHTS
 from unisono.api.licenses import NAME, PREFIX, licenses_of
 from unisono.api.messages import TOPOLOGY_EXCLUSIVE
+from unisono.api.node_checks import mistakes as check_mistakes
 from unisono.api.node_usage import parse_prices
 from unisono.api.patterns import PatternError, compile_pattern
 from unisono.api.quantity import QuantityError, canonical, parse_quantity
 from unisono.api.reservations import AMOUNTS, mistakes, quota_mistakes
 from unisono.api.times import duration_or_none
 from unisono.api.validation.meta import validate_resource_map, validate_selector
+from unisono.api.validation.pod import validate_template
 
 _NONE = "Either ExactMatch or RegexMatch or LabelMatch must be specified"
 _SEVERAL = "Only one of ExactMatch, RegexMatch, or LabelMatch can be specified"
@@ -219,6 +222,13 @@ def validate_temporary_quota(quota: TemporaryQuota, old: TemporaryQuota | None) 
     yield from quota_mistakes(spec)
     for name in AMOUNTS:
         yield from validate_resource_map(getattr(spec, name), f"spec.{name}")
+
+
+def validate_node_check(check: NodeCheck, old: NodeCheck | None) -> Iterator[FieldError]:
+    """Nodes, when, and a pod."""
+    yield from check_mistakes(check)
+    if check.spec.template is not None:
+        yield from validate_template(check.spec.template, "spec.template")
 
 
 # Rules of AttachedClusters, Fleets and Applications, and of PropagationPolicies and DataSources.

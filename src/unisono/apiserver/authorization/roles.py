@@ -26,6 +26,7 @@ from unisono.api.kinds import (
     BUDGETS,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
+    NODE_CHECKS,
     PRICE_LISTS,
     QUEUES,
     RESERVATIONS,
@@ -109,6 +110,7 @@ _CLUSTER_WIDE = [
         verbs=[*_READ], api_groups=[RESERVATIONS.group], resources=[RESERVATIONS.plural, TEMPORARY_QUOTAS.plural]
     ),
     PolicyRule(verbs=[*_READ], api_groups=[BUDGETS.group], resources=[BUDGETS.plural, PRICE_LISTS.plural]),
+    PolicyRule(verbs=[*_READ], api_groups=[NODE_CHECKS.group], resources=[NODE_CHECKS.plural]),
 ]
 
 

@@ -173,14 +173,14 @@ async def selection(
         raise click.UsageError("--me and --user name two users; give one of them.")
     owner = "" if is_cluster(where) else getpass.getuser()
     if me:
-        user = owner or await _own_name(client)
+        user = owner or await own_name(client)
     from unisono.cli.connection import namespace_of
 
     names = await without_numbers(client, namespace_of(where), names_of([name]))
     return Selection(partition, user, names, states_of(states), where.namespace or "", owner)
 
 
-async def _own_name(client: HttpClient) -> str:
+async def own_name(client: HttpClient) -> str:
     """The caller's name, as the server knows it."""
     import msgspec
 

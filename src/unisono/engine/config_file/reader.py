@@ -220,11 +220,6 @@ BIND_WORKERS = "bind-worker-threads"
 """Binds under way at a time."""
 STRICT = "volcano-strict"
 """The default configuration is Volcano's: bounds that its plug-ins do not enforce have no effect."""
-_ADDED = frozenset(
-    "budgets calendar deviceshare failed-nodes hot-spares network-topology-aware node-checks user-limits".split()
-)
-"""Plug-ins of the default configuration that Volcano's has not."""
-
 COMMAND_FLAGS: dict[str, CommandFlag] = {
     flag.name: flag
     for flag in (
@@ -275,8 +270,10 @@ def read_command_line(text: str, file: str, default: SchedulerConfig, problems: 
 
 
 def _strict(config: SchedulerConfig) -> SchedulerConfig:
-    """Without what the default configuration adds to Volcano's."""
-    tiers = (tuple(plugin for plugin in tier if plugin.name not in _ADDED) for tier in config.tiers)
+    """Without what the default configuration adds to Volcano's: plug-ins that take part where objects need them."""
+    tiers = (
+        tuple(plugin for plugin in tier if f"{plugin.name}.AutoEnable" not in plugin.arguments) for tier in config.tiers
+    )
     return replace(config, tiers=tuple(tuple(replace(plugin, arguments={}) for plugin in tier) for tier in tiers))
 
 
@@ -302,8 +299,7 @@ DEFAULT_TEXT = """\
 actions: "enqueue, allocate, backfill"
 tiers:
 - plugins:
-  - name: budgets
-    arguments: {budgets.AutoEnable: true}
+  - {name: budgets, arguments: {budgets.AutoEnable: true}}
   - name: priority
   - name: gang
     enablePreemptable: false
@@ -322,6 +318,7 @@ tiers:
   - {name: failed-nodes, arguments: {failed-nodes.AutoEnable: true}}
   - {name: hot-spares, arguments: {hot-spares.AutoEnable: true}}
   - {name: calendar, arguments: {calendar.AutoEnable: true}}
+  - {name: node-checks, arguments: {node-checks.AutoEnable: true}}
   - name: nodeorder
   - name: binpack
   - name: network-topology-aware

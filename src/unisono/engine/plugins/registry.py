@@ -31,6 +31,7 @@ from unisono.engine.plugins.gang import GangPlugin
 from unisono.engine.plugins.gpu_placement import GpuAwarePlugin, GpuPlacementPlugin
 from unisono.engine.plugins.hot_spares import HotSparesPlugin
 from unisono.engine.plugins.network_topology_aware.plugin import NetworkTopologyAwarePlugin
+from unisono.engine.plugins.node_checks import NodeChecksPlugin
 from unisono.engine.plugins.node_scores import BinpackPlugin, NodeOrderPlugin, ResourceStrategyFitPlugin
 from unisono.engine.plugins.nodegroup import NodeGroupPlugin
 from unisono.engine.plugins.numa_aware import NumaAwarePlugin
@@ -88,6 +89,7 @@ BUILT_IN: dict[str, type[Plugin]] = {
         HotSparesPlugin,
         CalendarPlugin,
         BudgetsPlugin,
+        NodeChecksPlugin,
     )
 }
 

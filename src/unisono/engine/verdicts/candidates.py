@@ -55,6 +55,7 @@ from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.session.sub_groups import effective
 from unisono.engine.verdict import Cause
+from unisono.engine.verdicts.check_causes import out_of_quarantine
 from unisono.engine.verdicts.demand import kinds_of
 from unisono.engine.verdicts.draft import Ladders
 from unisono.engine.verdicts.holders import comes_again, port_holders
@@ -501,12 +502,11 @@ def _fits_without(cycle: Cycle, pod_class: PodClass, node: str, holders: list[Po
 
 def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     """Cordons, taints and labels on nodes that have room, and what the pod requires of others."""
-    nodes, pod_class = cycle.session.nodes, task.pod_class
+    nodes, pod_class, facts = cycle.session.nodes, task.pod_class, cycle.session.nodes.table.facts
     room = _room(cycle, pod_class, nodes.idle)
     for shrunk in (False, True):  # what keeps it off nodes that could hold it; then if it were no larger than they are
         if not room.any():
             room = _room(cycle, pod_class, nodes.allocatable, shrunk=shrunk)
-    facts = nodes.table.facts
     cordoned = enough(nodes.table.unschedulable, room, missing)
     if not cordoned:  # fewer may do: where a sub-group finds no domain, its pods that do find nodes count as missing
         cordoned = np.flatnonzero(nodes.table.unschedulable & (room > 0)).tolist()[:missing]
@@ -524,7 +524,8 @@ def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
         if len(untolerated) > 1:
             together[tuple(sorted(untolerated))] += number
     common = sorted((-number, taint) for taint, number in taints.items() if taint not in tolerated)
-    ladders.append([AddToleration(*taint) for _, taint in common[:_TAINTS_TRIED]])
+    out = out_of_quarantine(nodes, pod_class, room, missing)
+    ladders += [out, [AddToleration(*taint) for _, taint in common[:_TAINTS_TRIED]]]
     for wanted, _ in together.most_common(_TAINTS_TRIED):  # nodes with several taints, each of which repels
         ladders[-1].append(Together(tuple(AddToleration(*taint) for taint in wanted)))
     others, labels = meant_labels(pod_class, nodes), labelled(pod_class, nodes, room, missing)

@@ -13,6 +13,7 @@ from unisono.api.annotations import RUN_SECONDS, USER_LIMITS
 from unisono.api.core import Affinity, NodeSelectorRequirement, ResourceRequirements, Toleration
 from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME, JOB_VERSION
 from unisono.api.licenses import UNIT
+from unisono.api.node_checks import without_quarantine
 from unisono.api.pod_states import stated_run_seconds
 from unisono.api.queues import Family, exceeded, oversubscribed, raised, with_group
 from unisono.api.resources import to_units, to_wire
@@ -200,6 +201,15 @@ def _uncordon(change: changes.Uncordon, edit: Edit, job: str) -> None:
     for name in change.nodes:
         facts = copy(table.facts[table.index[name]])
         facts.unschedulable = False
+        edit.node(facts)
+
+
+@apply.register
+def _lift_quarantine(change: changes.LiftQuarantine, edit: Edit, job: str) -> None:
+    table = edit.origin.nodes
+    for name in change.nodes:
+        facts = copy(table.facts[table.index[name]])
+        facts.taints = tuple(without_quarantine(facts.taints))
         edit.node(facts)
 
 

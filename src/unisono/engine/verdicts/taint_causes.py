@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from unisono.api.annotations import QUARANTINE
 from unisono.api.core import Taint
 from unisono.api.keys import (
     AKS_PREEMPTION,
@@ -36,6 +37,7 @@ _REPELLING = ("NoSchedule", "NoExecute")
 _SAID_BY_NODES = (NODE_NOT_READY, NODE_UNREACHABLE, NODE_UNSCHEDULABLE)
 """Taints of nodes that are named already, as not ready or cordoned."""
 _MEANINGS = {
+    QUARANTINE: "in quarantine",
     NODE_NOT_READY: "not ready",
     NODE_UNREACHABLE: "unreachable",
     NODE_UNSCHEDULABLE: "cordoned",
@@ -77,7 +79,9 @@ def untolerated(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
                 where.setdefault(name, []).extend(np.flatnonzero(codes == code).tolist())
     for (key, value, effect), columns in sorted(where.items(), key=lambda item: (-len(item[1]), item[0])):
         names = tuple(nodes.table.names[at] for at in sorted(columns))
-        yield _of_taint(Taint(key=key, value=value or None, effect=effect), names, pod_class)
+        facts = nodes.table.facts[min(columns)]
+        why = f", {names[0]} because {facts.annotations[QUARANTINE]}" if QUARANTINE in facts.annotations else ""
+        yield _of_taint(Taint(key=key, value=value or None, effect=effect), names, pod_class, why)
 
 
 def recovery(cycle: Cycle, pod_class: PodClass) -> str:
@@ -105,12 +109,13 @@ def _meaning(key: str) -> str:
     return _MEANINGS.get(key, "not to be used at present")
 
 
-def _of_taint(taint: Taint, names: tuple[str, ...], pod_class: PodClass) -> str:
+def _of_taint(taint: Taint, names: tuple[str, ...], pod_class: PodClass, why: str) -> str:
     key, value = taint.key or "", taint.value or ""
     text = taint_text(key, value, taint.effect or "")
     if is_state(taint):
         are = f"{plural(len(names), 'node')} {listed(names)} {'is' if len(names) == 1 else 'are'}"
-        return f"{are} {_meaning(key)} (taint {text})"
+        lift = f"{why}; who may change nodes lifts it: unisono node lift {names[0]}" if key == QUARANTINE else ""
+        return f"{are} {_meaning(key)} (taint {text}){lift}"
     others = [one.value or "" for one in pod_class.tolerations if one.key == key and one.operator != "Exists"]
     keys = [one.key or "" for one in pod_class.tolerations if one.key != key]
     told = ""

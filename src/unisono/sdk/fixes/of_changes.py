@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from unisono.api.annotations import USER_LIMITS
+from unisono.api.annotations import QUARANTINE, USER_LIMITS
 from unisono.api.extended_devices import device_classes
 from unisono.api.groups.scheduling import QueueAffinity
 from unisono.api.keys import CLOSED_BY_PARENT, POD_CLAIM_NAME
@@ -115,6 +115,8 @@ class FixMaker:
                 return [create(QUEUES, change["queue"], spec={"weight": 1, "reclaimable": True})]
             case "Uncordon":
                 return [patch(NODES, name, {"spec": {"unschedulable": None}}) for name in change["nodes"]]
+            case "LiftQuarantine":
+                return [each for name in change["nodes"] for each in await self._lifted(name)]
             case "AddLabels":
                 return [patch(NODES, name, {"metadata": {"labels": change["labels"]}}) for name in change["nodes"]]
             case "RemoveGates":
@@ -324,6 +326,13 @@ class FixMaker:
                 plain = key.removeprefix("requests.")
                 wire[key] = to_wire({plain: to_units(plain, limits.get(key, "0")) + amount})[plain]
         return [patch(kind, name, {"spec": {part: wire}}, namespace)]
+
+    async def _lifted(self, name: str) -> list[Operation]:
+        """The node without the taint; the controllers write the rest down."""
+        found = await read(self._client, NODES, name, "")
+        taints = ((found or {}).get("spec") or {}).get("taints") or []
+        kept = [each for each in taints if each.get("key") != QUARANTINE]
+        return [patch(NODES, name, {"spec": {"taints": kept or None}})] if len(kept) < len(taints) else []
 
     async def _licenses(self, name: str, to: int) -> list[Operation]:
         """Another amount of a floating resource; a source that tells the amount is not overruled."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from unisono.api.annotations import QUARANTINE
 from unisono.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration
 from unisono.api.keys import (
     AKS_PREEMPTION,
@@ -30,6 +31,7 @@ _STATES = (
     *("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "aws-node-termination-handler/"),
     *(AUTOSCALER_DELETES, "DeletionCandidateOfClusterAutoscaler"),
     *(KARPENTER_DISRUPTED, KARPENTER_DISRUPTION, KARPENTER_UNREGISTERED),
+    QUARANTINE,
     *("startup-taint.cluster-autoscaler.kubernetes.io/", "status-taint.cluster-autoscaler.kubernetes.io/"),
     *("ignore-taint.cluster-autoscaler.kubernetes.io/", GKE_TERMINATION, AKS_PREEMPTION),
 )

@@ -22,6 +22,7 @@ from unisono.engine.verdicts.calendar_causes import (
     queues_of_reservations,
     without_new_nodes,
 )
+from unisono.engine.verdicts.check_causes import end_of_check, waiting_for_checks
 from unisono.engine.verdicts.claim_causes import ways_out
 from unisono.engine.verdicts.demand import Kind
 from unisono.engine.verdicts.draft import Draft
@@ -102,7 +103,7 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         task=task.key if task.key in job.record.tasks else "",
     )
     last = "add a node" if cause is Cause.NO_NODES else remedy(cycle, nowhere) or opening(cycle, fit.counts)
-    last = last or opening_of_reservation(cycle, job, task.pod_class)
+    last = last or opening_of_reservation(cycle, job, task.pod_class) or end_of_check(cycle, fit.counts)
     lacks = list(lacks_of(cycle, task.pod_class, fit.counts))
     fallback = _in_words(cycle, task, cause, lacks, lacking)
     of_claims, untried = ways_out(cycle, lacks)
@@ -163,6 +164,7 @@ def _by_name(waiting: Waiting, task: Task, fit: FitErrors) -> Iterator[str]:
     yield node_groups(waiting.cycle, waiting.job.queue, fit.counts)
     yield revocable_zones(waiting.cycle, fit.counts)
     yield kept_for_others(waiting.cycle, waiting.job, task.pod_class)
+    yield waiting_for_checks(waiting.cycle, fit.counts)
 
 
 def _amounts_suffice(waiting: Waiting, room: Room) -> bool:
