@@ -77,14 +77,14 @@ def test_changes_are_tried_less_often_where_claims_can_be_met_in_many_ways(monke
 
 def test_of_hundreds_of_missing_volume_claims_some_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0
-    real = claim_causes.absent_volume
+    real = claim_causes.absent
 
     def counted(*given: Any) -> Any:
         nonlocal asked
         asked += 1
         return real(*given)
 
-    monkeypatch.setattr(claim_causes, "absent_volume", counted)
+    monkeypatch.setattr(claim_causes, "absent", counted)
     one = pod("p", "g")
     one.spec.volumes = [
         Volume(name=f"v{n}", persistent_volume_claim=PersistentVolumeClaimVolumeSource(claim_name=f"c{n}"))

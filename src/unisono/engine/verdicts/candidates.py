@@ -58,7 +58,7 @@ from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.demand import kinds_of
 from unisono.engine.verdicts.draft import Ladders
 from unisono.engine.verdicts.holders import comes_again, port_holders
-from unisono.engine.verdicts.labels import enough, joined_labels, labelled, meant_labels, roomy_labels, unselected
+from unisono.engine.verdicts.labels import enough, labelled, other_labels, unselected
 from unisono.engine.verdicts.limits import binding_queue, guarantees_of_others
 from unisono.engine.verdicts.missing_resources import alternatives, unoffered
 from unisono.engine.verdicts.rivals import Rivals, whole_need
@@ -368,10 +368,7 @@ def for_fit(cycle: Cycle, job: JobState, task: Task, cause: Cause, placeable: in
             return [_smaller_pods(cycle, task, empty, missing), *unblocked(cycle, task, missing), nodes]
         higher = higher_priorities(cycle, job)
         less = slightly_less(cycle, task, missing)
-        elsewhere = roomy_labels(
-            task.pod_class, cycle.session.nodes, _room(cycle, task.pod_class, cycle.session.nodes.idle), missing
-        )
-        return [_smaller(job, placeable), less, nodes, *unblocked(cycle, task, missing), *higher, elsewhere]
+        return [_smaller(job, placeable), less, nodes, *unblocked(cycle, task, missing), *higher]
     if cause is Cause.FILTERS:
         fewer = [] if task.role in _LEADING else _smaller(job, placeable)
         return [*unblocked(cycle, task, missing), fewer, nodes]
@@ -503,6 +500,7 @@ def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     """Cordons, taints and labels on nodes that have room, and what the pod requires of others."""
     nodes, pod_class = cycle.session.nodes, task.pod_class
     room = _room(cycle, pod_class, nodes.idle)
+    others = other_labels(pod_class, nodes, room, missing)
     for shrunk in (False, True):  # what keeps it off nodes that could hold it; then if it were no larger than they are
         if not room.any():
             room = _room(cycle, pod_class, nodes.allocatable, shrunk=shrunk)
@@ -527,10 +525,9 @@ def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     ladders.append([AddToleration(*taint) for _, taint in common[:_TAINTS_TRIED]])
     for wanted, _ in together.most_common(_TAINTS_TRIED):  # nodes with several taints, each of which repels
         ladders[-1].append(Together(tuple(AddToleration(*taint) for taint in wanted)))
-    others, labels = meant_labels(pod_class, nodes), labelled(pod_class, nodes, room, missing)
-    ladders += [[one] for one in (*others, *joined_labels(pod_class, nodes))]
-    ladders += [labels, *_relaxed(pod_class)]
-    return ladders if others or labels else ladders + unselected(pod_class, nodes)
+    labels = labelled(pod_class, nodes, room, missing)
+    ladders += [*others, labels, *_relaxed(pod_class)]
+    return ladders if any(others) or labels else ladders + unselected(pod_class, nodes)
 
 
 def _named(taint: Taint) -> tuple[str, str, str]:

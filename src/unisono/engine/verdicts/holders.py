@@ -167,7 +167,7 @@ def holders_text(cycle: Cycle, job: JobState, name: str, queue: str = "", *, nod
 
     """
     if nodes is not None and not nodes.all():
-        found = _on_nodes(cycle, job, name, nodes)
+        found = holders_on(cycle, job, name, nodes)
         if found is not None:
             return found
     texts = cycle.session.shared.of(_Known, _Known).texts
@@ -188,7 +188,7 @@ def _holders_text(cycle: Cycle, job: JobState, name: str, queue: str) -> _Held:
     return text, tuple(replace(who, amounts={name: amount}) for amount, who in rows), [other for _, other in found]
 
 
-def _on_nodes(cycle: Cycle, job: JobState, name: str, nodes: BoolArray) -> _Held | None:
+def holders_on(cycle: Cycle, job: JobState, name: str, nodes: BoolArray) -> _Held | None:
     """Holders on some of the nodes; None where too many pods would have to be looked at."""
     session, row = cycle.session, cycle.session.registry.find(name)
     names = [session.snapshot.nodes.names[at] for at in np.flatnonzero(nodes).tolist()]

@@ -32,11 +32,11 @@ from unisono.engine.changes import OfQueueSpec
 from unisono.jobkinds.kind import NoSuchField
 from unisono.sdk.fixes import pod_specs
 from unisono.sdk.fixes.change_texts import change_of
-from unisono.sdk.fixes.edits import Edit, all_of, edit_of, other_device_class, other_storage_class
+from unisono.sdk.fixes.edits import all_of, edit_of, other_storage_class
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.fixes.limit_ranges import default_requests
 from unisono.sdk.fixes.operations import changed, command, create, is_from_template, new_claim, patch, pod_operation
-from unisono.sdk.fixes.owners import Raw, read
+from unisono.sdk.fixes.owners import Edit, Raw, read
 from unisono.sdk.fixes.workload_groups import group_named_in
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _OF_GROUPS = frozenset({"LowerMinAvailable", "SetMinResources", "UseRole", "Allo
 # Of these, those that a PodGroup of scheduling.k8s.io states.
 _OF_WORKLOAD_GROUPS = frozenset({"LowerMinAvailable", "UseQueue"})
 # Changes that may be of another object than the job.
-_APART = frozenset({"CreatePods", "LowerMinAvailable", "UseQueue", "UseStorageClass"})
+_APART = frozenset({"CreatePods", "LowerMinAvailable", "UseQueue", "UseStorageClass", "UseDeviceClass"})
 _MOST_PODS, _MOST_CLASSES = 200, 8
 _WITHOUT_GATES = pod_specs.each_pod(lambda spec: pod_specs.set_field(spec, "schedulingGates", None))
 _RESTARTED = "kubectl.kubernetes.io/restartedAt"
@@ -360,7 +360,7 @@ class FixMaker:
 
     async def _device_class(self, change: Mapping[str, Any]) -> list[Operation]:
         """Of a claim; where they are made from a template, that, and the claims are made again."""
-        edit, template = other_device_class(change), change.get("template", "")
+        edit, template = all_of([change]), change.get("template", "")
         if not template:
             return await self._other(RESOURCE_CLAIMS, change["claim"], edit)
         found = await read(self._client, RESOURCE_CLAIM_TEMPLATES, template, self._namespace)

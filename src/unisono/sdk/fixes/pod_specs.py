@@ -245,17 +245,6 @@ def use_label(spec: Manifest, change: Mapping[str, str]) -> None:
                     one["values"] = [change["instead_value"] if each == value else each for each in one["values"]]
 
 
-def use_claim(spec: Manifest, kind: str, name: str, instead: str) -> None:
-    """Name another PersistentVolumeClaim or ResourceClaim."""
-    for volume in (spec.get("volumes") or ()) if kind == "PersistentVolumeClaim" else ():
-        claim = volume.get("persistentVolumeClaim") or {}
-        if claim.get("claimName") == name:
-            claim["claimName"] = instead
-    for claim in (spec.get("resourceClaims") or ()) if kind == "ResourceClaim" else ():
-        if claim.get("resourceClaimName") == name:
-            claim["resourceClaimName"] = instead
-
-
 def use_storage_class(spec: Manifest, storage_class: str) -> None:
     """Name another storage class in the ephemeral volumes."""
     for volume in spec.get("volumes") or ():
