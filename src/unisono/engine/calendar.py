@@ -21,13 +21,12 @@ from unisono.cluster.status import ON_NODE_STATES, PREEMPTABLE_STATES
 from unisono.engine.answers import CALENDAR, RUN_TIME, Purpose
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.decisions import ReservationUpdate
-from unisono.engine.plugins.calendar import CalendarPlugin
+from unisono.engine.plugins.calendar import CalendarPlugin, calendar_of
 from unisono.engine.plugins.common.run_times import RunLimits
 from unisono.engine.session.calendar import Slot
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.protected_cores import Cores
 from unisono.engine.session.session import Session
-from unisono.engine.verdicts.calendar_causes import calendar_of
 from unisono.engine.verdicts.holders import is_of_daemonset
 
 LEAVING_SECONDS = 60.0
@@ -50,7 +49,7 @@ class _Due:
 
 def follow_calendar(cycle: Cycle) -> None:
     """Evict the pods whose time is over, and say when the next cycle is due."""
-    calendar = calendar_of(cycle)
+    calendar = calendar_of(cycle.hooks.alive())
     if calendar is None:
         return
     now = cycle.session.now
@@ -157,7 +156,7 @@ def _evict(cycle: Cycle, due: list[_Due]) -> None:
 def close_reservations(cycle: Cycle) -> None:
     """Say how each reservation stands: its window, its nodes, and how many pods of others are still there."""
     snapshot, now = cycle.session.snapshot, cycle.session.now
-    calendar = calendar_of(cycle) if snapshot.catalogue.bookings else None
+    calendar = calendar_of(cycle.hooks.alive()) if snapshot.catalogue.bookings else None
     if calendar is None:
         return
     names = snapshot.nodes.names

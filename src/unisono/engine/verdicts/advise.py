@@ -56,7 +56,7 @@ _AT_FIRST, _MOST_CHANGES = 2, 4
 _MOST_CANDIDATES = 6
 _OF_THE_MOMENT = frozenset((Cause.CLUSTER_OVERCOMMITTED, Cause.NO_PODS))
 """What may keep a job now, and will not once others have started, or its pods have been made."""
-_HELP = {
+_HELP: dict[str, str] = {
     Cause.TOO_LARGE: "add nodes large enough for its pods, or let them request less",
     Cause.NODES_FULL: "wait for other jobs to end, or add nodes that its pods may use",
     Cause.CLUSTER_OVERCOMMITTED: "wait for other jobs to end, or add nodes that its pods may use",

@@ -299,27 +299,11 @@ def giving_back(cycle: Cycle, job: JobState) -> Ladders:
 # ---- nodes
 
 
-def for_kinds(waiting: Waiting) -> Ladders:
-    """What nodes lack for the job's pods, besides a limit that refuses them: cordoned nodes, nodes, labels, taints."""
-    cycle, job = waiting.cycle, waiting.job
-    ladders = uncordoned(cycle, job)
-    for task in waiting.samples:
-        empty = waiting.tools.capacity.empty(task.pod_class)
-        other = unoffered(cycle, task.pod_class.requests)  # where it would go once it asks for what was meant
-        if not empty.per_node:
-            ladders.append(_smaller_pods(cycle, task, empty, waiting.missing))
-        if empty.total < waiting.missing:
-            ladders += [
-                ladder
-                for ladder in unblocked(cycle, task, waiting.missing)
-                if ladder and (other or not isinstance(ladder[0], Uncordon))
-            ]
-        ladders.append(_more_nodes(empty, waiting.missing))
-    different: Ladders = []
-    for ladder in ladders:
-        if ladder and ladder not in different:
-            different.append(ladder)
-    return different
+def smaller_pods(waiting: Waiting) -> Ladders:
+    """Of pods that no node could hold even if it were empty: as small as nodes are."""
+    every = ((task, waiting.tools.capacity.empty(task.pod_class)) for task in waiting.samples)
+    found = (_smaller_pods(waiting.cycle, task, empty, waiting.missing) for task, empty in every if not empty.per_node)
+    return [ladder for ladder in found if ladder]
 
 
 def asking_less(ladders: Ladders, at_most: Mapping[str, int]) -> Ladders:

@@ -24,7 +24,7 @@ from unisono.engine.plugins.predicates.device_inventory import Inventory, Unit
 from unisono.engine.plugins.predicates.resource_claims import NO_DEVICES, NOT_HERE
 from unisono.engine.session.session import Session
 from unisono.engine.verdict import reference
-from unisono.engine.verdicts.lack import Lack
+from unisono.engine.verdicts.lack import Lack, absent
 
 _FACT = re.compile(r"""device\.(attributes|capacity)\[["']([^"']+)["']\](?:\.(\w+)|\[["']([^"']+)["']\])""")
 _MOST_FACTS, _MOST_VALUES, _MOST_UNITS = 3, 3, 1_000

@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import structs
 
 from unisono.api import keys
 from unisono.api.resources import by_importance
@@ -185,7 +186,11 @@ def _holders_text(cycle: Cycle, job: JobState, name: str, queue: str) -> _Held:
         rows = sorted([*rows, *others_holding(cycle, name)], key=lambda one: (-one[0], one[1].name))
     rows = rows[:_MOST_NAMED]
     text = ", ".join(f"{named(who)} holds {amounts_text({name: amount})}" for amount, who in rows)
-    return text, tuple(replace(who, amounts={name: amount}) for amount, who in rows), [other for _, other in found]
+    return (
+        text,
+        tuple(structs.replace(who, amounts={name: amount}) for amount, who in rows),
+        [other for _, other in found],
+    )
 
 
 def holders_on(cycle: Cycle, job: JobState, name: str, nodes: BoolArray) -> _Held | None:

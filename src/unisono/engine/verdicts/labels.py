@@ -83,7 +83,8 @@ def other_labels(pod_class: PodClass, nodes: NodeView, room: npt.NDArray[np.int6
         return [[one] for one in (*found, *(one for _, one in roomier))]
     enough_there = sorted((each for each in roomier if -each[0] >= missing), key=lambda each: each[0])
     roomiest: list[Change] = [one for _, one in enough_there[:_VALUES_TRIED]]
-    return [*[[one] for one in found], roomiest]
+    likely: Ladders = [[one] for one in found]
+    return [*likely, roomiest]
 
 
 def unselected(pod_class: PodClass, nodes: NodeView) -> list[list[Change]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import structs
 
 from unisono.api.annotations import GANG_PARTS
 from unisono.api.gang_parts import decode_parts
@@ -357,7 +358,7 @@ def _merged(holders: Iterable[Holder], others: Iterable[Holder]) -> tuple[Holder
     found = {_who(one): one for one in holders}
     for one in others:
         same = found.get(_who(one))
-        found[_who(one)] = one if same is None else replace(same, amounts={**same.amounts, **one.amounts})
+        found[_who(one)] = one if same is None else structs.replace(same, amounts={**same.amounts, **one.amounts})
     return tuple(found.values())
 
 

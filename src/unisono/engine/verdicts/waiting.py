@@ -97,6 +97,17 @@ class Waiting:
         """Pods that have found a place, in this cycle or before."""
         return self.job.ready_count + self.report.schedulable()
 
+    @cached_property
+    def findable(self) -> int:
+        """Pods of the gang that have a place or would find one, whatever becomes of the others, at most its minimum.
+
+        An action gives a gang up as soon as it can no longer start, and says nothing of pods that it has not tried.
+        """
+        table, self.cycle.session.subject = self.cycle.session.snapshot.nodes, self.job
+        everywhere = table.ready & ~table.unschedulable
+        masks = [self.cycle.fits.passing(kind.pod_class) if kind.pod_class else everywhere for kind in self.kinds]
+        return self.tools.shortages.find_room(self.job, self.kinds, masks)
+
     @property
     def missing(self) -> int:
         """Pods that its gang lacks, at least one."""

@@ -92,13 +92,15 @@ class FixMaker:
         match change["kind"]:
             case "Together":
                 return await self._together(change["changes"])
-            case "RaiseCapability" | "RaiseDeserved":
-                part = "capability" if change["kind"] == "RaiseCapability" else "deserved"
-                return await self._raised(QUEUES, change["queue"], part, change["amounts"])
+            case "RaiseCapability":
+                return await self._limits(QUEUES, change["queue"], ("capability",), change["amounts"])
+            case "RaiseDeserved":
+                return await self._limits(QUEUES, change["queue"], ("deserved",), change["amounts"])
             case "LowerGuarantee":
-                return await self._lowered(change["queue"], change["amounts"])
+                less = {name: -amount for name, amount in change["amounts"].items()}
+                return await self._limits(QUEUES, change["queue"], ("guarantee", "resource"), less)
             case "RaiseQuota":
-                return await self._raised(RESOURCE_QUOTAS, change["quota"], "hard", change["amounts"])
+                return await self._limits(RESOURCE_QUOTAS, change["quota"], ("hard",), change["amounts"])
             case "SetLicenses":
                 return await self._licenses(change["name"], change["to"])
             case "UseNodeGroup":
@@ -307,19 +309,26 @@ class FixMaker:
 
     # ---- other objects
 
-    async def _raised(self, kind: Kind[Any], name: str, part: str, amounts: Mapping[str, int]) -> list[Operation]:
-        """The new limits, by what stands there now."""
+    async def _limits(
+        self, kind: Kind[Any], name: str, path: tuple[str, ...], amounts: Mapping[str, int]
+    ) -> list[Operation]:
+        """The new limits at ``path`` of the spec, by so much more, or less, than what stands there now."""
         namespace = self._namespace if kind.namespaced else ""
         found = await read(self._client, kind, name, namespace)
         if found is None:
             return []
-        limits = (found.get("spec") or {}).get(part) or {}
-        wire: dict[str, str] = {}
+        limits: Any = found.get("spec") or {}
+        for part in path:
+            limits = limits.get(part) or {}
+        body: dict[str, Any] = {}
         for resource, amount in amounts.items():
-            for key in [key for key in limits if key in (resource, f"requests.{resource}")] or [resource]:
+            keys = [key for key in limits if key in (resource, f"requests.{resource}")]
+            for key in keys or ([resource] if amount > 0 else []):
                 plain = key.removeprefix("requests.")
-                wire[key] = to_wire({plain: to_units(plain, limits.get(key, "0")) + amount})[plain]
-        return [patch(kind, name, {"spec": {part: wire}}, namespace)]
+                body[key] = to_wire({plain: max(to_units(plain, limits.get(key, "0")) + amount, 0)})[plain]
+        for part in reversed(path):
+            body = {part: body}
+        return [patch(kind, name, {"spec": body}, namespace)]
 
     async def _licenses(self, name: str, to: int) -> list[Operation]:
         """Another amount of a floating resource; a source that tells the amount is not overruled."""
@@ -330,13 +339,6 @@ class FixMaker:
         if source.get("amountPointer"):
             raise NoSuchField(f"the server {source.get('url')} says how many of {name} there are: raise it there")
         return [patch(FLOATING_RESOURCES, name, {"spec": {"amount": to}})]
-
-    async def _lowered(self, name: str, amounts: Mapping[str, int]) -> list[Operation]:
-        """The new guarantee, by what stands there now."""
-        found = await read(self._client, QUEUES, name, "")
-        kept = (((found or {}).get("spec") or {}).get("guarantee") or {}).get("resource") or {}
-        rest = {key: max(to_units(key, kept[key]) - amount, 0) for key, amount in amounts.items() if key in kept}
-        return [patch(QUEUES, name, {"spec": {"guarantee": {"resource": to_wire(rest)}}})] if rest else []
 
     async def _user_limits(self, name: str, amounts: Mapping[str, int]) -> list[Operation]:
         found = await read(self._client, QUEUES, name, "")

@@ -23,10 +23,9 @@ from unisono.sdk.fixes.operations import patch
 from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, read, root_of, writer_of
 from unisono.sdk.fixes.pod_specs import pod_specs
 from unisono.sdk.fixes.references import for_missing
-from unisono.sdk.reasons.closed_queues import closed_queues
 from unisono.sdk.reasons.failed_flows import begun_again
 from unisono.sdk.reasons.misnamed_groups import renamed
-from unisono.sdk.reasons.refusal_causes import quota_verdict, with_meant
+from unisono.sdk.reasons.refusal_causes import closed_queues, quota_verdict, with_meant
 from unisono.sdk.state.waiting import SCHEDULER, Misnamed, suspended_by
 
 if TYPE_CHECKING:
@@ -179,7 +178,7 @@ async def _of_queue(client: HttpClient, texts: list[str], root: Raw) -> list[Fix
     """Of a PodGroup or job that the server refuses because its queue is closed, or for other namespaces."""
     namespace = root["metadata"].get("namespace", "default")
     if closed := next(filter(None, map(closed_queue_in, texts)), ""):
-        opened = [{"kind": "OpenQueue", "queue": name} for name in (await closed_queues(client, closed)).names]
+        opened = [{"kind": "OpenQueue", "queue": name} for name in await closed_queues(client, closed)]
         change = opened[0] if len(opened) == 1 else {"kind": "Together", "changes": opened}
         return [await FixMaker(client, root, namespace).fix({**change, "tried": False}, change_text(change))]
     if reserved := next(filter(None, map(reserved_queue_in, texts)), ""):

@@ -9,21 +9,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from unisono.api.core import ConfigMap, Secret
+from unisono.api.keys import CLOSED_BY_PARENT
 from unisono.api.kinds import (
     CONFIG_MAPS,
     LIMIT_RANGES,
+    QUEUES,
     RESOURCE_CLAIM_TEMPLATES,
     SECRETS,
 )
 from unisono.api.messages import closed_queue_in, counted
 from unisono.api.names import did_you_mean, nearest
+from unisono.api.queues import Place, to_be_opened
 from unisono.api.resources import readable, to_units
 from unisono.api.verdict import Cause, Verdict
 from unisono.errors import ApiError, UnisonoError
 from unisono.sdk import foreign
 from unisono.sdk.fixes.references import KINDS
 from unisono.sdk.foreign import Missing, missing_key
-from unisono.sdk.reasons.closed_queues import closed_queues
 from unisono.sdk.reasons.refusals import Refusal
 from unisono.sdk.state.waiting import Misnamed
 
@@ -90,14 +92,27 @@ async def meant_in(client: HttpClient, message: str, namespace: str | None) -> t
         text = f"{message[: missing.end]}{did_you_mean(missing.name, known)}{message[missing.end :]}"
         return text, Misnamed(kind.kind, missing.name, nearest(missing.name, known))
     if closed := closed_queue_in(message[: foreign.LONGEST]):
-        shut = await closed_queues(client, closed)
-        how = (
-            f"queue {shut.above} above it is closed as well"
-            if shut.by_hand
-            else f"it was closed with queue {shut.above}"
-        )
-        return message + (f"; {how}" if shut.above != closed else ""), None
+        above, *by_hand = await closed_queues(client, closed)
+        how = f"queue {above} above it is closed as well" if by_hand else f"it was closed with queue {above}"
+        return message + (f"; {how}" if above != closed else ""), None
     return message, None
+
+
+async def closed_queues(client: HttpClient, name: str) -> tuple[str, ...]:
+    """The queues to be opened for a closed one, the uppermost first; itself alone where queues may not be listed."""
+    try:
+        queues = (await client.list(QUEUES)).items
+    except ApiError:
+        return (name,)
+    places = {
+        one.metadata.name: Place(
+            one.spec.parent or "",
+            one.status.state in ("Closed", "Closing"),
+            (one.metadata.annotations or {}).get(CLOSED_BY_PARENT) == "true",
+        )
+        for one in queues
+    }
+    return to_be_opened(name, places.get)
 
 
 async def with_meant_names(

@@ -41,7 +41,7 @@ def admitted_jobs(waiting: Waiting) -> Draft | None:
     if alike is not None and not lack.too_large:
         less.append(candidates.slightly_less(cycle, alike, waiting.missing))
     if not less:
-        less = [ladder for ladder in candidates.for_kinds(waiting) if isinstance(ladder[0], RequestAtMost)]
+        less = candidates.smaller_pods(waiting)
     ladders += [] if lack.too_large else candidates.giving_back(cycle, job)
     return Draft(
         verdict,
@@ -65,17 +65,9 @@ def _verdict(
         message,
         need=dict(refusal.need),
         have=dict(free) or dict(refusal.have),
-        tasks_placeable=max(waiting.placeable, _would_fit(waiting)),
+        tasks_placeable=max(waiting.placeable, waiting.findable),
         holders=holders,
     )
-
-
-def _would_fit(waiting: Waiting) -> int:
-    """Pods that would find a place if admission let them try, as far as labels, taints and amounts tell."""
-    tools, usable = waiting.tools, waiting.cycle.session.snapshot.nodes
-    everywhere = usable.ready & ~usable.unschedulable
-    masks = [tools.capacity.allowed(kind.pod_class) if kind.pod_class else everywhere for kind in waiting.kinds]
-    return tools.shortages.find_room(waiting.job, waiting.kinds, masks)
 
 
 def share(waiting: Waiting) -> Draft | None:
