@@ -9,12 +9,11 @@ import numpy as np
 
 from unisono.api.messages import counted
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.records import Job
 from unisono.cluster.resources import Vector
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
 from unisono.engine.verdicts.pending_pods import in_order, look_at, pending_pods
-from unisono.engine.verdicts.unmade_parts import Unmade, unmade_pods
+from unisono.engine.verdicts.unmade_pods import Unmade, one_of_many, unmade_pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +107,3 @@ def _of_group(session: Session, job: JobState) -> list[Kind]:
             role=next(iter(roles), ""),
         )
     ]
-
-
-def one_of_many(record: Job) -> dict[str, int]:
-    """What each pod of a gang of one role asks for: an equal part of minResources; empty where that is not known."""
-    asked, members = record.min_amounts, record.min_member
-    if asked and record.licenses:
-        asked = {name: amount - record.licenses.get(name, 0) for name, amount in asked.items()}
-    if not asked or members < 1 or len(record.min_task_member) > 1:
-        return {}
-    if any(amount % members for amount in asked.values()):
-        return {}
-    return {name: amount // members for name, amount in asked.items() if amount > 0 and name != "pods"}

@@ -27,7 +27,7 @@ from unisono.engine import changes
 from unisono.engine.plugins.predicates.volume_match import waits
 from unisono.engine.verdicts.edit import Edit
 from unisono.engine.verdicts.holders import is_created_again, is_of_daemonset
-from unisono.engine.verdicts.unmade_parts import unmade_in
+from unisono.engine.verdicts.unmade_pods import unmade_in
 from unisono.errors import EngineError
 
 FIRST, LAST = "!added-", "~added-"

@@ -21,6 +21,7 @@ from unisono.engine.changes import amounts_text
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder, reference
+from unisono.engine.verdicts.limits import chain
 from unisono.jobkinds.registry import OWNER_LABELS
 
 # ---- Jobs and pods that hold a resource, by the names that their owners know
@@ -124,13 +125,9 @@ def _amounts(cycle: Cycle, row: int, queue: str) -> Iterable[tuple[int, str]]:
 
 def _keys(cycle: Cycle, queue: str) -> list[str]:
     """PodGroups of a queue and of those below it."""
-    queues = cycle.session.queues
     found: list[str] = []
-    for name, state in queues.items():
-        at, steps = name, 0
-        while at != queue and at in queues and steps < len(queues):
-            at, steps = queues[at].record.parent, steps + 1
-        if at == queue:
+    for name, state in cycle.session.queues.items():
+        if queue in chain(cycle.session, name):
             found += [key for key in state.record.jobs if key in cycle.session.snapshot.jobs]
     return found
 
@@ -280,12 +277,8 @@ def daemonset_of(cycle: Cycle, key: str) -> str:
 # ---- Whom a job waits for that has places on resources not yet free
 
 
-@dataclass(slots=True)
-class _Victims:
-    """Victims by beneficiary and key, and of how many evictions these are."""
-
-    number: int = -1
-    by_job: dict[str, dict[str, Task]] = field(default_factory=dict)
+class _Victims(dict[str, dict[str, Task]]):
+    """Victims of the cycle by beneficiary and key; sorted out once, when its actions are over."""
 
 
 def leaving(cycle: Cycle, job: JobState) -> list[Task]:
@@ -300,14 +293,14 @@ def leaving(cycle: Cycle, job: JobState) -> list[Task]:
     return [found[key] for key in sorted(found)]
 
 
-def _victims(cycle: Cycle) -> dict[str, dict[str, Task]]:
-    """Victims by beneficiary and key; sorted out once."""
-    known = cycle.session.shared.of(_Victims, _Victims)
-    if known.number != len(cycle.evicted):
-        known.number, known.by_job = len(cycle.evicted), {}
+def _victims(cycle: Cycle) -> _Victims:
+    def found() -> _Victims:
+        by_job = _Victims()
         for placement, beneficiary in cycle.evicted:
-            known.by_job.setdefault(beneficiary, {}).update((task.key, task) for task in placement.tasks)
-    return known.by_job
+            by_job.setdefault(beneficiary, {}).update((task.key, task) for task in placement.tasks)
+        return by_job
+
+    return cycle.session.shared.of(_Victims, found)
 
 
 def names_text(tasks: Sequence[Task]) -> str:

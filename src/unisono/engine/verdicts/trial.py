@@ -57,8 +57,7 @@ from unisono.engine.verdicts.effects import (
 )
 from unisono.engine.verdicts.order import first_cause
 from unisono.engine.verdicts.rivals import turn
-from unisono.engine.verdicts.unmade_parts import unmade_pods
-from unisono.engine.verdicts.unmade_pods import add_unmade_pods, drop_refused_pods
+from unisono.engine.verdicts.unmade_pods import add_unmade_pods, drop_refused_pods, unmade_pods
 from unisono.engine.verdicts.waiting import Tools, Waiting
 
 COST_LIMIT = 24_000

@@ -23,7 +23,7 @@ from unisono.engine.verdicts.pending_pods import MOST_SAMPLES, pending_pods
 from unisono.engine.verdicts.quotas import QuotaRoom
 from unisono.engine.verdicts.rivals import Rivals
 from unisono.engine.verdicts.shortage import Shortages
-from unisono.engine.verdicts.unmade_parts import Unmade, imagined, unmade_pods
+from unisono.engine.verdicts.unmade_pods import Unmade, imagined, unmade_pods
 
 
 class Tools:
@@ -96,6 +96,12 @@ class Waiting:
     def placeable(self) -> int:
         """Pods that have found a place, in this cycle or before."""
         return self.job.ready_count + self.report.schedulable()
+
+    def asks(self, name: str) -> int:
+        """What those pods ask for that its gang lacks, or all that wait once it has its minimum."""
+        pods, missing = sum(kind.count for kind in self.kinds), self.job.min_member - self.job.ready_count
+        amount = sum(kind.count * kind.requests.get(name, int(name == "pods")) for kind in self.kinds)
+        return -(-amount * missing // pods) if 0 < missing < pods else amount
 
     @cached_property
     def findable(self) -> int:

@@ -296,10 +296,9 @@ def beyond_every_node(waiting: Waiting) -> Draft | None:
     if found is None:
         return None
     text, at_most = found
-    fitting = waiting.tools.shortages.fitting_roles(waiting.kinds)
     verdict = waiting.verdict(
         Cause.TOO_LARGE,
-        "; ".join(filter(None, (text, fitting))),
+        text,
         need=dict(limit.need),
         have={name: int(nodes.allocatable[waiting.cycle.session.registry.requested(name)].max()) for name in at_most},
         tasks_placeable=waiting.placeable,

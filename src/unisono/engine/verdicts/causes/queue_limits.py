@@ -35,7 +35,7 @@ def of_whole_gang(waiting: Waiting, refusal: Refusal) -> Refusal:
         return refusal
     held = limit.held if limit is not None and refusal.cause is Cause.OVER_CAPABILITY else job.queue.claimed
     have = {each: int(held[row]) for each in refusal.limit if (row := session.registry.find(each)) is not None}
-    need = {each: _asked_of(waiting, each) for each in refusal.limit}
+    need = {each: waiting.asks(each) for each in refusal.limit}
     counted = any(have.get(each) != amount for each, amount in refusal.have.items())
     if not counted and need == refusal.need:
         return refusal
@@ -60,16 +60,6 @@ def of_binding_queue(waiting: Waiting, refusal: Refusal) -> Refusal:
         return refusal
     held = {each: max(int(limit.held[row]), refusal.have.get(each, 0)) for each, row in rows.items()}
     return replace(refusal, owner=name, have=held)
-
-
-def _asked_of(waiting: Waiting, name: str) -> int:
-    """What those pods ask for that the gang lacks, or all that wait once it has its minimum."""
-    kinds, job = waiting.kinds, waiting.job
-    missing = job.min_member - job.ready_count
-    amounts = [kind.count * (1 if name == "pods" else kind.requests.get(name, 0)) for kind in kinds]
-    if len(kinds) == 1 and 0 < missing < kinds[0].count:
-        return amounts[0] * missing // kinds[0].count
-    return sum(amounts)
 
 
 def refused_admission(waiting: Waiting) -> Draft | None:
