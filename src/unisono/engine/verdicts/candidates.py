@@ -22,6 +22,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Matrix, Vector, total
 from unisono.cluster.status import TaskStatus
+from unisono.cluster.taints import tolerated
 from unisono.engine.answers import BoolArray, Refusal
 from unisono.engine.candidates.tables import EmptyFit
 from unisono.engine.changes import (
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from unisono.engine.verdicts.waiting import Waiting
 
 _REPELLING = ("NoSchedule", "NoExecute")
-_TAINTS_TRIED = 2
+_TAINTS_TRIED = 4
 _TIERS_TRIED = 4
 _PRIORITIES_TRIED = 2
 _KINDS_TRIED = 4
@@ -493,29 +494,18 @@ def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     if not cordoned:  # fewer may do: where a sub-group finds no domain, its pods that do find nodes count as missing
         cordoned = np.flatnonzero(nodes.table.unschedulable & (room > 0)).tolist()[:missing]
     ladders: Ladders = [[Uncordon(tuple(nodes.table.names[at] for at in cordoned))]] if cordoned else []
-    tolerated = {(one.key or "", one.value or "", one.effect or "") for one in pod_class.tolerations}
-    taints: Counter[tuple[str, str, str]] = Counter()
-    together: Counter[tuple[tuple[str, str, str], ...]] = Counter()
+    taints: Counter[tuple[AddToleration, ...]] = Counter()
     roomy = np.flatnonzero(room > 0)
     _, first, numbers = np.unique(nodes.taint_codes[roomy], return_index=True, return_counts=True)
     for at, number in zip(roomy[first].tolist(), numbers.tolist(), strict=True):
-        for taint in facts[at].taints:
-            if taint.effect in _REPELLING and not is_state(taint):
-                taints[_named(taint)] += number
-        untolerated = {key for key in map(_named, facts[at].taints) if key not in tolerated and key in taints}
-        if len(untolerated) > 1:
-            together[tuple(sorted(untolerated))] += number
-    common = sorted((-number, taint) for taint, number in taints.items() if taint not in tolerated)
-    ladders.append([AddToleration(*taint) for _, taint in common[:_TAINTS_TRIED]])
-    for wanted, _ in together.most_common(_TAINTS_TRIED):  # nodes with several taints, each of which repels
-        ladders[-1].append(Together(tuple(AddToleration(*taint) for taint in wanted)))
+        repelling = (one for one in facts[at].taints if one.effect in _REPELLING and not is_state(one))
+        kept = (one for one in repelling if not tolerated(one, pod_class.tolerations))
+        taints[tuple(AddToleration(one.key or "", one.value or "", one.effect or "") for one in kept)] += number
+    common = sorted((-number, str(parts), parts) for parts, number in taints.items() if parts)[:_TAINTS_TRIED]
+    ladders.append([parts[0] if len(parts) == 1 else Together(parts) for _, _, parts in common])
     labels = labelled(pod_class, nodes, room, missing)
     ladders += [*others, labels, *_relaxed(pod_class)]
     return ladders if any(others) or labels else ladders + unselected(pod_class, nodes)
-
-
-def _named(taint: Taint) -> tuple[str, str, str]:
-    return taint.key or "", taint.value or "", taint.effect or ""
 
 
 def _room(cycle: Cycle, pod_class: PodClass, amounts: Matrix, *, shrunk: bool = False) -> Vector:

@@ -40,6 +40,7 @@ from unisono.sdk.fixes.owners import Edit, Raw, read
 from unisono.sdk.fixes.workload_groups import group_named_in
 
 if TYPE_CHECKING:
+    from unisono.api.core import Pod
     from unisono.kube.http import HttpClient
 
 # Changes of a PodGroup itself; others are changes of its pods.
@@ -236,12 +237,14 @@ class FixMaker:
         found = {name: await read(self._client, RUNTIME_CLASSES, name, None) for name in names[:_MOST_CLASSES]}
         return {name: ((one or {}).get("overhead") or {}).get("podFixed") or {} for name, one in found.items()}
 
+    async def _pods_of_group(self, group: Raw) -> list[Pod]:
+        pods, name = (await self._client.list(PODS, self._namespace)).items, group["metadata"]["name"]
+        return [pod for pod in pods if pod_group_name(pod.metadata.annotations, pod.spec) == name]
+
     async def _bare_pods(self) -> list[Raw]:
         """The pods without a node that a user made for the PodGroup."""
         assert self._owner is not None
-        name = self._owner["metadata"]["name"]
-        pods = (await self._client.list(PODS, self._namespace)).items
-        mine = [pod for pod in pods if pod_group_name(pod.metadata.annotations, pod.spec) == name]
+        mine = await self._pods_of_group(self._owner)
         names = [pod.metadata.name for pod in mine if not pod.spec.node_name and not pod.metadata.owner_references]
         found = [await read(self._client, PODS, each, self._namespace) for each in names[:_MOST_PODS]]
         return [pod for pod in found if pod is not None]
@@ -251,9 +254,7 @@ class FixMaker:
         owner, count = self._owner, change["count"]
         if owner is None or owner["kind"] != "PodGroup":
             return await self._of_owner(change)
-        pods = await self._client.list(PODS, self._namespace)
-        name = owner["metadata"]["name"]
-        mine = [pod for pod in pods.items if pod_group_name(pod.metadata.annotations, pod.spec) == name]
+        mine = await self._pods_of_group(owner)
         last = max(mine, key=lambda pod: (not pod.spec.node_name, pod.metadata.name), default=None)
         like = await read(self._client, PODS, last.metadata.name, self._namespace) if last is not None else None
         if like is None:

@@ -208,7 +208,6 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         last=last,
         fallback=fallback,
         evictions=full,
-        nodes=nodes_for(job, empty),
         untried=untried,
     )
 
@@ -307,11 +306,6 @@ def wanted(job: JobState, task: Task) -> int:
     """How many tasks of this class the gang cannot do without."""
     same = sum(1 for other in job.record.tasks.values() if other.pod_class is task.pod_class)
     return min(job.min_member, same) if same == job.size else 1
-
-
-def nodes_for(job: JobState, empty: EmptyFit) -> int:
-    """How many empty nodes hold the gang, 0 where none holds even one task."""
-    return -(-job.min_member // empty.per_node) if empty.per_node else 0
 
 
 def spare(job: JobState, placeable: int) -> str:

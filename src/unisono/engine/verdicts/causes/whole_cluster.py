@@ -9,7 +9,7 @@ from unisono.engine.answers import Refusal
 from unisono.engine.changes import RequestAtMost
 from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.verdicts import candidates
-from unisono.engine.verdicts.causes.no_node import nodes_for, spare, wanted, without_node
+from unisono.engine.verdicts.causes.no_node import spare, wanted, without_node
 from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.limits import is_whole_cluster, left, shortened
 from unisono.engine.verdicts.missing_resources import asked_text, asking, remedy, unoffered, unoffered_text
@@ -102,4 +102,4 @@ def share(waiting: Waiting) -> Draft | None:
     ladders += candidates.for_fit(cycle, job, task, cause, placeable, empty)
     full = cause is Cause.NODES_FULL
     ladders += candidates.giving_back(cycle, job) if full else []
-    return Draft(verdict, ladders, last=remedy(cycle, nowhere), evictions=full, nodes=nodes_for(job, empty))
+    return Draft(verdict, ladders, last=remedy(cycle, nowhere), evictions=full)
