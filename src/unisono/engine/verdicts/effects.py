@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from unisono.api.annotations import RUN_SECONDS, USER_LIMITS
-from unisono.api.core import Affinity, DeviceRequest, NodeSelectorRequirement, ResourceRequirements, Toleration
+from unisono.api.core import Affinity, DeviceRequest, ResourceRequirements, Toleration
 from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME, JOB_VERSION
 from unisono.api.licenses import UNIT
 from unisono.api.pod_states import stated_run_seconds
 from unisono.api.queues import Family, exceeded, oversubscribed, raised, with_group
 from unisono.api.resources import to_units, to_wire
-from unisono.api.selecting import ROOT
+from unisono.api.selecting import ROOT, select_by_another
 from unisono.cluster.groups import TopologyWish
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
@@ -419,37 +419,11 @@ def renamed(amounts: Mapping[str, int], name: str, instead: str) -> dict[str, in
 @apply.register
 def _use_label(change: changes.UseLabel, edit: Edit, job: str) -> None:
     def selecting(one: PodClass) -> dict[str, Any]:
-        selector = dict(one.node_selector)
-        if not change.key or selector.get(change.key) == change.value:
-            selector.pop(change.key, None)
-            selector[change.instead_key] = change.instead_value
-        return {"node_selector": selector, "affinity": relabelled(one.affinity, change)}
+        pod = {"nodeSelector": dict(one.node_selector), "affinity": msgspec.to_builtins(one.affinity)}
+        select_by_another(pod, change.key, change.value, change.instead_key, change.instead_value)
+        return {"node_selector": pod["nodeSelector"], "affinity": msgspec.convert(pod["affinity"], Affinity | None)}
 
     _each_class(edit, job, str(change), selecting)
-
-
-def relabelled(affinity: Affinity | None, change: changes.UseLabel) -> Affinity | None:
-    """The affinity with another label in the node terms that it requires."""
-    near = affinity.node_affinity if affinity is not None else None
-    required = near.required_during_scheduling_ignored_during_execution if near is not None else None
-    if affinity is None or near is None or required is None:
-        return affinity
-    terms = [
-        msgspec.structs.replace(
-            term, match_expressions=[_requirement(one, change) for one in term.match_expressions or ()] or None
-        )
-        for term in required.node_selector_terms or ()
-    ]
-    required = msgspec.structs.replace(required, node_selector_terms=terms)
-    near = msgspec.structs.replace(near, required_during_scheduling_ignored_during_execution=required)
-    return msgspec.structs.replace(affinity, node_affinity=near)
-
-
-def _requirement(one: NodeSelectorRequirement, change: changes.UseLabel) -> NodeSelectorRequirement:
-    if one.key != change.key or (one.values and change.value not in one.values):
-        return one
-    values = [change.instead_value if value == change.value else value for value in one.values or ()]
-    return msgspec.structs.replace(one, key=change.instead_key, values=values or None)
 
 
 @apply.register

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import structs
 
 from unisono.api.annotations import GANG_PARTS
 from unisono.api.gang_parts import decode_parts
@@ -150,12 +151,15 @@ class Shortages:
         found = [holders_text(self.cycle, job, name, nodes=allowed) for name in held[:_MOST_HELD]]
         if not found:
             return lack
-        holding = {(one.kind, one.name): one for _, holders, _ in reversed(found) for one in reversed(holders)}
+        holding: dict[tuple[str, str], Holder] = {}
+        for one in (one for _, holders, _ in found for one in holders):
+            same = holding.setdefault((one.kind, one.name), one)
+            holding[one.kind, one.name] = structs.replace(same, amounts={**same.amounts, **one.amounts})
         firsts = {holders[0].name if holders else "": text for text, holders, _ in reversed(found)}
         kept = not_evicted(self.cycle, job, found[0][2], held[0])
         more = (*reversed(firsts.values()), kept, place_in_line(self.cycle, job))
         message = "; ".join(filter(None, (lack.message, *more)))
-        return replace(lack, message=message, holders=tuple(reversed(holding.values())))
+        return replace(lack, message=message, holders=tuple(holding.values()))
 
     def _lack(
         self,

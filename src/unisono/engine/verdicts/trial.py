@@ -384,7 +384,9 @@ class Trials:
             mine = other is job
             admitted = other.phase != "Pending" and (mine or other.record.phase == "Pending")
             if admitted and not other.size and not (mine and (own or early)):
-                added = add_unmade_pods(edit, other.key, unmade_pods(trial.session, other.record), left)
+                # A smaller gang has as many pods as before.
+                record = self._next[0].jobs.get(other.key, other.record) if mine else other.record
+                added = add_unmade_pods(edit, other.key, unmade_pods(trial.session, record), left)
                 known, left = known or (mine and added > 0), left - added
                 others = others or (added > 0 and not mine)
         if known and job is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from unisono.api.resources import to_units, to_wire
+from unisono.api.selecting import select_by_another
 from unisono.api.validation.meta import is_extended
 
 Manifest = dict[str, Any]
@@ -226,23 +227,7 @@ def relax(spec: Manifest, rule: str) -> None:
 
 def use_label(spec: Manifest, change: Mapping[str, str]) -> None:
     """Select nodes by another label, or by one more."""
-    key, value = change["key"], change["value"]
-    selector = spec.get("nodeSelector") or {}
-    if not key:
-        spec["nodeSelector"] = {**selector, change["instead_key"]: change["instead_value"]}
-        return
-    if selector.get(key) == value:
-        del selector[key]
-        selector[change["instead_key"]] = change["instead_value"]
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    ) or {}
-    for term in required.get("nodeSelectorTerms") or ():
-        for one in term.get("matchExpressions") or ():
-            if one.get("key") == key and value in (one.get("values") or [value]):
-                one["key"] = change["instead_key"]
-                if one.get("values"):
-                    one["values"] = [change["instead_value"] if each == value else each for each in one["values"]]
+    select_by_another(spec, change["key"], change["value"], change["instead_key"], change["instead_value"])
 
 
 def use_storage_class(spec: Manifest, storage_class: str) -> None:

@@ -25,6 +25,7 @@ from unisono.jobkinds.registry import job_kind_of
 from unisono.sdk.fixes.fix import Fix
 from unisono.sdk.fixes.operations import changed, create, new_claim
 from unisono.sdk.fixes.owners import Raw
+from unisono.sdk.fixes.pod_specs import each_pod, set_field
 from unisono.sdk.foreign import Missing
 
 
@@ -116,6 +117,10 @@ def for_missing(root: Raw, missing: Missing) -> Iterator[Fix]:
             change = {"kind": "UseClaim", "of": named.kind.kind, "name": name, "instead": near}
         operations = changed(root, lambda body: rename(body, missing.kind, name, near))
         yield Fix(f"name {named.word} {near} in {named.where}", False, change, tuple(operations))
+    elif named.kind is RUNTIME_CLASSES:
+        edited = changed(root, each_pod(lambda spec: set_field(spec, "runtimeClassName", None)))
+        without = {"kind": "SetPodField", "field": "runtimeClassName", "value": None}
+        yield Fix(f"run its pods without RuntimeClass {name}", False, without, tuple(edited))
     elif named.kind is PERSISTENT_VOLUME_CLAIMS:
         yield Fix(f"create claim {name}", False, {"kind": "CreateClaim", "name": name}, (new_claim(name, namespace),))
     elif named.kind is QUEUES:

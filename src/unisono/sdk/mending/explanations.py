@@ -71,6 +71,9 @@ async def mended(
     more = whole and _wants_more(told, item)
     if more:
         told.fixes = _untried(told.fixes)
+    elif whole and not any(one.task or one.reasons for one in told.verdicts):
+        # Pods that do not exist yet are imagined by the engine without what admission and other pods do to them.
+        told.fixes = [_untried([fix])[0] if adds_nodes(fix) else fix for fix in told.fixes]
     if not whole or not any(_can_be_tried(fix) for fix in (*told.fixes, *told.candidates)):
         late = await _ask_alone(client, told, item, cluster)
         return _as_far_as_tried(told, late=late, whole=whole)
@@ -120,10 +123,11 @@ def _with(told: Explanation, found: Found) -> Explanation:
         others = [fix for fix in others if not same(fix, found.fix)]
         if found.fix.operations and not adds_nodes(found.fix):
             # What may help stands only where nothing is known that does, or only machines that have to be had first.
-            others = [fix for fix in others if fix.tried]
+            # What the engine alone has tried says nothing of causes that a copy has shown beside the first one.
+            others = [fix for fix in others if fix.tried and (fix.text in found.works or not found.causes[1:])]
         told.verdicts = [
             one
-            if one.change and one.change.get("tried") is not False
+            if one.change and one.change.get("tried") is not False and not found.causes[1:]
             else structs.replace(one, suggestion=found.fix.text)
             for one in told.verdicts
         ]
