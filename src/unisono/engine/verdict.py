@@ -95,3 +95,23 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [one if isinstance(one, str) else _change(one) for one in value]
     return value
+
+
+_BY_NAME = {one.__name__: one for one in Change.__args__}
+
+
+def change_of(told: Mapping[str, Any]) -> Change | None:
+    """The change of which this is the JSON; None for a kind, or fields, that this version does not know."""
+    kind = _BY_NAME.get(str(told.get("kind")))
+    names = kind.__struct_fields__ if kind is not None else ()
+    given = {key: _given(value) for key, value in told.items() if key in names}
+    if kind is None or given.keys() != set(names) or None in (given.get("changes") or ()):
+        return None
+    found: Change = kind(**given)
+    return found
+
+
+def _given(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(change_of(one) if isinstance(one, Mapping) else one for one in value)
+    return value

@@ -23,8 +23,7 @@ from unisono.engine.verdicts.candidates import before_others
 from unisono.engine.verdicts.compose import Composition
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.evictable import Evictable
-from unisono.engine.verdicts.lines import place, place_in_line
-from unisono.engine.verdicts.rivals import turn
+from unisono.engine.verdicts.lines import place, place_in_line, turn
 from unisono.engine.verdicts.trial import Trials
 
 _EVICTING = frozenset(("preempt", "reclaim", "gangpreempt", "gangreclaim"))

@@ -61,8 +61,8 @@ from unisono.engine.verdicts.draft import Ladders
 from unisono.engine.verdicts.holders import comes_again, port_holders
 from unisono.engine.verdicts.labels import enough, labelled, other_labels, unselected
 from unisono.engine.verdicts.limits import binding_queue, guarantees_of_others
+from unisono.engine.verdicts.lines import Rivals, whole_need
 from unisono.engine.verdicts.missing_resources import alternatives, unoffered
-from unisono.engine.verdicts.rivals import Rivals, whole_need
 
 if TYPE_CHECKING:
     from unisono.engine.verdicts.waiting import Waiting

@@ -260,7 +260,7 @@ def _state_minimum(edit: Edit, record: Job, amounts: dict[str, int]) -> None:
 def _added_up(edit: Edit, record: Job, most: Mapping[str, int]) -> dict[str, int]:
     """The job's minResources where no pod asks for more than ``most``, by role where that is known."""
     amounts, unmade = dict(record.min_amounts or {}), unmade_in(edit.origin, record)
-    pods = [(one.number, one.pod_class) for one in unmade]
+    pods = [(one.count, one.pod_class) for one in unmade]
     pods += [(1, task.pod_class) for task in record.tasks.values() if task.status is TaskStatus.PENDING]
     whole = sum(number for number, _ in pods) == record.min_member
     for name in amounts.keys() & most.keys():

@@ -33,8 +33,8 @@ from unisono.engine.verdicts.claim_causes import claim_lacks
 from unisono.engine.verdicts.company_causes import company, uneven
 from unisono.engine.verdicts.holders import daemonset_of, port_holders
 from unisono.engine.verdicts.lack import Lack
+from unisono.engine.verdicts.nodes_away import untolerated
 from unisono.engine.verdicts.selector_causes import selector_cause
-from unisono.engine.verdicts.taint_causes import untolerated
 
 
 def numa_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:

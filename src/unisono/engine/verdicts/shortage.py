@@ -27,8 +27,8 @@ from unisono.engine.verdicts.demand import Kind, kinds_of
 from unisono.engine.verdicts.holders import holders_text
 from unisono.engine.verdicts.kept_pods import not_evicted
 from unisono.engine.verdicts.lines import place_in_line
-from unisono.engine.verdicts.out_of_sight import out_of_sight
-from unisono.engine.verdicts.pod_too_large import too_large
+from unisono.engine.verdicts.missing_resources import too_large
+from unisono.engine.verdicts.nodes_away import out_of_sight
 
 _MOST_SHOWN = 2
 _PODS = "pods"

@@ -55,8 +55,8 @@ from unisono.engine.verdicts.effects import (
     is_below,
     submit_again,
 )
+from unisono.engine.verdicts.lines import turn
 from unisono.engine.verdicts.order import first_cause
-from unisono.engine.verdicts.rivals import turn
 from unisono.engine.verdicts.unmade_pods import add_unmade_pods, drop_refused_pods, unmade_pods
 from unisono.engine.verdicts.waiting import Tools, Waiting
 

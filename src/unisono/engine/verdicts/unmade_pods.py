@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from unisono.api.annotations import GANG_PARTS
 from unisono.api.core import Container, PodSpec, ResourceRequirements, Toleration
@@ -19,17 +18,10 @@ from unisono.engine.plugins.admission_limits import amount_of, concerns, plain
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
 from unisono.engine.verdicts.edit import Edit
+from unisono.engine.verdicts.pending_pods import PodsAlike
 
 _KEPT = 256
 _NOTHING_LEFT = (TaskStatus.FAILED, TaskStatus.RELEASING)
-
-
-class Unmade(NamedTuple):
-    """So many pods of one role that do not exist."""
-
-    role: str
-    number: int
-    pod_class: PodClass
 
 
 class _Classes:
@@ -70,12 +62,12 @@ class _Classes:
         return self._last
 
 
-def unmade_pods(session: Session, record: Job) -> list[Unmade]:
+def unmade_pods(session: Session, record: Job) -> list[PodsAlike]:
     """The pods of the smallest gang that are missing, role by role; none where that is not known."""
     return unmade_in(session.snapshot, record)
 
 
-def unmade_in(snapshot: Snapshot, record: Job) -> list[Unmade]:
+def unmade_in(snapshot: Snapshot, record: Job) -> list[PodsAlike]:
     """The same of any snapshot."""
     text = record.annotations.get(GANG_PARTS, "")
     parts = decode_parts(text) if text else ()
@@ -85,17 +77,19 @@ def unmade_in(snapshot: Snapshot, record: Job) -> list[Unmade]:
     if there.keys() - {part.role for part in parts}:
         return []
     classes = snapshot.memo.of(_Classes, _Classes).of(text, record.namespace, parts, snapshot.registry)
-    found = (Unmade(part.role, part.count - there[part.role], one) for part, one in zip(parts, classes, strict=True))
-    return [one for one in found if one.number > 0]
+    found = (
+        PodsAlike(one, part.role, "", part.count - there[part.role]) for part, one in zip(parts, classes, strict=True)
+    )
+    return [one for one in found if one.count > 0]
 
 
-def imagined(record: Job, unmade: list[Unmade], most: int = 1) -> Iterator[Task]:
+def imagined(record: Job, unmade: list[PodsAlike], most: int = 1) -> Iterator[Task]:
     """Tasks in place of pods that do not exist, at most so many of each role."""
-    for role, missing, pod_class in unmade:
-        for number in range(min(missing, most)):
-            name = "-".join(filter(None, (record.name, role, f"unmade-{number}")))
-            task = Task(record.namespace, name, f"{record.uid}-{role}-{number}", pod_class)
-            task.job, task.role = record.key, role
+    for one in unmade:
+        for number in range(min(one.count, most)):
+            name = "-".join(filter(None, (record.name, one.role, f"unmade-{number}")))
+            task = Task(record.namespace, name, f"{record.uid}-{one.role}-{number}", one.pod_class)
+            task.job, task.role = record.key, one.role
             yield task
 
 
@@ -114,7 +108,7 @@ def one_of_many(record: Job) -> dict[str, int]:
 _OWN = "node.kubernetes.io/"
 
 
-def add_unmade_pods(edit: Edit, key: str, unmade: list[Unmade], most: int) -> int:
+def add_unmade_pods(edit: Edit, key: str, unmade: list[PodsAlike], most: int) -> int:
     """Give a PodGroup the pods of its smallest gang that do not exist, and return how many.
 
     Where its roles are not known each asks for an equal part of minResources; none is made where those do not tell, or
@@ -126,7 +120,7 @@ def add_unmade_pods(edit: Edit, key: str, unmade: list[Unmade], most: int) -> in
         return 0
     if not unmade and not known.tasks:
         unmade = _equal_parts(edit, known)
-    number = sum(one.number for one in unmade)
+    number = sum(one.count for one in unmade)
     if number > most:
         return 0
     for task in imagined(known, unmade, number):
@@ -162,7 +156,7 @@ def drop_refused_pods(edit: Edit, job: JobState, counted: Mapping[str, Mapping[s
             used = after
 
 
-def _equal_parts(edit: Edit, record: Job) -> list[Unmade]:
+def _equal_parts(edit: Edit, record: Job) -> list[PodsAlike]:
     each = one_of_many(record)
     if not each:
         return []
@@ -170,4 +164,5 @@ def _equal_parts(edit: Edit, record: Job) -> list[Unmade]:
     tolerations = [Toleration(key=name, operator="Exists") for name in sorted(taints) if not name.startswith(_OWN)]
     container = Container(name="main", resources=ResourceRequirements(requests=dict(to_wire(each))))
     spec = PodSpec(containers=[container], tolerations=tolerations)
-    return [Unmade(next(iter(record.min_task_member), ""), record.min_member, PodClass(-1, spec, edit.origin.registry))]
+    one = PodClass(-1, spec, edit.origin.registry)
+    return [PodsAlike(one, next(iter(record.min_task_member), ""), "", record.min_member)]

@@ -18,12 +18,11 @@ from unisono.engine.verdicts.demand import Kind, kinds_of
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.filter_causes import FilterCauses
 from unisono.engine.verdicts.holders import holders_of
-from unisono.engine.verdicts.lines import place
-from unisono.engine.verdicts.pending_pods import MOST_SAMPLES, pending_pods
+from unisono.engine.verdicts.lines import Rivals, place
+from unisono.engine.verdicts.pending_pods import MOST_SAMPLES, PodsAlike, pending_pods
 from unisono.engine.verdicts.quotas import QuotaRoom
-from unisono.engine.verdicts.rivals import Rivals
 from unisono.engine.verdicts.shortage import Shortages
-from unisono.engine.verdicts.unmade_pods import Unmade, imagined, unmade_pods
+from unisono.engine.verdicts.unmade_pods import imagined, unmade_pods
 
 
 class Tools:
@@ -73,7 +72,7 @@ class Waiting:
         return self.job.counts[TaskStatus.PENDING]
 
     @cached_property
-    def unmade(self) -> list[Unmade]:
+    def unmade(self) -> list[PodsAlike]:
         """Pods of its gang that do not exist yet, where it is known what they will ask for."""
         return unmade_pods(self.cycle.session, self.job.record)
 

@@ -29,9 +29,9 @@ from unisono.api.queues import raised, with_group
 from unisono.api.resources import to_units, to_wire
 from unisono.api.selecting import pod_group_name
 from unisono.engine.changes import OfQueueSpec
+from unisono.engine.verdict import change_of
 from unisono.jobkinds.kind import NoSuchField
 from unisono.sdk.fixes import pod_specs
-from unisono.sdk.fixes.change_texts import change_of
 from unisono.sdk.fixes.edits import all_of, edit_of, other_storage_class
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.fixes.limit_ranges import default_requests

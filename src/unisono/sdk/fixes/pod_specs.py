@@ -10,7 +10,6 @@ from unisono.api.selecting import select_by_another
 from unisono.api.validation.meta import is_extended
 
 Manifest = dict[str, Any]
-_RULES = ("podAffinity", "podAntiAffinity")
 _WHOLE = 1000
 """One device in engine units."""
 
@@ -200,29 +199,26 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     )
 
 
+_WISHES = {"nodeAffinity": "preference", "podAffinity": "podAffinityTerm", "podAntiAffinity": "podAffinityTerm"}
+"""What a term that is required becomes as a preference."""
+
+
 def relax(spec: Manifest, rule: str) -> None:
-    """Turn what the pod requires of other pods into a preference."""
+    """Turn what the pod requires of its nodes, or of other pods, into a preference."""
     if rule == "nodeSelector":
         spec.pop(rule, None)
-        return
-    if rule == "nodeAffinity":
-        near = (spec.get("affinity") or {}).get(rule) or {}
-        required = near.pop("requiredDuringSchedulingIgnoredDuringExecution", None) or {}
-        wished = near.get("preferredDuringSchedulingIgnoredDuringExecution") or []
-        more = [{"weight": 100, "preference": term} for term in required.get("nodeSelectorTerms") or ()]
-        near["preferredDuringSchedulingIgnoredDuringExecution"] = [*wished, *more]
-        return
-    if rule == "topologySpreadConstraints":
+    elif rule == "topologySpreadConstraints":
         for one in spec.get(rule) or ():
             one["whenUnsatisfiable"] = "ScheduleAnyway"
             one.pop("minDomains", None)  # the API allows it for DoNotSchedule only
-        return
-    part = (spec.get("affinity") or {}).get(rule) or {}
-    terms = part.pop("requiredDuringSchedulingIgnoredDuringExecution", None) or []
-    if terms:
+    else:
+        part = (spec.get("affinity") or {}).get(rule) or {}
+        required = part.pop("requiredDuringSchedulingIgnoredDuringExecution", None) or []
+        terms = required if isinstance(required, list) else required.get("nodeSelectorTerms") or []
         wished = part.get("preferredDuringSchedulingIgnoredDuringExecution") or []
-        more = [{"weight": 100, "podAffinityTerm": term} for term in terms]
-        part["preferredDuringSchedulingIgnoredDuringExecution"] = [*wished, *more]
+        if terms:
+            more = [{"weight": 100, _WISHES[rule]: term} for term in terms]
+            part["preferredDuringSchedulingIgnoredDuringExecution"] = [*wished, *more]
 
 
 def use_label(spec: Manifest, change: Mapping[str, str]) -> None:

@@ -37,12 +37,10 @@ from unisono.engine.verdicts.kept_nodes import (
 )
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
 from unisono.engine.verdicts.lack import Lack
-from unisono.engine.verdicts.missing_resources import asking, remedy, unoffered, unoffered_text
-from unisono.engine.verdicts.out_of_sight import bringing_back
+from unisono.engine.verdicts.missing_resources import asking, remedy, too_large, unoffered, unoffered_text
+from unisono.engine.verdicts.nodes_away import bringing_back
 from unisono.engine.verdicts.pending_pods import pending_pods
-from unisono.engine.verdicts.pod_too_large import too_large
 from unisono.engine.verdicts.shortage import Lack as Shortage
-from unisono.engine.verdicts.taint_causes import recovery
 from unisono.engine.verdicts.waiting import Waiting
 
 _MOST_ONLY = 3
@@ -284,8 +282,7 @@ def _in_words(cycle: Cycle, task: Task, cause: Cause, lacks: Sequence[Lack], lac
         ports = listed(tuple(sorted({str(port) for _, _, port in task.pod_class.host_ports})))
         return f"let its pods use other host ports than {ports}"
     of_claims = next(filter(None, (lack.remedy for lack in lacks)), "")
-    back = bringing_back(cycle, lacking) if lacking else ""
-    return selected or of_claims or recovery(cycle, task.pod_class) or back
+    return selected or of_claims or bringing_back(cycle, lacking, task.pod_class)
 
 
 def _largest(waiting: Waiting, task: Task) -> str:

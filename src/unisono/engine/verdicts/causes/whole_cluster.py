@@ -12,8 +12,8 @@ from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.causes.no_node import spare, wanted, without_node
 from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.limits import is_whole_cluster, left, shortened
-from unisono.engine.verdicts.missing_resources import asked_text, asking, remedy, unoffered, unoffered_text
-from unisono.engine.verdicts.out_of_sight import bringing_back
+from unisono.engine.verdicts.missing_resources import asked_text, remedy, unoffered
+from unisono.engine.verdicts.nodes_away import bringing_back
 from unisono.engine.verdicts.waiting import Waiting
 
 
@@ -51,11 +51,6 @@ def admitted_jobs(waiting: Waiting) -> Draft | None:
     )
 
 
-def _nowhere(waiting: Waiting, names: tuple[str, ...]) -> str:
-    who = asking(waiting.kinds, names)
-    return unoffered_text(waiting.cycle, names) + (f"; it is asked for{who}" if who else "")
-
-
 def _verdict(
     waiting: Waiting, refusal: Refusal, message: str, free: Mapping[str, int], holders: tuple[Holder, ...]
 ) -> Verdict:
@@ -91,7 +86,7 @@ def share(waiting: Waiting) -> Draft | None:
     lack = waiting.tools.shortages.lack(job, need, refusal.have, None)
     verdict = waiting.verdict(
         cause,
-        _nowhere(waiting, nowhere) if nowhere else f"{spare(job, placeable)}{lack.message}",
+        asked_text(cycle, need, nowhere, waiting.kinds) if nowhere else f"{spare(job, placeable)}{lack.message}",
         need=need,
         have={name: amount for name, amount in left(refusal).items() if name in short},
         tasks_placeable=placeable,
