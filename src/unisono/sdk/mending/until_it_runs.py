@@ -26,6 +26,7 @@ from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.fix import Fix, Operation, Verb
 
 if TYPE_CHECKING:
+    from unisono.api.verdict import Verdict
     from unisono.engine.config.model import SchedulerConfig
     from unisono.kube.http import HttpClient
     from unisono.standalone.shadow import Shadow
@@ -58,11 +59,12 @@ Words = tuple[str, ...]
 
 
 class Told(Protocol):
-    """What an explanation says: in one line, the fixes that it offers, and changes that may be part of one."""
+    """What an explanation says: in one line and in verdicts, its fixes, and changes that may be part of one."""
 
     @property
     def headline(self) -> str: ...  # noqa: D102
 
+    verdicts: list[Verdict]
     fixes: list[Fix]
     candidates: list[Fix]
 
