@@ -161,7 +161,8 @@ def test_a_host_port_within_a_gang() -> None:
 CLAIMS: dict[str, tuple[list[Any], str, str]] = {
     "class missing": (
         [storage_class("fast-sdd"), claim("data", cls="fast-ssd")],
-        "Claim data names storage class fast-ssd, which does not exist (did you mean fast-sdd?).",
+        "(1Gi, ReadWriteOnce, storage class fast-ssd) is not bound: storage class fast-ssd does not exist "
+        "(did you mean fast-sdd?).",
         "name storage class fast-sdd in claim data (not tried)",
     ),
     "no volume": (
@@ -172,7 +173,7 @@ CLAIMS: dict[str, tuple[list[Any], str, str]] = {
     "volume elsewhere": (
         [storage_class(), volume("disk", on="gone", claim="data"), claim("data", bound="disk")],
         "Volume disk of claim data is only on nodes with kubernetes.io/hostname=gone, and no node is there.",
-        "use another claim than data, or add such a node (not tried)",
+        "use another claim than data, or add or free a node with kubernetes.io/hostname=gone (not tried)",
     ),
     "claim missing": (
         [claim("date")],

@@ -349,5 +349,5 @@ def test_where_its_domain_has_no_node_left_no_job_is_told_to_free_its_own(things
 def test_a_node_of_its_domain_that_another_job_uses_may_be_freed() -> None:
     state = world(racks({"a": 2, "b": 2}), job("other", 1, running={0: "a-1"}), LOST)
     verdict = schedule(state, TOPOLOGY).verdicts["ns/j"]
-    assert "ns/other uses cpu 4 there" in verdict.message
+    assert "ns/other holds cpu 4 there" in verdict.message
     assert "free 1 node of HyperNode a (a-1)" in verdict.suggestion

@@ -10,7 +10,7 @@ from unisono.api.core import PersistentVolumeClaimVolumeSource, PodSpec, Volume
 from unisono.api.gang_parts import Part, encode_parts
 from unisono.cluster.podclass import UNTIED, PodClass
 from unisono.engine.verdicts.edit import Edit
-from unisono.engine.verdicts.unmade_parts import unmade_in
+from unisono.engine.verdicts.unmade_pods import unmade_in
 
 VOLUMES = [Volume(name="data", persistent_volume_claim=PersistentVolumeClaimVolumeSource(claim_name="data"))]
 

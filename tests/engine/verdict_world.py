@@ -7,18 +7,21 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
+from msgspec import convert, to_builtins
+
 from support.build import cluster, floating, queue
 from unisono.api.annotations import USER_LIMITS
 from unisono.api.base import Object
-from unisono.api.core import Node, Pod, PodCondition, ResourceQuota, Toleration
+from unisono.api.core import Affinity, Node, Pod, PodCondition, ResourceQuota, Toleration
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.queues import raised
 from unisono.api.resources import resource_list, to_wire
+from unisono.api.selecting import select_by_another
 from unisono.cluster.state import ClusterState
 from unisono.engine import changes as c
 from unisono.engine.decisions import Decisions
 from unisono.engine.plugins.admission_limits import amount_of
-from unisono.engine.verdicts.effects import relabelled, renamed
+from unisono.engine.verdicts.effects import renamed
 
 GROUP = "scheduling.k8s.io/group-name"
 
@@ -253,12 +256,10 @@ class Objects:
 
     def _use_label(self, change: c.UseLabel, job: str) -> None:
         for pod in self.waiting(job):
-            selector = dict(pod.spec.node_selector or {})
-            if selector.get(change.key) == change.value:
-                del selector[change.key]
-                selector[change.instead_key] = change.instead_value
-            pod.spec.node_selector = selector or None
-            pod.spec.affinity = relabelled(pod.spec.affinity, change)
+            spec = {"nodeSelector": dict(pod.spec.node_selector or {}), "affinity": to_builtins(pod.spec.affinity)}
+            select_by_another(spec, change.key, change.value, change.instead_key, change.instead_value)
+            pod.spec.node_selector = spec["nodeSelector"] or None
+            pod.spec.affinity = convert(spec["affinity"], Affinity | None)
 
     def _use_claim(self, change: c.UseClaim, job: str) -> None:
         for pod in self.waiting(job):

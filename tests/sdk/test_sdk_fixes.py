@@ -10,7 +10,7 @@ import pytest
 
 from unisono.api.kinds import JOBS, QUEUES
 from unisono.jobkinds.kind import NoSuchField
-from unisono.sdk.fixes import gang_sizes, of_objects, pod_specs
+from unisono.sdk.fixes import of_objects, pod_specs
 from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.edits import all_of, edit_of
 from unisono.sdk.fixes.fix import Operation
@@ -29,6 +29,7 @@ def task(spec: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"name": "worker", "replicas": 4, "template": {"spec": spec}, **more}
 
 
+LOWER = {"kind": "LowerMinAvailable", "to": 2}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 EDITS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     (
@@ -123,7 +124,7 @@ def test_changes_of_other_objects_edit_no_job_and_many_changes_are_one_edit() ->
     ],
 )
 def test_a_smaller_gang(given_job: dict[str, Any], path: tuple[Any, ...], value: int) -> None:
-    gang_sizes.lower(given_job, 2)
+    all_of([LOWER])(given_job)
     at: Any = given_job["spec"]
     for name in path:
         at = at[name]
@@ -132,7 +133,7 @@ def test_a_smaller_gang(given_job: dict[str, Any], path: tuple[Any, ...], value:
 
 def test_a_kind_whose_gang_is_whole_says_so() -> None:
     with pytest.raises(NoSuchField, match="JobSet starts with all its pods"):
-        gang_sizes.lower(job("JobSet", "jobset.x-k8s.io/v1alpha2"), 2)
+        all_of([LOWER])(job("JobSet", "jobset.x-k8s.io/v1alpha2"))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_a_priority_that_pods_take_from_their_job_is_patched(own: dict[str, Any]
 
 def test_the_gang_may_be_patched_and_the_template_may_not() -> None:
     whole = job(minAvailable=4, tasks=[task(pod(cpu="8"))])
-    (smaller,) = changed(whole, lambda body: gang_sizes.lower(body, 2))
+    (smaller,) = changed(whole, all_of([LOWER]))
     assert (smaller.verb, smaller.body) == ("patch", [{"op": "replace", "path": "/spec/minAvailable", "value": 2}])
     less = pod_specs.each_pod(lambda spec: pod_specs.request_at_most(spec, {"cpu": 4000}))
     (other,) = changed(whole, less)
@@ -238,7 +239,8 @@ def test_labels_and_resources_are_replaced_where_they_stand() -> None:
     ],
 )
 def test_what_the_server_refuses(message: str, kind: str, text: str) -> None:
-    (fix,) = of_objects.allowed(job(tasks=[task(pod(cpu="8"))]), message)
+    refused = job(tasks=[task({**pod(cpu="8"), "serviceAccountName": "bto"})])
+    (fix,) = [*of_objects.allowed(refused, message), *of_objects.named(refused, message)]
     assert (fix.text, fix.tried) == (text, False)
     assert [operation.verb for operation in fix.operations] == [kind]
 

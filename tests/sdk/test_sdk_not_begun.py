@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from unisono.sdk.fixes.of_fields import for_fields
+from unisono.sdk.fixes.of_objects import for_fields
 from unisono.sdk.fixes.pod_specs import pod_specs
 from unisono.sdk.reasons.not_begun import empty_by, next_run, paused_by, suspended_part, unattended
 

@@ -383,3 +383,27 @@ def warnings_of(spec: QueueSpec, lease_annotations: Mapping[str, str] | None) ->
         f"spec.{field}: the scheduler's configuration does not enforce it; {NEEDS[field]}"
         for field in unenforced(spec, told.split(","))
     ]
+
+
+class Place(NamedTuple):
+    """Where a queue stands: its parent, whether it is closed, and whether it was closed with that."""
+
+    parent: str
+    closed: bool
+    by_parent: bool
+
+
+def to_be_opened(name: str, place_of: Callable[[str], Place | None]) -> tuple[str, ...]:
+    """The closed queues that have to be opened for a closed one, the uppermost first.
+
+    A parent closes those below it, and opens them again, but for those that were closed by themselves.
+    """
+    by_hand: list[str] = []
+    for _ in range(_MOST_PARTS):
+        place = place_of(name)
+        above = place_of(place.parent) if place is not None else None
+        if place is None or above is None or not above.closed:
+            break
+        by_hand += [] if place.by_parent else [name]
+        name = place.parent
+    return (name, *reversed(by_hand))

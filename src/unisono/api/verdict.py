@@ -86,10 +86,10 @@ class Holder(msgspec.Struct, frozen=True, rename="camel"):
 
     kind: str = ""
     name: str = ""
-    amounts: dict[str, int] = {}
+    amounts: Mapping[str, int] = {}
 
 
-class Verdict(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class Verdict(msgspec.Struct, frozen=True, rename="camel"):
     """Why one job waits. Amounts are in engine units: memory in bytes, everything else in thousandths.
 
     Attributes:
@@ -120,11 +120,11 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     job: str = ""
     cause: str = ""
     message: str = ""
-    need: dict[str, int] = {}
-    have: dict[str, int] = {}
+    need: Mapping[str, int] = {}
+    have: Mapping[str, int] = {}
     tasks_placeable: int = 0
     tasks_needed: int = 0
-    reasons: dict[str, int] = {}
+    reasons: Mapping[str, int] = {}
     nodes: int = 0
     holders: tuple[Holder, ...] = ()
     suggestion: str = ""

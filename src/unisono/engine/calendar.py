@@ -21,14 +21,13 @@ from unisono.cluster.status import ON_NODE_STATES, PREEMPTABLE_STATES
 from unisono.engine.answers import BUDGET, CALENDAR, RUN_TIME, Purpose
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.decisions import ReservationUpdate
-from unisono.engine.plugins.calendar import CalendarPlugin
+from unisono.engine.plugins.calendar import CalendarPlugin, calendar_of
 from unisono.engine.session.budgets import Spendings, used_text
 from unisono.engine.session.calendar import Slot
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.protected_cores import Cores
 from unisono.engine.session.run_times import RunLimits
 from unisono.engine.session.session import Session
-from unisono.engine.verdicts.calendar_causes import calendar_of
 from unisono.engine.verdicts.holders import is_of_daemonset
 
 LEAVING_SECONDS = 60.0
@@ -54,7 +53,7 @@ class _Due:
 
 def follow_calendar(cycle: Cycle) -> None:
     """Evict the pods whose time is over, and say when the next cycle is due."""
-    calendar, now = calendar_of(cycle), cycle.session.now
+    calendar, now = calendar_of(cycle.hooks.alive()), cycle.session.now
     due: dict[str, _Due] = {}
     if calendar is not None:
         for slot in calendar.slots:
@@ -187,7 +186,7 @@ def _evict(cycle: Cycle, due: list[_Due]) -> None:
 def close_reservations(cycle: Cycle) -> None:
     """Say how each reservation stands: its window, its nodes, and how many pods of others are still there."""
     snapshot, now = cycle.session.snapshot, cycle.session.now
-    calendar = calendar_of(cycle) if snapshot.catalogue.bookings else None
+    calendar = calendar_of(cycle.hooks.alive()) if snapshot.catalogue.bookings else None
     if calendar is None:
         return
     names = snapshot.nodes.names

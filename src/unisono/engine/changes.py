@@ -451,6 +451,11 @@ Change = (
 )
 
 
+def parts_of(change: Change) -> tuple[Change, ...]:
+    """The changes that one consists of."""
+    return change.changes if isinstance(change, Together) else (change,)
+
+
 def amounts_text(amounts: Mapping[str, int], rounding: Rounding = "nearest") -> str:
     """``cpu 2, memory 4Gi``."""
     told = readable(amounts, rounding)

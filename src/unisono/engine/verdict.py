@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
-from msgspec import Struct
+from msgspec import structs
 
-from unisono.api.verdict import Cause
+from unisono.api import verdict as wire
+from unisono.api.verdict import Cause, Holder
 from unisono.engine.changes import Change
 
 __all__ = ["ANOTHER_NAMESPACE", "Cause", "Holder", "Verdict"]
@@ -58,67 +60,58 @@ class Asked:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """Who holds what a job waits for."""
-
-    kind: str
-    name: str
-    amounts: Mapping[str, int] = field(default_factory=dict)
-
-
-class Verdict(Struct, frozen=True):
-    """Why one job waits.
-
-    A struct, because each of many waiting jobs gets one that differs little from another's.
+class Verdict(wire.Verdict, frozen=True):
+    """Why one job waits, as it is known in the engine: its changes are not yet put into JSON.
 
     Attributes:
-        job: ``namespace/name`` of its PodGroup.
-        cause: first cause.
-        message: one sentence with numbers, for people.
-        need, have: amounts by resource name in engine units; for gangs also ``pods``. ``have`` is what could be given.
-        tasks_placeable, tasks_needed: how many tasks found a place this cycle, and how many the gang needs.
-        reasons: nodes by refusal text, ``{"Insufficient nvidia.com/gpu": 5}``, for the first task that found no node.
-        nodes: number of nodes looked at.
-        holders: who holds it, largest first, at most a few.
-        suggestion: what would start it, in words, or ``""``.
-        changes: the same for programs, cheapest first; each was tried: after it, the next cycle starts the job.
+        changes: what would start it, cheapest first; each was tried: after it, the next cycle starts the job.
         untried: further changes that should start it, or are needed to, and were not tried.
         candidates: changes that may be part of what starts it where none of ``changes`` is known to.
-        position: its place in the line of its queue, 1 for the first; 0 where it stands in none.
-        ahead: names of the jobs that come before it, at most a few.
-        would_run_after: ``namespace/name`` of pods of lower priority, or of queues above their share, without which the
-            next cycle would start it; tried as well.
-        spared: why those pods are not evicted, where limits on evictions are the reason, and when they may be.
-        plugins_off: plug-ins that could not be asked at all in this cycle; the job may wait because of one.
-        task: ``namespace/name`` of the task that ``reasons`` speak of, or ``""``.
-        queue: the job's queue.
 
     """
 
-    job: str
-    cause: Cause
-    message: str
-    need: Mapping[str, int] = {}
-    have: Mapping[str, int] = {}
-    tasks_placeable: int = 0
-    tasks_needed: int = 0
-    reasons: Mapping[str, int] = {}
-    nodes: int = 0
-    holders: tuple[Holder, ...] = ()
-    suggestion: str = ""
-    task: str = ""
-    queue: str = ""
     changes: tuple[Change, ...] = ()
     untried: tuple[Change, ...] = ()
-    candidates: tuple[Change, ...] = ()
-    position: int = 0
-    ahead: tuple[str, ...] = ()
-    would_run_after: tuple[str, ...] = ()
-    spared: str = ""
-    plugins_off: tuple[str, ...] = ()
+    candidates: tuple[Change, ...] = ()  # type: ignore[assignment]
 
-    @property
-    def change(self) -> Change | None:
-        """The cheapest change that would start the job, None where none is known."""
-        return self.changes[0] if self.changes else None
+    def told(self) -> wire.Verdict:
+        """The verdict in JSON's types, each change with its class name as ``kind``."""
+        changes = [_change(change) for change in self.changes]
+        changes += [{**_change(change), "tried": False} for change in self.untried]
+        known = {name: getattr(self, name) for name in wire.Verdict.__struct_fields__}
+        known |= {"cause": str(self.cause), "candidates": tuple(map(_change, self.candidates))}
+        return wire.Verdict(**known | {"change": changes[0] if changes else {}, "otherwise": tuple(changes[1:])})
+
+
+def _change(change: Change) -> dict[str, Any]:
+    """``{"kind": "AddNodes", "like": "n1", "count": 2}``; combined ones have theirs in ``changes``."""
+    fields = {one.name: _plain(getattr(change, one.name)) for one in structs.fields(change)}
+    return {"kind": type(change).__name__} | fields
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, tuple):
+        return [one if isinstance(one, str) else _change(one) for one in value]
+    return value
+
+
+_BY_NAME = {one.__name__: one for one in Change.__args__}
+
+
+def change_of(told: Mapping[str, Any]) -> Change | None:
+    """The change of which this is the JSON; None for a kind, or fields, that this version does not know."""
+    kind = _BY_NAME.get(str(told.get("kind")))
+    names = kind.__struct_fields__ if kind is not None else ()
+    given = {key: _given(value) for key, value in told.items() if key in names}
+    if kind is None or given.keys() != set(names) or None in (given.get("changes") or ()):
+        return None
+    found: Change = kind(**given)
+    return found
+
+
+def _given(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(change_of(one) if isinstance(one, Mapping) else one for one in value)
+    return value

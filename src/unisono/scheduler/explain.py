@@ -12,7 +12,6 @@ from msgspec import structs
 from unisono.api import verdict as wire
 from unisono.cluster.rejections import Rejection
 from unisono.cluster.snapshot import Snapshot
-from unisono.engine.changes import Change
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.decisions import Condition, Decisions, PodCondition, PodGroupUpdate
 from unisono.engine.verdict import Asked, Cause, Verdict
@@ -124,35 +123,19 @@ _MAX_PODS = 16
 
 
 def on_wire(verdict: Verdict) -> wire.Verdict:
-    """The verdict as clients see it: long texts and lists cut, each change with its class name as ``kind``."""
-    changes = [_change(change) for change in verdict.changes]
-    changes += [{**_change(change), "tried": False} for change in verdict.untried]
-    cut = len(verdict.would_run_after) > _MAX_PODS
-    return wire.Verdict(
-        job=verdict.job,
-        cause=verdict.cause.value,
-        message=_cut(verdict.message),
-        need=dict(verdict.need),
-        have=dict(verdict.have),
-        tasks_placeable=verdict.tasks_placeable,
-        tasks_needed=verdict.tasks_needed,
-        reasons=_largest(verdict.reasons),
-        nodes=verdict.nodes,
-        holders=tuple(
-            wire.Holder(holder.kind, holder.name, dict(holder.amounts)) for holder in verdict.holders[:_MAX_HOLDERS]
-        ),
-        suggestion=_cut(verdict.suggestion),
-        change=changes[0] if changes else {},
-        otherwise=tuple(changes[1:]),
-        candidates=tuple(map(_change, verdict.candidates)),
-        position=verdict.position,
-        ahead=verdict.ahead[:_MAX_HOLDERS],
-        would_run_after=verdict.would_run_after[:_MAX_PODS],
-        would_run_after_count=len(verdict.would_run_after) if cut else 0,
-        spared=_cut(verdict.spared),
-        plugins_off=verdict.plugins_off[:_MAX_ENTRIES],
-        task=verdict.task,
-        queue=verdict.queue,
+    """The verdict as clients see it: long texts and lists cut."""
+    told, pods = verdict.told(), verdict.would_run_after
+    return structs.replace(
+        told,
+        message=_cut(told.message),
+        reasons=_largest(told.reasons),
+        holders=told.holders[:_MAX_HOLDERS],
+        suggestion=_cut(told.suggestion),
+        ahead=told.ahead[:_MAX_HOLDERS],
+        would_run_after=pods[:_MAX_PODS],
+        would_run_after_count=len(pods) if len(pods) > _MAX_PODS else 0,
+        spared=_cut(told.spared),
+        plugins_off=told.plugins_off[:_MAX_ENTRIES],
     )
 
 
@@ -229,20 +212,6 @@ class VerdictBook:
     def __len__(self) -> int:
         """Number of jobs that wait."""
         return len(self._verdicts)
-
-
-def _change(change: Change) -> dict[str, Any]:
-    """``{"kind": "AddNodes", "like": "n1", "count": 2}``; combined ones have theirs in ``changes``."""
-    fields = {one.name: _plain(getattr(change, one.name)) for one in structs.fields(change)}
-    return {"kind": type(change).__name__} | fields
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, tuple):
-        return [one if isinstance(one, str) else _change(one) for one in value]
-    return value
 
 
 def _cut(text: str) -> str:

@@ -61,7 +61,7 @@ class _GroupWish:
 class _Told:
     """Which events have told of a job since the cause of its waiting is the one that it is now: types, and pods."""
 
-    cause: Cause
+    cause: str
     by_group: set[str] = field(default_factory=set)
     pods: set[str] = field(default_factory=set)
 

@@ -8,40 +8,31 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    pass
+from unisono.api.messages import MISSING_QUEUE
 
 LONGEST = 4000
-MEANT = re.compile(r"did you mean ([^?\s]+)\?")
-MEANT_NEXT = re.compile(r" \(did you mean ([^?\s]+)\?\)")
+_MEANT_NEXT = re.compile(r" \(did you mean ([^?\s]+)\?\)")
 
 # ---- names that nothing has
 
-ACCOUNT = re.compile(r'serviceaccount "([^"]+)" not found', re.IGNORECASE)
-PRIORITY_CLASS = re.compile(r"no PriorityClass with name (\S+) was found")
-RUNTIME_CLASS = re.compile(r'RuntimeClass "([^"]+)" not found')
-CONFIG_MAP = re.compile(r'configmap "([^"]+)" not found')
-SECRET = re.compile(r'secret "([^"]+)" not found')
-CLAIM = re.compile(r"pvc (\S+) is not found")
-CLUSTER_RUNTIME = re.compile(r"ClusterTrainingRuntime (\S+) does not exist")
-RUNTIME = re.compile(r"(?<!Cluster)TrainingRuntime (\S+) does not exist")
-JOB_TEMPLATE = re.compile(r"job template \S+/(\S+) is not there")
 UNMADE_CLAIM = re.compile(r"from ResourceClaimTemplate ([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)")
-KEY_OF_VARIABLE = re.compile(r"couldn't find key (\S+) in (ConfigMap|Secret) \"?(?:[^\s/\"]+/)?([^\s/\"]+)\"?")
-KEY_OF_FILE = re.compile(r'(configmap|secret) "([^"]+)" references non-existent key: (\S+)')
-
-# ---- the same, with the name that was meant behind them
-
-QUEUE_OR_MEANT = re.compile(
-    r'queue\.scheduling\.volcano\.sh "([^"]+)" not found(?:.*?did you mean ([^?\s]+)\?)?', re.DOTALL
+_KEY_OF_VARIABLE = re.compile(r"couldn't find key (\S+) in (ConfigMap|Secret) \"?(?:[^\s/\"]+/)?([^\s/\"]+)\"?")
+_KEY_OF_FILE = re.compile(r'(configmap|secret) "([^"]+)" references non-existent key: (\S+)')
+_MISSING = (
+    ("ServiceAccount", re.compile(r'serviceaccount "(?:[^"/]+/)?([^"]+)" not found', re.IGNORECASE)),
+    ("PriorityClass", re.compile(r"no PriorityClass with name (\S+) was found")),
+    ("RuntimeClass", re.compile(r'RuntimeClass "([^"]+)" not found')),
+    ("Queue", MISSING_QUEUE),
+    ("ConfigMap", re.compile(r'configmap "([^"]+)" not found')),
+    ("Secret", re.compile(r'secret "([^"]+)" not found')),
+    ("PersistentVolumeClaim", re.compile(r"pvc (\S+) is not found")),
+    ("ClusterTrainingRuntime", re.compile(r"ClusterTrainingRuntime (\S+) does not exist")),
+    ("TrainingRuntime", re.compile(r"(?<!Cluster)TrainingRuntime (\S+) does not exist")),
+    ("JobTemplate", re.compile(r"job template \S+/(\S+) is not there")),
+    ("ResourceClaimTemplate", re.compile(r"ResourceClaimTemplate (\S+), which does not exist")),
 )
-RUNTIME_MEANT = re.compile(r"TrainingRuntime (\S+) does not exist.*?did you mean ([^?\s]+)\?", re.DOTALL)
-JOB_TEMPLATE_MEANT = re.compile(r"job template \S+/(\S+) is not there.*?did you mean ([^?\s]+)\?", re.DOTALL)
-CLAIM_OR_MEANT = re.compile(r"pvc (\S+)(?: \(did you mean [^)]*\))? is not found(?: \(did you mean ([^?\s]+)\?\))?")
-CLAIM_TEMPLATE_MEANT = re.compile(r"ResourceClaimTemplate (\S+), which does not exist \(did you mean ([^?\s]+)\?")
-FILES_MEANT = re.compile(r'(configmap|secret) "([^"]+)" not found \(did you mean ([^?\s]+)\?')
+"""How it is said of each kind that there is none of a name."""
 
 # ---- limits
 
@@ -66,34 +57,44 @@ _KINDS = {"configmap": "ConfigMap", "secret": "Secret"}  # nosec B105 # the name
 
 
 @dataclass(frozen=True, slots=True)
-class MissingKey:
-    """A key that a pod asks for and its ConfigMap or Secret does not have.
+class Missing:
+    """What a message misses.
 
     Attributes:
-        kind: ``ConfigMap`` or ``Secret``.
+        kind: such as ``ConfigMap``.
         name: of the object.
-        key: that it lacks.
+        key: that the object lacks, where it is there and has not all that is asked of it.
         end: where the message has said so.
-        meant: the key that was probably meant, where the message says it.
+        meant: the name or key that was probably meant, where the message says it behind that.
 
     """
 
     kind: str
     name: str
-    key: str
     end: int
     meant: str = ""
+    key: str = ""
 
 
-def missing_key(message: str) -> MissingKey | None:
-    """What a message of a node misses, None where it speaks of something else."""
+def missing_name(message: str) -> Missing | None:
+    """The object that a message says does not exist; None where it speaks of something else."""
     text = message[:LONGEST]
-    if found := KEY_OF_VARIABLE.search(text):
+    for kind, pattern in _MISSING:
+        if found := pattern.search(text):
+            near = _MEANT_NEXT.match(text, found.end())
+            return Missing(kind, found[1], found.end(), near[1] if near else "")
+    return None
+
+
+def missing_key(message: str) -> Missing | None:
+    """The key that a node misses in a ConfigMap or Secret; None where a message speaks of something else."""
+    text = message[:LONGEST]
+    if found := _KEY_OF_VARIABLE.search(text):
         key, kind, name = found.groups()
-    elif found := KEY_OF_FILE.search(text):
+    elif found := _KEY_OF_FILE.search(text):
         word, name, key = found.groups()
         kind = _KINDS[word]
     else:
         return None
-    near = MEANT_NEXT.match(text, found.end())
-    return MissingKey(kind, name, key, found.end(), near[1] if near else "")
+    near = _MEANT_NEXT.match(text, found.end())
+    return Missing(kind, name, found.end(), near[1] if near else "", key)

@@ -146,6 +146,10 @@ class PluginTiers:
         """All plug-ins."""
         return [plugin for tier in self.tiers for plugin in tier]
 
+    def alive(self) -> list[Plugin]:
+        """Those that are asked in this cycle: what has failed is not any more."""
+        return [plugin for plugin in self.plugins() if not self.guard.dead(plugin)]
+
     def answering(self, *hooks: str) -> list[Plugin]:
         """Plug-ins that answer one of ``hooks``, each once."""
         known = self._answering_any.get(hooks)

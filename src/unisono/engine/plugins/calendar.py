@@ -7,7 +7,7 @@ leave whose time is over.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
@@ -197,6 +197,11 @@ def named_by(record: Job, pod_class: PodClass) -> str:
 
 def _own(text: str) -> Reason:
     return Reason(text, unresolvable=True, cause=Cause.RESERVED)
+
+
+def calendar_of(plugins: Iterable[Plugin]) -> CalendarPlugin | None:
+    """The plug-in, where it is one of these."""
+    return next((one for one in plugins if isinstance(one, CalendarPlugin)), None)
 
 
 def _reason(slot: Slot, now: float) -> Reason:

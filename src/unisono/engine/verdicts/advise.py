@@ -21,10 +21,9 @@ from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause, Verdict, reference
 from unisono.engine.verdicts.candidates import before_others
 from unisono.engine.verdicts.compose import Composition
-from unisono.engine.verdicts.draft import Draft, Ladders
+from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.evictable import Evictable
-from unisono.engine.verdicts.lines import place, place_in_line
-from unisono.engine.verdicts.rivals import turn
+from unisono.engine.verdicts.lines import place, place_in_line, turn
 from unisono.engine.verdicts.trial import Trials
 
 _EVICTING = frozenset(("preempt", "reclaim", "gangpreempt", "gangreclaim"))
@@ -56,7 +55,7 @@ _AT_FIRST, _MOST_CHANGES = 2, 4
 _MOST_CANDIDATES = 6
 _OF_THE_MOMENT = frozenset((Cause.CLUSTER_OVERCOMMITTED, Cause.NO_PODS))
 """What may keep a job now, and will not once others have started, or its pods have been made."""
-_HELP = {
+_HELP: dict[str, str] = {
     Cause.TOO_LARGE: "add nodes large enough for its pods, or let them request less",
     Cause.NODES_FULL: "wait for other jobs to end, or add nodes that its pods may use",
     Cause.CLUSTER_OVERCOMMITTED: "wait for other jobs to end, or add nodes that its pods may use",
@@ -163,10 +162,7 @@ def advise(
     turns = _by_turn(cycle, drafts)
     trials, evictable = Trials(cycle, line or turns, turns[:most], seconds), Evictable(cycle)
     off = tuple(sorted(cycle.hooks.failed))
-    attempts = [
-        _Attempt(key, drafts[key], iter(ladders))
-        for key, ladders in zip(turns[:most], _behind_each_other(drafts, turns[:most]), strict=True)
-    ]
+    attempts = [_Attempt(key, drafts[key], iter(drafts[key].ladders)) for key in turns[:most]]
     for attempt in attempts:
         if seconds:
             attempt.compose(cycle, trials)
@@ -199,33 +195,6 @@ def _by_turn(cycle: Cycle, drafts: dict[str, Draft]) -> list[str]:
         return turn(job) if job is not None else (0, 0.0, key)
 
     return sorted(drafts, key=order)
-
-
-def _behind_each_other(drafts: dict[str, Draft], turns: list[str]) -> list[Ladders]:
-    ahead: dict[str, int] = {}
-    return [_behind(drafts[key], ahead) for key in turns]
-
-
-def _behind(draft: Draft, ahead: dict[str, int]) -> Ladders:
-    """The ladders of a job behind others: those take the first nodes of a kind (``ahead``), and the room that is left.
-
-    The job's own nodes are added to ``ahead``.
-    """
-    ladders: Ladders = []
-    for ladder in draft.ladders:
-        own = ladder[0] if ladder else None
-        if not isinstance(own, AddNodes):
-            ladders.append(ladder)
-            continue
-        before = ahead.get(own.like, 0)
-        if not before:
-            ahead[own.like] = own.count
-            ladders.append(ladder)
-            continue
-        enough = ahead[own.like] = max(draft.nodes, own.count) + before
-        larger = [step for step in ladder if isinstance(step, AddNodes) and step.count > enough]
-        ladders.append([own, structs.replace(own, count=enough), *larger])
-    return ladders
 
 
 def _end_others(cycle: Cycle, trials: Trials, evictable: Evictable, attempt: _Attempt) -> None:

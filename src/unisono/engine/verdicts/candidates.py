@@ -22,6 +22,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Matrix, Vector, total
 from unisono.cluster.status import TaskStatus
+from unisono.cluster.taints import tolerated
 from unisono.engine.answers import BoolArray, Refusal
 from unisono.engine.candidates.tables import EmptyFit
 from unisono.engine.changes import (
@@ -59,16 +60,16 @@ from unisono.engine.verdicts.check_causes import out_of_quarantine
 from unisono.engine.verdicts.demand import kinds_of
 from unisono.engine.verdicts.draft import Ladders
 from unisono.engine.verdicts.holders import comes_again, port_holders
-from unisono.engine.verdicts.labels import enough, joined_labels, labelled, meant_labels, roomy_labels, unselected
+from unisono.engine.verdicts.labels import enough, labelled, other_labels, unselected
 from unisono.engine.verdicts.limits import binding_queue, guarantees_of_others
+from unisono.engine.verdicts.lines import Rivals, whole_need
 from unisono.engine.verdicts.missing_resources import alternatives, unoffered
-from unisono.engine.verdicts.rivals import Rivals, whole_need
 
 if TYPE_CHECKING:
     from unisono.engine.verdicts.waiting import Waiting
 
 _REPELLING = ("NoSchedule", "NoExecute")
-_TAINTS_TRIED = 2
+_TAINTS_TRIED = 4
 _TIERS_TRIED = 4
 _PRIORITIES_TRIED = 2
 _KINDS_TRIED = 4
@@ -300,27 +301,11 @@ def giving_back(cycle: Cycle, job: JobState) -> Ladders:
 # ---- nodes
 
 
-def for_kinds(waiting: Waiting) -> Ladders:
-    """What nodes lack for the job's pods, besides a limit that refuses them: cordoned nodes, nodes, labels, taints."""
-    cycle, job = waiting.cycle, waiting.job
-    ladders = uncordoned(cycle, job)
-    for task in waiting.samples:
-        empty = waiting.tools.capacity.empty(task.pod_class)
-        other = unoffered(cycle, task.pod_class.requests)  # where it would go once it asks for what was meant
-        if not empty.per_node:
-            ladders.append(_smaller_pods(cycle, task, empty, waiting.missing))
-        if empty.total < waiting.missing:
-            ladders += [
-                ladder
-                for ladder in unblocked(cycle, task, waiting.missing)
-                if ladder and (other or not isinstance(ladder[0], Uncordon))
-            ]
-        ladders.append(_more_nodes(empty, waiting.missing))
-    different: Ladders = []
-    for ladder in ladders:
-        if ladder and ladder not in different:
-            different.append(ladder)
-    return different
+def smaller_pods(waiting: Waiting) -> Ladders:
+    """Of pods that no node could hold even if it were empty: as small as nodes are."""
+    every = ((task, waiting.tools.capacity.empty(task.pod_class)) for task in waiting.samples)
+    found = (_smaller_pods(waiting.cycle, task, empty, waiting.missing) for task, empty in every if not empty.per_node)
+    return [ladder for ladder in found if ladder]
 
 
 def asking_less(ladders: Ladders, at_most: Mapping[str, int]) -> Ladders:
@@ -369,10 +354,7 @@ def for_fit(cycle: Cycle, job: JobState, task: Task, cause: Cause, placeable: in
             return [_smaller_pods(cycle, task, empty, missing), *unblocked(cycle, task, missing), nodes]
         higher = higher_priorities(cycle, job)
         less = slightly_less(cycle, task, missing)
-        elsewhere = roomy_labels(
-            task.pod_class, cycle.session.nodes, _room(cycle, task.pod_class, cycle.session.nodes.idle), missing
-        )
-        return [_smaller(job, placeable), less, nodes, *unblocked(cycle, task, missing), *higher, elsewhere]
+        return [_smaller(job, placeable), less, nodes, *unblocked(cycle, task, missing), *higher]
     if cause is Cause.FILTERS:
         fewer = [] if task.role in _LEADING else _smaller(job, placeable)
         return [*unblocked(cycle, task, missing), fewer, nodes]
@@ -504,6 +486,7 @@ def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     """Cordons, taints and labels on nodes that have room, and what the pod requires of others."""
     nodes, pod_class, facts = cycle.session.nodes, task.pod_class, cycle.session.nodes.table.facts
     room = _room(cycle, pod_class, nodes.idle)
+    others = other_labels(pod_class, nodes, room, missing)
     for shrunk in (False, True):  # what keeps it off nodes that could hold it; then if it were no larger than they are
         if not room.any():
             room = _room(cycle, pod_class, nodes.allocatable, shrunk=shrunk)
@@ -511,31 +494,19 @@ def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     if not cordoned:  # fewer may do: where a sub-group finds no domain, its pods that do find nodes count as missing
         cordoned = np.flatnonzero(nodes.table.unschedulable & (room > 0)).tolist()[:missing]
     ladders: Ladders = [[Uncordon(tuple(nodes.table.names[at] for at in cordoned))]] if cordoned else []
-    tolerated = {(one.key or "", one.value or "", one.effect or "") for one in pod_class.tolerations}
-    taints: Counter[tuple[str, str, str]] = Counter()
-    together: Counter[tuple[tuple[str, str, str], ...]] = Counter()
+    taints: Counter[tuple[AddToleration, ...]] = Counter()
     roomy = np.flatnonzero(room > 0)
     _, first, numbers = np.unique(nodes.taint_codes[roomy], return_index=True, return_counts=True)
     for at, number in zip(roomy[first].tolist(), numbers.tolist(), strict=True):
-        for taint in facts[at].taints:
-            if taint.effect in _REPELLING and not is_state(taint):
-                taints[_named(taint)] += number
-        untolerated = {key for key in map(_named, facts[at].taints) if key not in tolerated and key in taints}
-        if len(untolerated) > 1:
-            together[tuple(sorted(untolerated))] += number
-    common = sorted((-number, taint) for taint, number in taints.items() if taint not in tolerated)
-    out = out_of_quarantine(nodes, pod_class, room, missing)
-    ladders += [out, [AddToleration(*taint) for _, taint in common[:_TAINTS_TRIED]]]
-    for wanted, _ in together.most_common(_TAINTS_TRIED):  # nodes with several taints, each of which repels
-        ladders[-1].append(Together(tuple(AddToleration(*taint) for taint in wanted)))
-    others, labels = meant_labels(pod_class, nodes), labelled(pod_class, nodes, room, missing)
-    ladders += [[one] for one in (*others, *joined_labels(pod_class, nodes))]
-    ladders += [labels, *_relaxed(pod_class)]
-    return ladders if others or labels else ladders + unselected(pod_class, nodes)
-
-
-def _named(taint: Taint) -> tuple[str, str, str]:
-    return taint.key or "", taint.value or "", taint.effect or ""
+        repelling = (one for one in facts[at].taints if one.effect in _REPELLING and not is_state(one))
+        kept = (one for one in repelling if not tolerated(one, pod_class.tolerations))
+        taints[tuple(AddToleration(one.key or "", one.value or "", one.effect or "") for one in kept)] += number
+    common = sorted((-number, str(parts), parts) for parts, number in taints.items() if parts)[:_TAINTS_TRIED]
+    ladders.append(out_of_quarantine(nodes, pod_class, room, missing))
+    ladders.append([parts[0] if len(parts) == 1 else Together(parts) for _, _, parts in common])
+    labels = labelled(pod_class, nodes, room, missing)
+    ladders += [*others, labels, *_relaxed(pod_class)]
+    return ladders if any(others) or labels else ladders + unselected(pod_class, nodes)
 
 
 def _room(cycle: Cycle, pod_class: PodClass, amounts: Matrix, *, shrunk: bool = False) -> Vector:

@@ -9,12 +9,11 @@ import numpy as np
 
 from unisono.api.messages import counted
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.records import Job
 from unisono.cluster.resources import Vector
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
-from unisono.engine.verdicts.pending_pods import in_order, look_at, pending_pods
-from unisono.engine.verdicts.unmade_parts import Unmade, unmade_pods
+from unisono.engine.verdicts.pending_pods import PodsAlike, in_order, look_at, pending_pods
+from unisono.engine.verdicts.unmade_pods import one_of_many, unmade_pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,35 +55,25 @@ def kinds_of(session: Session, job: JobState) -> list[Kind]:
 
 
 def _kinds_of(session: Session, job: JobState) -> list[Kind]:
-    unmade = [_of_unmade(one, session) for one in unmade_pods(session, job.record)]
-    if job.size:
-        made = _of_pods(job)
-        return [*made, *unmade] if made or not job.record.pending else []
-    return unmade or _of_group(session, job)
-
-
-def _of_pods(job: JobState) -> list[Kind]:
+    unmade = [_kind(one) for one in unmade_pods(session, job.record)]
+    if not job.size:
+        return unmade or _of_group(session, job)
+    waiting = pending_pods(job.record)
     if job.places:
         waiting = look_at([task for task in in_order(job.record.pending) if task.key not in job.places])
-    else:
-        waiting = pending_pods(job.record)
-    return [_kind(_who(one.first, one.role, one.count), one.count, one.pod_class, one.role) for one in waiting.groups]
+    made = [_kind(one) for one in waiting.groups]
+    return [*made, *unmade] if made or not job.record.pending else []
 
 
-def _of_unmade(unmade: Unmade, session: Session) -> Kind:
-    role, number, pod_class = unmade
-    alone = f"the pod of role {role}" if role else "its pod"
-    return _kind(alone if number == 1 else _who("", role, number), number, pod_class, role)
-
-
-def _kind(who: str, number: int, one: PodClass, role: str) -> Kind:
-    return Kind(who, number, one.requests, one.rows, one.amounts, bool(one.host_ports), one, role)
-
-
-def _who(name: str, role: str, number: int) -> str:
+def _kind(pods: PodsAlike) -> Kind:
+    one, role, number = pods.pod_class, pods.role, pods.count
     if number > 1:
-        return f"each of {counted(number, 'pod')} of role {role}" if role else f"each of {counted(number, 'pod')}"
-    return f"pod {name} (role {role})" if role else f"pod {name}"
+        who = f"each of {counted(number, 'pod')}{f' of role {role}' if role else ''}"
+    elif pods.first:
+        who = f"pod {pods.first}{f' (role {role})' if role else ''}"
+    else:
+        who = f"the pod of role {role}" if role else "its pod"
+    return Kind(who, number, one.requests, one.rows, one.amounts, bool(one.host_ports), one, role)
 
 
 def _of_group(session: Session, job: JobState) -> list[Kind]:
@@ -108,15 +97,3 @@ def _of_group(session: Session, job: JobState) -> list[Kind]:
             role=next(iter(roles), ""),
         )
     ]
-
-
-def one_of_many(record: Job) -> dict[str, int]:
-    """What each pod of a gang of one role asks for: an equal part of minResources; empty where that is not known."""
-    asked, members = record.min_amounts, record.min_member
-    if asked and record.licenses:
-        asked = {name: amount - record.licenses.get(name, 0) for name, amount in asked.items()}
-    if not asked or members < 1 or len(record.min_task_member) > 1:
-        return {}
-    if any(amount % members for amount in asked.values()):
-        return {}
-    return {name: amount // members for name, amount in asked.items() if amount > 0 and name != "pods"}

@@ -1,10 +1,9 @@
-"""Which device claim keeps a pod away from nodes: a template, a class, selectors, a count, or devices in use."""
+"""Which device claim keeps a pod away from nodes: a template, a class, or devices that no node has, or has free."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unisono.api.core import DeviceClass, DeviceConstraint, ResourceClaim
+from unisono.api.core import DeviceClass, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 from unisono.api.extended_devices import device_classes
 from unisono.api.messages import counted
 from unisono.api.names import nearest
@@ -21,15 +20,15 @@ from unisono.engine.changes import UseDeviceClass, listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.common.node_selectors import match_selector
 from unisono.engine.plugins.predicates.claim_allocator import ClaimError, Want, matcher_of, plan
-from unisono.engine.plugins.predicates.device_inventory import Inventory, Unit, attribute
+from unisono.engine.plugins.predicates.device_inventory import Inventory, Unit
 from unisono.engine.plugins.predicates.resource_claims import NO_DEVICES, NOT_HERE
 from unisono.engine.session.session import Session
 from unisono.engine.verdict import reference
-from unisono.engine.verdicts.lack import Lack, absent_devices
+from unisono.engine.verdicts.lack import Lack, absent
 
 _FACT = re.compile(r"""device\.(attributes|capacity)\[["']([^"']+)["']\](?:\.(\w+)|\[["']([^"']+)["']\])""")
 _MOST_FACTS, _MOST_VALUES, _MOST_UNITS = 3, 3, 1_000
-_LONGEST = 60
+_LONGEST, _LONGEST_SELECTOR = 60, 120
 _PLAIN = -1
 """Kinds of devices without their taints are numbered from here downwards."""
 
@@ -82,94 +81,6 @@ def _fact(unit: Unit, part: str, domain: str, name: str) -> Any:
     return None
 
 
-def constrained(
-    inventory: Inventory, claim: ResourceClaim, requests: Sequence[Sequence[Want]], names: Sequence[str]
-) -> str:
-    """Which constraint of a claim no node's free devices meet; empty where that is not what it lacks.
-
-    For claims without alternatives, and each constraint by itself.
-    """
-    if any(len(ways) != 1 or not ways[0].count for ways in requests):
-        return ""
-    for one in claim.spec.devices.constraints or ():
-        name = one.match_attribute or one.distinct_attribute or ""
-        wants = [ways[0] for ways in requests if not one.requests or ways[0].parent in one.requests]
-        if not name or not wants:
-            continue
-        number, best = _most(inventory, one, wants)
-        wanted = sum(want.count for want in wants)
-        if number < wanted:
-            same = "the same" if one.match_attribute else "another"
-            where = f" ({names[best]})" if number else ""
-            return (
-                f"its {wanted} devices must each have {same} {name}, and at most {number} free ones of a node do{where}"
-            )
-    return ""
-
-
-def _most(inventory: Inventory, constraint: DeviceConstraint, wants: Sequence[Want]) -> tuple[int, int]:
-    """How many free devices of one node meet a constraint, at most as many as are asked for, and the node's column."""
-    best, name = (0, 0), constraint.match_attribute or constraint.distinct_attribute or ""
-    for column in range(len(inventory.by_node)):
-        values: list[Counter[Any]] = []
-        for want in wants:
-            found = (attribute(unit, name) for unit in inventory.free(column) if want.matches(unit))
-            values.append(Counter(value for value in found if value is not None))
-        if constraint.match_attribute:
-            each = [
-                sum(min(of[value], want.count) for of, want in zip(values, wants, strict=True))
-                for value in _all(values)
-            ]
-            number = max(each, default=0)
-        else:
-            number = len(_all(values))
-        if number > best[0]:
-            best = number, column
-    return best
-
-
-def _all(values: Iterable[Counter[Any]]) -> set[Any]:
-    return {value for of in values for value in of}
-
-
-_LONGEST_SELECTOR = 120
-
-
-@dataclass(frozen=True, slots=True)
-class _Devices:
-    """The devices of one session, read when a claim is first asked about."""
-
-    inventory: Inventory
-    free: list[_Kinds]
-    untaken: frozenset[_Kinds]
-
-    def serves(self, want: Want, column: int) -> bool:
-        """Whether a node has enough free devices for it."""
-        free = _number(want, self.free[column])
-        if want.count:
-            return free >= want.count
-        return 0 < free == sum(want.matches(unit) for unit in self.inventory.by_node[column])
-
-
-def _devices(session: Session) -> _Devices:
-    def make() -> _Devices:
-        catalogue = session.snapshot.catalogue
-        slices, claims = catalogue.device_slices.values(), catalogue.device_claims.values()
-        inventory = Inventory(slices, claims, session.nodes)
-        taken = inventory.book.taken
-        return _Devices(
-            inventory,
-            [_kinds(inventory.free(column)) for column in range(session.nodes.size)],
-            frozenset(_kinds(unit for unit in units if unit.name not in taken) for units in inventory.by_node),
-        )
-
-    return session.shared.of(_Devices, make)
-
-
-def _inventory(session: Session) -> Inventory:
-    return _devices(session).inventory
-
-
 @dataclass(frozen=True, slots=True)
 class _Kind:
     """Equal devices of one node: a claim's rules are asked about one of them."""
@@ -192,33 +103,88 @@ def _kinds(units: Iterable[Unit]) -> _Kinds:
     return tuple(_Kind(kind, counts[kind], one[kind]) for kind in sorted(counts))
 
 
+@dataclass(frozen=True, slots=True)
+class _Devices:
+    """The devices of one session, read when a claim is first asked about: by node, free ones and all."""
+
+    inventory: Inventory
+    kinds: list[tuple[_Kinds, _Kinds]]
+
+    def serving(self, ways: Sequence[Want]) -> set[int]:
+        """Columns of the nodes that have enough free devices for a request by itself."""
+        known: dict[tuple[_Kinds, _Kinds], bool] = {}
+        for kinds in self.kinds:
+            if kinds not in known:
+                known[kinds] = any(_serves(want, *kinds) for want in ways)
+        return {at for at, kinds in enumerate(self.kinds) if known[kinds]}
+
+    def users(self, cycle: Cycle, units: Iterable[Unit]) -> tuple[str, ...]:
+        """Pods for which the claims are reserved that hold some of the devices, else the claims."""
+        taken = {unit.name for unit in units if self.inventory.book.in_use(unit.name)}
+        found: dict[str, None] = {}
+        for claim in cycle.session.snapshot.catalogue.device_claims.values():
+            allocation = claim.status.allocation
+            results = (allocation.devices.results or ()) if allocation is not None else ()
+            if any((one.driver, one.pool, one.device) in taken for one in results):
+                users = [
+                    reference(f"{claim.metadata.namespace}/{user.name}", user.resource.removesuffix("s"))
+                    for user in claim.status.reserved_for or ()
+                ]
+                found.update(dict.fromkeys(users or [reference(claim.key, "resource claim")]))
+        return tuple(found)
+
+
+def _serves(want: Want, free: _Kinds, whole: _Kinds) -> bool:
+    """Whether the free devices of a node are enough; where all of them are asked for, whether all are free."""
+    number = _number(want, free)
+    return number >= want.count if want.count else 0 < number == _number(want, whole)
+
+
 def _number(want: Want, kinds: _Kinds) -> int:
     return sum(kind.count for kind in kinds if want.matches(kind.unit))
 
 
+def _devices(session: Session) -> _Devices:
+    def make() -> _Devices:
+        catalogue = session.snapshot.catalogue
+        slices, claims = catalogue.device_slices.values(), catalogue.device_claims.values()
+        inventory = Inventory(slices, claims, session.nodes)
+        units = ((inventory.free(column), inventory.by_node[column]) for column in range(session.nodes.size))
+        return _Devices(inventory, [(_kinds(free), _kinds(whole)) for free, whole in units])
+
+    return session.shared.of(_Devices, make)
+
+
+class _Asked(NamedTuple):
+    """A claim that waits for its devices: its title, and a name and the ways of each request."""
+
+    claim: ResourceClaim
+    title: str
+    requests: list[tuple[str, Sequence[Want]]]
+
+
 def device_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
     """What the device claims of a class lack; ``counts``: nodes by the reason that refuses them."""
-    catalogue = cycle.session.snapshot.catalogue
-    apart = _apart(cycle, pod_class) if NO_DEVICES.text in counts else ""
-    if apart:
-        yield Lack(apart, "")
-        return
+    catalogue, waiting, templates = cycle.session.snapshot.catalogue, list[_Asked](), dict(pod_class.templates)
     for key in pod_class.devices:
         name, claim = key.partition("/")[2], catalogue.device_claims.get(key)
-        template = dict(pod_class.templates).get(key, "")
-        if claim is None:
-            if name.endswith("/"):
-                what = f"no claim has been made yet from ResourceClaimTemplate {name[:-1]}"
-                yield Lack(what, f"see whether ResourceClaimTemplate {name[:-1]} exists")
-            elif name:
-                yield absent_devices(key, catalogue.device_claims)
-            continue
-        if claim.status.allocation is not None:
-            if NOT_HERE.text in counts:
-                yield from _of_allocated(cycle, claim)
-            continue
-        lacks = list(_of_classes(cycle, claim, template))
-        yield from lacks or (_of_devices(cycle, claim, template) if NO_DEVICES.text in counts else ())
+        if claim is not None and claim.status.allocation is None:
+            template = templates.get(key, "")
+            title = f"resource claim {claim.metadata.name}{f' (template {template})' if template else ''}"
+            if wrong := list(_of_classes(cycle, claim, title, template)):
+                yield from wrong
+            else:
+                waiting.append(_Asked(claim, title, []))
+        elif claim is not None:
+            yield from _of_allocated(cycle, claim) if NOT_HERE.text in counts else ()
+        elif name.endswith("/"):
+            what = f"no claim has been made yet from ResourceClaimTemplate {name[:-1]}"
+            yield Lack(what, f"see whether ResourceClaimTemplate {name[:-1]} exists")
+        elif name:
+            yield absent("ResourceClaim", key, catalogue.device_claims)
+    if NO_DEVICES.text in counts and waiting:
+        lacks = [lack for one in waiting if (lack := _of_devices(cycle, one)) is not None]
+        yield from lacks or (_together(cycle, waiting),)
 
 
 def _of_allocated(cycle: Cycle, claim: ResourceClaim) -> Iterator[Lack]:
@@ -231,50 +197,7 @@ def _of_allocated(cycle: Cycle, claim: ResourceClaim) -> Iterator[Lack]:
         yield Lack(f"the devices of resource claim {claim.metadata.name} are allocated on {which}", "")
 
 
-def _apart(cycle: Cycle, pod_class: PodClass) -> str:
-    """That each claim of a pod finds devices on some nodes, and all of them together on none; else empty."""
-    catalogue, names = cycle.session.snapshot.catalogue, cycle.session.snapshot.nodes.names
-    found: list[tuple[ResourceClaim, set[int]]] = []
-    for key in pod_class.devices:
-        claim = catalogue.device_claims.get(key)
-        if claim is None or claim.status.allocation is not None:
-            continue
-        try:
-            requests = plan(claim, catalogue.device_classes).requests
-            columns = {at for at in range(len(names)) if _serves(cycle, requests, at)}
-        except ClaimError:
-            return ""
-        found.append((claim, columns))
-    if len(found) < 2 or not all(columns for _, columns in found) or set.intersection(*(one for _, one in found)):
-        return ""
-    templates = dict(pod_class.templates)
-    told = [
-        f"{_asked(claim, templates.get(claim.key, ''))} on {listed(tuple(names[at] for at in sorted(columns)))}"
-        for claim, columns in found
-    ]
-    return f"no node has devices for all its claims: there are free ones for {', for '.join(told)}"
-
-
-def _asked(claim: ResourceClaim, template: str) -> str:
-    """``resource claim p-g (template g, class gpu.example.com)``."""
-    classes = device_classes(claim)
-    parts = [f"template {template}" if template else "", f"class {', '.join(classes)}" if classes else ""]
-    told = ", ".join(filter(None, parts))
-    return f"resource claim {claim.metadata.name}" + (f" ({told})" if told else "")
-
-
-def _title(claim: ResourceClaim, template: str) -> str:
-    """``resource claim p-g`` with the template that users wrote."""
-    return f"resource claim {claim.metadata.name}{f' (template {template})' if template else ''}"
-
-
-def _serves(cycle: Cycle, requests: Sequence[Sequence[Want]], column: int) -> bool:
-    """Whether a node has enough free devices for each request by itself."""
-    devices = _devices(cycle.session)
-    return all(any(devices.serves(want, column) for want in ways) for ways in requests)
-
-
-def _of_classes(cycle: Cycle, claim: ResourceClaim, template: str) -> Iterator[Lack]:
+def _of_classes(cycle: Cycle, claim: ResourceClaim, title: str, template: str) -> Iterator[Lack]:
     """Device classes that a claim names and that do not exist."""
     classes, name = cycle.session.snapshot.catalogue.device_classes, claim.metadata.name
     drivers = {piece.spec.driver for piece in cycle.session.snapshot.catalogue.device_slices.values()}
@@ -283,149 +206,89 @@ def _of_classes(cycle: Cycle, claim: ResourceClaim, template: str) -> Iterator[L
             continue
         near = nearest(wanted, sorted({*classes, *drivers}))
         meant = f" (did you mean {near}?)" if near else ""
-        what = f"{_title(claim, template)} names device class {wanted}, which does not exist{meant}"
+        what = f"{title} names device class {wanted}, which does not exist{meant}"
         change = UseDeviceClass(name, wanted, near, template) if near in classes else None
         yield Lack(what, change.text() if change is not None else f"create device class {wanted}", change)
 
 
-def _of_devices(cycle: Cycle, claim: ResourceClaim, template: str) -> Iterator[Lack]:
-    """Requests that no node can serve, by what exists, what one node has, and what is free."""
-    asked = _asked(claim, template)
+def _of_devices(cycle: Cycle, asked: _Asked) -> Lack | None:
+    """The first request that no node can serve; None where each could be served by itself. Notes its requests."""
     try:
-        requests = plan(claim, cycle.session.snapshot.catalogue.device_classes).requests
-        for given, alternatives in zip(claim.spec.devices.requests or (), requests, strict=True):
-            ways = [given.exactly] if given.exactly is not None else list(given.first_available or ())
-            found = [
-                _of_request(cycle, _title(claim, template), way, want)
-                for way, want in zip(ways, alternatives, strict=True)
-            ]
-            if all(one.text for one in found):  # a request with one way that can be served is not what the claim lacks
-                waiting = next((_waiting_for(one.holders) for one in found if one.holders), "")
-                text = "; ".join(dict.fromkeys(one.text for one in found))
-                yield Lack(text, waiting or f"change what {asked} asks for, or add a node that has it")
-                return
+        requests = plan(asked.claim, cycle.session.snapshot.catalogue.device_classes).requests
+        for given, alternatives in zip(asked.claim.spec.devices.requests or (), requests, strict=True):
+            ways: list[ExactDeviceRequest | DeviceSubRequest] = [*(given.first_available or ())]
+            ways = ways if given.exactly is None else [given.exactly]
+            classes = dict.fromkeys(way.device_class_name for way in ways)
+            asked.requests.append((f"{given.name} (class {', '.join(classes)})", alternatives))
+            if not _devices(cycle.session).serving(alternatives):
+                found = [_short(cycle, way, want) for way, want in zip(ways, alternatives, strict=True)]
+                text = "; ".join(dict.fromkeys(text for text, _ in found))
+                holders = next((holders for _, holders in found if holders), ())
+                return Lack(f"{asked.title} asks for {text}", _remedy(asked.title, holders))
     except ClaimError as error:
-        yield Lack(f"{_title(claim, template)}: {error}", f"change what {asked} asks for")
-        return
-    apart = constrained(_inventory(cycle.session), claim, requests, cycle.session.snapshot.nodes.names)
-    if apart:
-        yield Lack(f"{_title(claim, template)}: {apart}", f"change the constraints of {asked}, or what it asks for")
-        return
-    yield _together(cycle, claim, template, requests)
+        return Lack(f"{asked.title}: {error}", _remedy(asked.title, ()))
+    return None
 
 
-def _together(cycle: Cycle, claim: ResourceClaim, template: str, requests: Sequence[Sequence[Want]]) -> Lack:
-    """Each request finds devices by itself: they are not free together, or what they share out is used up."""
-    inventory = _inventory(cycle.session)
-    units = {unit.name: unit for one in inventory.by_node for unit in one}
-    wants = [want for ways in requests for want in ways]
-    sharing = {key for key, unit in units.items() if not unit.plain and any(want.matches(unit) for want in wants)}
-    there = [at for at in range(cycle.session.nodes.size) if _serves(cycle, requests, at)] if not sharing else []
-    if there:
-        which = listed(tuple(cycle.session.snapshot.nodes.names[at] for at in there))
-        told = f"only {which} {'has' if len(there) == 1 else 'have'} free devices for {_asked(claim, template)}"
-        if len(wants) != 1 or not wants[0].count:
-            return Lack(told, "")
-        number = sum(_number(wants[0], _devices(cycle.session).free[at]) // wants[0].count for at in there)
-        used = {unit.name for unit in units.values() if wants[0].matches(unit) and inventory.book.in_use(unit.name)}
-        holders = _users(cycle, used)
-        by = f"; others are in use by {listed(holders)}" if holders else ""
-        return Lack(f"{told}, enough for {counted(number, 'such claim')}{by}", _waiting_for(holders))
-    if not sharing:
-        names = cycle.session.snapshot.nodes.names
-        places = []
-        for given, ways in zip(claim.spec.devices.requests or (), requests, strict=True):
-            on = tuple(names[at] for at in range(len(names)) if _serves(cycle, (ways,), at))
-            places.append(f"request {given.name} on {listed(on)}" if on else f"request {given.name} on no node")
-        classes = _asked(claim, template)
-        what = f"no node has all devices of {classes} free together: there are free ones for {', for '.join(places)}"
-        return Lack(what, f"change what {classes} asks for, or add a node with all of them")
-    counters = {counter for key in sharing for counter in units[key].draws}
-    users = {key for key, unit in units.items() if inventory.book.in_use(key) and not counters.isdisjoint(unit.draws)}
-    holders = _users(cycle, users | {key for key in sharing if inventory.book.in_use(key)})
-    by = f"; in use by {listed(holders)}" if holders else ""
-    what = f"the devices for {_title(claim, template)} share counters or capacity, of which too little is left{by}"
-    return Lack(what, _waiting_for(holders))
-
-
-def _waiting_for(holders: tuple[str, ...]) -> str:
-    have = "have" if len(holders) > 1 else "has"
-    return f"wait until {listed(holders)} {have} ended, or add a node with such devices" if holders else ""
-
-
-class _Short(NamedTuple):
-    """What a request lacks, and who uses the devices; both empty where it lacks none."""
-
-    text: str = ""
-    holders: tuple[str, ...] = ()
-
-
-def _of_request(cycle: Cycle, title: str, given: object, want: Want) -> _Short:
-    """What one way to meet a request lacks; nothing where some node has as many free devices as it asks for."""
-    inventory = _inventory(cycle.session)
-    device_class, count = getattr(given, "device_class_name", ""), max(want.count, 1)
-    if not want.count:
-        return _of_all(cycle, title, device_class, want)
-    if any(_number(want, kinds) >= count for kinds in _devices(cycle.session).untaken):
-        return _Short()
+def _short(cycle: Cycle, given: ExactDeviceRequest | DeviceSubRequest, want: Want) -> tuple[str, tuple[str, ...]]:
+    """What one way to meet a request lacks, in words, and who uses the devices."""
+    devices, names = _devices(cycle.session), cycle.session.snapshot.nodes.names
+    inventory, device_class = devices.inventory, given.device_class_name
+    rules = [one.cel.expression for one in given.selectors or () if one.cel is not None]
+    what = f"{counted(want.count, 'device')} of class {device_class}"
+    what = what if want.count else f"all devices of class {device_class} of one node"
     matching = [[unit for unit in units if want.matches(unit)] for units in inventory.by_node]
-    most = max(map(len, matching), default=0)
-    asks = f"{title} asks for {counted(count, 'device')} of class {device_class}"
+    richest = max(range(len(matching)), key=lambda at: len(matching[at]), default=0)
+    most = len(matching[richest]) if matching else 0
     if not most:
-        rules = [one.cel.expression for one in getattr(given, "selectors", None) or () if one.cel is not None]
-        tainted = taints_of(want, inventory)
-        if tainted:
-            return _Short(f"{asks}, and the devices have taints that it does not tolerate ({tainted})")
-        if not rules:
-            return _Short(f"{asks}, and no node has any")
-        drivers = cycle.session.snapshot.catalogue.device_classes[device_class]
-        there = facts_asked(rules, of_class(drivers, inventory))
-        has = f" (devices have {there})" if there else ""
-        return _Short(f"{asks} with {' and '.join(rules)[:_LONGEST_SELECTOR]}, and no device of any node is so{has}")
-    names = cycle.session.snapshot.nodes.names
-    if most < count:
-        richest = names[max(range(len(matching)), key=lambda at: len(matching[at]))]
-        return _Short(f"{asks} on one node, and the most that one has is {most} ({richest})")
-    free = [sum(unit.name not in inventory.book.taken for unit in units) for units in matching]
-    taken = {unit.name for units in matching for unit in units if inventory.book.in_use(unit.name)}
-    total = len({unit.name for units in matching for unit in units})
-    holders = _users(cycle, taken)
+        if tainted := taints_of(want, inventory):
+            return f"{what}, and the devices have taints that it does not tolerate ({tainted})", ()
+        known = cycle.session.snapshot.catalogue.device_classes[device_class]
+        there = facts_asked(rules, of_class(known, inventory)) if rules else ""
+        ruled = f" with {' and '.join(rules)[:_LONGEST_SELECTOR]}" if rules else ""
+        return f"{what}{ruled}, and no node has any{f' (devices have {there})' if there else ''}", ()
+    if most < want.count:
+        return f"{what} on one node, and the most that one has is {most} ({names[richest]})", ()
+    units = {unit.name: unit for units in matching for unit in units}
+    taken = sum(map(inventory.book.in_use, units))
+    free = max(sum(unit.name not in inventory.book.taken for unit in units) for units in matching)
+    holders = devices.users(cycle, units.values())
     by = f", by {listed(holders)}" if holders else ""
-    return _Short(
-        f"{asks}, and {len(taken)} of {total} are in use{by}; at most {max(free)} on one node {_is(max(free))} free",
-        holders,
-    )
+    are = "is" if free == 1 else "are"
+    return f"{what}, and {taken} of {len(units)} are in use{by}; at most {free} on one node {are} free", holders
 
 
-def _of_all(cycle: Cycle, title: str, device_class: str, want: Want) -> _Short:
-    """What a request for all devices of one node lacks; nothing where some node has them all free."""
-    devices = _devices(cycle.session)
-    units = [unit for of_node in devices.inventory.by_node for unit in of_node if want.matches(unit)]
-    if any(devices.serves(want, column) for column in range(cycle.session.nodes.size)):
-        return _Short()
-    asks = f"{title} asks for all devices of class {device_class} of one node"
-    if not units:
-        return _Short(f"{asks}, and no node has any")
-    taken = {unit.name for unit in units if devices.inventory.book.in_use(unit.name)}
-    holders = _users(cycle, taken)
-    by = f", by {listed(holders)}" if holders else ""
-    return _Short(f"{asks}, and on every node some are in use{by}", holders)
+def _together(cycle: Cycle, claims: list[_Asked]) -> Lack:
+    """Each request finds devices by itself: on different nodes, not for all pods, or what they share is used up."""
+    devices, names = _devices(cycle.session), cycle.session.snapshot.nodes.names
+    requests = [request for one in claims for request in one.requests]
+    columns = [devices.serving(ways) for _, ways in requests]
+    wants = [want for _, ways in requests for want in ways]
+    units = [unit for units in devices.inventory.by_node for unit in units]
+    matching = [unit for unit in units if any(want.matches(unit) for want in wants)]
+    what = f"{listed(tuple(one.title for one in claims))}: {' and '.join(name for name, _ in requests)}"
+    drawn = {counter for unit in matching if not unit.plain for counter in unit.draws}
+    holders = devices.users(cycle, [*matching, *(unit for unit in units if not drawn.isdisjoint(unit.draws))])
+    by = f"; in use by {listed(holders)}" if holders else ""
+    there = set.intersection(*columns)
+    if not all(unit.plain for unit in matching):
+        text = f"the devices for {what} share counters or capacity, of which too little is left{by}"
+    elif there:
+        which = listed(tuple(names[at] for at in sorted(there)))
+        rules = [rule for one in claims for rule in one.claim.spec.devices.constraints or ()]
+        same = [f"the same {rule.match_attribute}" for rule in rules if rule.match_attribute]
+        same += [f"another {rule.distinct_attribute} each" for rule in rules if rule.distinct_attribute]
+        ruled = f", which must have {listed(tuple(same))}" if same else ""
+        text = f"only {which} {'has' if len(there) == 1 else 'have'} free devices for {what}{ruled}{by}"
+    else:
+        on = [listed(tuple(names[at] for at in sorted(those))) for those in columns]
+        places = [f"{name} on {where}" for (name, _), where in zip(requests, on, strict=True)]
+        text = f"no node has devices for all of {what}: there are free ones for {', for '.join(places)}"
+    return Lack(text, _remedy(listed(tuple(one.title for one in claims)), holders))
 
 
-def _is(number: int) -> str:
-    return "is" if number == 1 else "are"
-
-
-def _users(cycle: Cycle, taken: set[tuple[str, str, str]]) -> tuple[str, ...]:
-    """Pods for which the claims are reserved that hold some of the devices, else the claims."""
-    found: dict[str, None] = {}
-    for claim in cycle.session.snapshot.catalogue.device_claims.values():
-        allocation = claim.status.allocation
-        results = (allocation.devices.results or ()) if allocation is not None else ()
-        if any((one.driver, one.pool, one.device) in taken for one in results):
-            users = [
-                reference(f"{claim.metadata.namespace}/{user.name}", user.resource.removesuffix("s"))
-                for user in claim.status.reserved_for or ()
-            ]
-            found.update(dict.fromkeys(users or [reference(claim.key, "resource claim")]))
-    return tuple(found)
+def _remedy(title: str, holders: tuple[str, ...]) -> str:
+    if holders:
+        have = "have" if len(holders) > 1 else "has"
+        return f"wait until {listed(holders)} {have} ended, or add a node with such devices"
+    return f"change what {title} asks for, or add a node that has it"

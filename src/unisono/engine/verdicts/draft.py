@@ -22,7 +22,6 @@ class Draft(Struct):
         first, last: advice in words only, said before and after.
         fallback: advice in words only, said where no change is known to help.
         evictions: whether others could make room.
-        nodes: empty nodes that the whole gang would fill, where nodes are what it lacks.
 
     """
 
@@ -32,6 +31,5 @@ class Draft(Struct):
     last: str = ""
     fallback: str = ""
     evictions: bool = False
-    nodes: int = 0
     untried: tuple[Change, ...] = ()
     necessary: bool = False

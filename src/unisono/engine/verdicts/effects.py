@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import singledispatch
+from typing import Any
 
 import msgspec
 
 from unisono.api.annotations import RUN_SECONDS, USER_LIMITS
-from unisono.api.core import Affinity, NodeSelectorRequirement, ResourceRequirements, Toleration
+from unisono.api.core import Affinity, DeviceRequest, ResourceRequirements, Toleration
 from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME, JOB_VERSION
 from unisono.api.licenses import UNIT
 from unisono.api.node_checks import without_quarantine
 from unisono.api.pod_states import stated_run_seconds
 from unisono.api.queues import Family, exceeded, oversubscribed, raised, with_group
 from unisono.api.resources import to_units, to_wire
-from unisono.api.selecting import ROOT
+from unisono.api.selecting import ROOT, select_by_another
 from unisono.cluster.groups import TopologyWish
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
 from unisono.cluster.resources import PODS, ResourceRegistry
 from unisono.cluster.status import COMPLETED_STATES, READY_STATES, TaskStatus, count
 from unisono.engine import changes
-from unisono.engine.verdicts.claim_effects import create_claim, use_claim, use_device_class, use_storage_class
+from unisono.engine.plugins.predicates.volume_match import waits
 from unisono.engine.verdicts.edit import Edit
 from unisono.engine.verdicts.holders import is_created_again, is_of_daemonset
-from unisono.engine.verdicts.unmade_parts import unmade_in
+from unisono.engine.verdicts.unmade_pods import unmade_in
 from unisono.errors import EngineError
 
 FIRST, LAST = "!added-", "~added-"
@@ -61,8 +62,7 @@ def _lower(change: changes.LowerMinAvailable, edit: Edit, job: str) -> None:
 @apply.register
 def _state(change: changes.SetMinResources, edit: Edit, job: str) -> None:
     record = edit.job(job)
-    record.min_amounts = {**(record.min_amounts or {}), **change.amounts}
-    record.min_resources = edit.origin.registry.vector(record.min_amounts)
+    _state_minimum(edit, record, {**(record.min_amounts or {}), **change.amounts})
 
 
 def _bounded(count: int) -> int:
@@ -236,9 +236,15 @@ def _allow(change: changes.AllowTier, edit: Edit, job: str) -> None:
 # ---- the job's pods
 
 
-def _waiting(edit: Edit, job: str) -> list[Task]:
-    tasks = edit.job(job).tasks.values()
-    return [task for task in tasks if task.status is TaskStatus.PENDING]
+def _each_class(
+    edit: Edit, job: str, what: str, changed: Callable[[PodClass], dict[str, Any]], *, all_: bool = False
+) -> None:
+    """Give the pods that wait other classes; ``all_``: those that run as well."""
+    for old in list(edit.job(job).tasks.values()):
+        if old.status is TaskStatus.PENDING or (all_ and old.status not in COMPLETED_STATES):
+            task = edit.task(old.key)
+            task.pod_class = edit.pod_class(old.pod_class, what, **changed(old.pod_class))
+            edit.put(task)
 
 
 @apply.register
@@ -253,22 +259,23 @@ def _remove_gates(change: changes.RemoveGates, edit: Edit, job: str) -> None:
 def _request(change: changes.RequestAtMost, edit: Edit, job: str) -> None:
     record = edit.job(job)
     if record.min_resources is not None:  # its maker adds up what the pods request
-        minimum = _added_up(edit, record, change.amounts)
-        record.min_resources = edit.origin.registry.vector(minimum)
-        record.min_amounts = minimum
-    for old in _waiting(edit, job):
-        task = edit.task(old.key)
-        requests = {
-            name: min(amount, change.amounts.get(name, amount)) for name, amount in old.pod_class.requests.items()
-        }
-        task.pod_class = smaller(edit, old.pod_class, {name: amount for name, amount in requests.items() if amount})
-        edit.put(task)
+        _state_minimum(edit, record, _added_up(edit, record, change.amounts))
+
+    def less(one: PodClass) -> dict[str, Any]:
+        requests = {name: min(amount, change.amounts.get(name, amount)) for name, amount in one.requests.items()}
+        return _requesting(edit.origin.registry, one, {name: amount for name, amount in requests.items() if amount})
+
+    _each_class(edit, job, str(change), less)
+
+
+def _state_minimum(edit: Edit, record: Job, amounts: dict[str, int]) -> None:
+    record.min_amounts, record.min_resources = amounts, edit.origin.registry.vector(amounts)
 
 
 def _added_up(edit: Edit, record: Job, most: Mapping[str, int]) -> dict[str, int]:
     """The job's minResources where no pod asks for more than ``most``, by role where that is known."""
     amounts, unmade = dict(record.min_amounts or {}), unmade_in(edit.origin, record)
-    pods = [(one.number, one.pod_class) for one in unmade]
+    pods = [(one.count, one.pod_class) for one in unmade]
     pods += [(1, task.pod_class) for task in record.tasks.values() if task.status is TaskStatus.PENDING]
     whole = sum(number for number, _ in pods) == record.min_member
     for name in amounts.keys() & most.keys():
@@ -279,27 +286,17 @@ def _added_up(edit: Edit, record: Job, most: Mapping[str, int]) -> dict[str, int
     return amounts
 
 
-def smaller(edit: Edit, old: PodClass, requests: dict[str, int]) -> PodClass:
-    """The class with other requests."""
-    registry: ResourceRegistry = edit.origin.registry
-    vector = registry.vector(requests)
+def _requesting(registry: ResourceRegistry, old: PodClass, requests: dict[str, int]) -> dict[str, Any]:
+    """What of a class is different with other requests."""
+    vector, nonzero = registry.vector(requests), old.nonzero.copy()
     vector[PODS] = 1
-    nonzero = old.nonzero.copy()
     for row, name in enumerate(("cpu", "memory")):
         if old.requests.get(name) is not None:
             nonzero[row] -= old.requests[name] - requests.get(name, 0)
     rows = vector.nonzero()[0]
-    return edit.pod_class(
-        old,
-        f"requests {sorted(requests.items())}",
-        requests=requests,
-        vector=vector,
-        rows=rows,
-        amounts=vector[rows],
-        nonzero=nonzero,
-        best_effort=not requests,
-        containers=tuple(_shrunk(one, old.requests, requests) for one in old.containers),
-    )
+    containers = tuple(_shrunk(one, old.requests, requests) for one in old.containers)
+    amounts = {"requests": requests, "vector": vector, "rows": rows, "amounts": vector[rows], "nonzero": nonzero}
+    return amounts | {"best_effort": not requests, "containers": containers}
 
 
 def _shrunk(
@@ -327,44 +324,39 @@ def _shrunk(
 @apply.register
 def _tolerate(change: changes.AddToleration, edit: Edit, job: str) -> None:
     more = Toleration(key=change.key, operator="Equal", value=change.value or None, effect=change.effect)
-    for old in _waiting(edit, job):
-        task = edit.task(old.key)
-        task.pod_class = edit.pod_class(
-            old.pod_class, f"tolerates {change}", tolerations=(*old.pod_class.tolerations, more)
-        )
-        edit.put(task)
+    _each_class(edit, job, str(change), lambda one: {"tolerations": (*one.tolerations, more)})
 
 
 @apply.register
 def _annotate(change: changes.AddAnnotation, edit: Edit, job: str) -> None:
-    for old in _waiting(edit, job):
-        task, notes = edit.task(old.key), {change.key: change.value}
-        task.annotations = {**old.annotations, **notes}
-        if change.key == RUN_SECONDS:
-            task.run_seconds = stated_run_seconds(notes, None)
-        task.pod_class = edit.pod_class(old.pod_class, f"has {change}", notes={**old.pod_class.notes, **notes})
-        edit.put(task)
+    notes = {change.key: change.value}
+    _each_class(edit, job, str(change), lambda one: {"notes": {**one.notes, **notes}})
+    for old in list(edit.job(job).tasks.values()):
+        if old.status is TaskStatus.PENDING:
+            task = edit.task(old.key)
+            task.annotations = {**old.annotations, **notes}
+            task.run_seconds = stated_run_seconds(notes, None) if change.key == RUN_SECONDS else task.run_seconds
+            edit.put(task)
 
 
 @apply.register
 def _relax(change: changes.RelaxRule, edit: Edit, job: str) -> None:
     """In the template of all its pods: those that run repel the others with a rule of their own."""
-    for old in [task for task in edit.job(job).tasks.values() if task.status not in COMPLETED_STATES]:
-        terms = old.pod_class.terms
-        changed: dict[str, object] = {}
-        if change.rule == "nodeSelector":
-            changed["node_selector"] = {}
-        elif change.rule == "nodeAffinity":
-            changed["affinity"] = None
-        elif change.rule == "podAffinity":
-            terms = terms._replace(near=(), near_all=-1)
-        elif change.rule == "podAntiAffinity":
-            terms = terms._replace(away=())
-        else:
-            terms = terms._replace(spread=tuple(spread._replace(hard=False) for spread in terms.spread))
-        task = edit.task(old.key)
-        task.pod_class = edit.pod_class(old.pod_class, f"relaxes {change.rule}", terms=terms, **changed)
-        edit.put(task)
+
+    def relaxed(one: PodClass) -> dict[str, Any]:
+        match change.rule:
+            case "nodeSelector":
+                return {"node_selector": {}}
+            case "nodeAffinity":
+                return {"affinity": None}
+            case "podAffinity":
+                return {"terms": one.terms._replace(near=(), near_all=-1)}
+            case "podAntiAffinity":
+                return {"terms": one.terms._replace(away=())}
+        spread = tuple(each._replace(hard=False) for each in one.terms.spread)
+        return {"terms": one.terms._replace(spread=spread)}
+
+    _each_class(edit, job, str(change), relaxed, all_=True)
 
 
 @apply.register
@@ -424,15 +416,11 @@ def _use_priority(change: changes.UsePriority, edit: Edit, job: str) -> None:
 
 @apply.register
 def _use_resource(change: changes.UseResource, edit: Edit, job: str) -> None:
-    record = edit.job(job)
+    record, registry = edit.job(job), edit.origin.registry
     if record.min_amounts is not None:
-        record.min_amounts = renamed(record.min_amounts, change.name, change.instead)
-        record.min_resources = edit.origin.registry.vector(record.min_amounts)
-    for old in _waiting(edit, job):
-        task = edit.task(old.key)
-        requests = renamed(old.pod_class.requests, change.name, change.instead)
-        task.pod_class = smaller(edit, old.pod_class, requests)
-        edit.put(task)
+        _state_minimum(edit, record, renamed(record.min_amounts, change.name, change.instead))
+    renaming = (change.name, change.instead)
+    _each_class(edit, job, str(change), lambda one: _requesting(registry, one, renamed(one.requests, *renaming)))
 
 
 def renamed(amounts: Mapping[str, int], name: str, instead: str) -> dict[str, int]:
@@ -445,43 +433,75 @@ def renamed(amounts: Mapping[str, int], name: str, instead: str) -> dict[str, in
 
 @apply.register
 def _use_label(change: changes.UseLabel, edit: Edit, job: str) -> None:
-    for old in _waiting(edit, job):
-        task, one = edit.task(old.key), old.pod_class
-        selector = dict(one.node_selector)
-        if not change.key or selector.get(change.key) == change.value:
-            selector.pop(change.key, None)
-            selector[change.instead_key] = change.instead_value
-        affinity = relabelled(one.affinity, change)
-        task.pod_class = edit.pod_class(one, f"selects {change}", node_selector=selector, affinity=affinity)
-        edit.put(task)
+    def selecting(one: PodClass) -> dict[str, Any]:
+        pod = {"nodeSelector": dict(one.node_selector), "affinity": msgspec.to_builtins(one.affinity)}
+        select_by_another(pod, change.key, change.value, change.instead_key, change.instead_value)
+        return {"node_selector": pod["nodeSelector"], "affinity": msgspec.convert(pod["affinity"], Affinity | None)}
+
+    _each_class(edit, job, str(change), selecting)
 
 
-def relabelled(affinity: Affinity | None, change: changes.UseLabel) -> Affinity | None:
-    """The affinity with another label in the node terms that it requires."""
-    near = affinity.node_affinity if affinity is not None else None
-    required = near.required_during_scheduling_ignored_during_execution if near is not None else None
-    if affinity is None or near is None or required is None:
-        return affinity
-    terms = [
-        msgspec.structs.replace(
-            term, match_expressions=[_requirement(one, change) for one in term.match_expressions or ()] or None
-        )
-        for term in required.node_selector_terms or ()
-    ]
-    required = msgspec.structs.replace(required, node_selector_terms=terms)
-    near = msgspec.structs.replace(near, required_during_scheduling_ignored_during_execution=required)
-    return msgspec.structs.replace(affinity, node_affinity=near)
+@apply.register
+def _use_claim(change: changes.UseClaim, edit: Edit, job: str) -> None:
+    """The pods name another claim, which exists."""
+    namespace = job.partition("/")[0]
+    part = "devices" if change.of == "ResourceClaim" else "volumes"
+    instead = {f"{namespace}/{change.name}": f"{namespace}/{change.instead}"}
+    _with_claims(change, edit, job, part, instead)
 
 
-def _requirement(one: NodeSelectorRequirement, change: changes.UseLabel) -> NodeSelectorRequirement:
-    if one.key != change.key or (one.values and change.value not in one.values):
-        return one
-    values = [change.instead_value if value == change.value else value for value in one.values or ()]
-    return msgspec.structs.replace(one, key=change.instead_key, values=values or None)
+@apply.register
+def _create_claim(change: changes.CreateClaim, edit: Edit, job: str) -> None:
+    """As if the new claim were bound to a volume that reaches every node: its class provisions one."""
+    _with_claims(change, edit, job, "volumes", {f"{job.partition('/')[0]}/{change.name}": ""})
 
 
-for _elsewhere in (use_claim, create_claim, use_storage_class, use_device_class):
-    apply.register(_elsewhere)
+@apply.register
+def _use_storage_class(change: changes.UseStorageClass, edit: Edit, job: str) -> None:
+    """The claim names another class; where that binds at once, as if it had."""
+    key = f"{job.partition('/')[0]}/{change.claim}"
+    old = edit.origin.catalogue.volume_claims[key]
+    spec = msgspec.structs.replace(old.spec, storage_class_name=change.storage_class, volume_name=None)
+    claim = msgspec.structs.replace(old, spec=spec)
+    if waits(claim, edit.origin.catalogue):
+        edit.claim(claim)
+    else:
+        _with_claims(change, edit, job, "volumes", {key: ""})
+
+
+@apply.register
+def _use_device_class(change: changes.UseDeviceClass, edit: Edit, job: str) -> None:
+    """The claim asks for devices of another class, and with it those that the job's pods have from its template."""
+    keys = {f"{job.partition('/')[0]}/{change.claim}"}
+    for task in edit.job(job).tasks.values() if change.template else ():
+        keys |= {key for key, template in task.pod_class.templates if template == change.template}
+    claims = edit.origin.catalogue.device_claims
+    for old in [claims[key] for key in sorted(keys & claims.keys())]:
+        if old.status.allocation is not None:
+            continue
+        requests = [_of_class(request, change) for request in old.spec.devices.requests or ()]
+        devices = msgspec.structs.replace(old.spec.devices, requests=requests)
+        edit.claim(msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, devices=devices)))
+
+
+def _of_class(request: DeviceRequest, change: changes.UseDeviceClass) -> DeviceRequest:
+    exactly, subs = request.exactly, request.first_available
+    if exactly is not None and exactly.device_class_name == change.name:
+        exactly = msgspec.structs.replace(exactly, device_class_name=change.instead)
+    for at, one in enumerate(subs or ()):
+        if one.device_class_name == change.name:
+            changed = msgspec.structs.replace(one, device_class_name=change.instead)
+            subs = [*(subs or ())[:at], changed, *(subs or ())[at + 1 :]]
+    return msgspec.structs.replace(request, exactly=exactly, first_available=subs)
+
+
+def _with_claims(change: changes.Change, edit: Edit, job: str, part: str, instead: Mapping[str, str]) -> None:
+    """Other claims in the pods that wait; an empty name takes a claim away."""
+
+    def claiming(one: PodClass) -> dict[str, Any]:
+        return {part: tuple(filter(None, (instead.get(key, key) for key in getattr(one, part))))}
+
+    _each_class(edit, job, str(change), claiming)
 
 
 @apply.register
@@ -505,13 +525,9 @@ OF_THE_JOB = (
 """Changes of a manifest that most controllers do not take over for pods that are there."""
 
 
-def _parts(change: changes.Change) -> tuple[changes.Change, ...]:
-    return change.changes if isinstance(change, changes.Together) else (change,)
-
-
 def apply_to_pods(change: changes.Change, edit: Edit, job: str) -> None:
     """Make the change on pods of the job that have come since it was made on all else."""
-    for one in _parts(change):
+    for one in changes.parts_of(change):
         if isinstance(one, OF_THE_JOB):
             apply(one, edit, job)
 
@@ -522,11 +538,8 @@ def submit_again(change: changes.Change, edit: Edit, job: str, now: float) -> bo
     Then it is the last of its line, and is admitted like all others. Jobs of Volcano take another priority as they are.
     """
     record = edit.job(job)
-    kept = not record.owned or JOB_VERSION in record.annotations
-    again = any(
-        isinstance(one, OF_THE_JOB) or (isinstance(one, changes.UsePriority) and not kept) for one in _parts(change)
-    )
-    if not again or count(record.counts, READY_STATES):
+    again = OF_THE_JOB if not record.owned or JOB_VERSION in record.annotations else (*OF_THE_JOB, changes.UsePriority)
+    if not any(isinstance(one, again) for one in changes.parts_of(change)) or count(record.counts, READY_STATES):
         return False
     record.phase, record.created = "Pending", now
     return True

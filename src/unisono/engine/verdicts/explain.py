@@ -13,7 +13,7 @@ from unisono.engine.verdict import Asked, Cause, Verdict
 from unisono.engine.verdicts.advise import MOST_JOBS, advise
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.drafts import Drafts
-from unisono.engine.verdicts.rivals import turn
+from unisono.engine.verdicts.lines import turn
 
 _EMPTY = JobReport()
 _PENDING, _PIPELINED, _ALLOCATED, _BINDING = (

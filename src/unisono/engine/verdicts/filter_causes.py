@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from unisono.engine.plugins.common.topology_spread import NOT_NEAR, TOO_NEAR, UN
 from unisono.engine.plugins.deviceshare.book import DeviceBook, FamilyBook
 from unisono.engine.plugins.deviceshare.model import FULL_CORES, Part
 from unisono.engine.plugins.deviceshare.plugin import UNSUITABLE
-from unisono.engine.plugins.deviceshare.table import CORES, COUNT, MEMORY, CardTable, Ints
+from unisono.engine.plugins.deviceshare.table import CORES, MEMORY
 from unisono.engine.plugins.numa_aware import REFUSED, NumaBook, whole_cpus
 from unisono.engine.plugins.predicates.plugin import AFFINITY, CORDONED, DEAD, PORTS, TAINTS
 from unisono.engine.session.limit import tasks_fitting
@@ -34,47 +33,31 @@ from unisono.engine.verdicts.claim_causes import claim_lacks
 from unisono.engine.verdicts.company_causes import company, uneven
 from unisono.engine.verdicts.holders import daemonset_of, port_holders
 from unisono.engine.verdicts.lack import Lack
+from unisono.engine.verdicts.nodes_away import untolerated
 from unisono.engine.verdicts.selector_causes import selector_cause
-from unisono.engine.verdicts.taint_causes import untolerated
-
-
-class _Best(NamedTuple):
-    """CPUs of one NUMA node: free ones, how many it has, and its machine."""
-
-    free: int = 0
-    whole: int = 0
-    name: str = ""
 
 
 def numa_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
     """What the NUMA nodes lack for pods of a class; ``counts``: nodes by the reason that refuses them."""
-    policy = pod_class.notes.get(keys.NUMA_TOPOLOGY_POLICY, "")
+    policy, book = pod_class.notes.get(keys.NUMA_TOPOLOGY_POLICY, ""), NumaBook(cycle.session)
     if any(reason.startswith(f"task topology policy[{policy}]") for reason in counts):
-        others = sorted({node.policy for node in NumaBook(cycle.session).nodes.values()} - {policy})
+        others = sorted({node.policy for node in book.nodes.values()} - {policy})
         what = f"the pods ask for topology policy {policy}, and nodes have {listed(tuple(others))}"
         yield Lack(what, f"ask for topology policy {' or '.join(others)}, or add nodes with {policy}")
     wanted = max((whole_cpus(one) for one in pod_class.containers), default=0)
-    if REFUSED.text not in counts or not wanted:
-        return
-    book, names = NumaBook(cycle.session), cycle.session.snapshot.nodes.names
-    best, largest = _Best(), _Best()
-    for column, node in book.nodes.items():
-        if node.topology is None or node.policy not in (SINGLE, RESTRICTED):
-            continue
-        for _, cpus in node.topology.numa:
-            one = _Best((cpus & book.free(column)).bit_count(), cpus.bit_count(), names[column])
-            best, largest = max(best, one), max(largest, one, key=lambda each: each.whole)
-    if not largest.name:
-        return
-    asks = f"a container asks for {wanted} CPUs of one NUMA node"
-    if wanted > largest.whole:
-        what = f"{asks}, and the largest NUMA node (of {largest.name}) has {largest.whole}"
-    else:
-        what = f"{asks}, and the NUMA node with most free (of {best.name}) has {best.free} of {best.whole}"
-    most = largest.whole if wanted > largest.whole else best.free
-    alone = len(pod_class.containers) == 1 and not pod_class.init_containers
-    change = RequestAtMost({"cpu": most * 1000}) if alone and most else None
-    yield Lack(what, f"ask for at most {most} CPUs per container" if most else "wait until CPUs are free", change)
+    found = [
+        ((cpus & book.free(column)).bit_count(), cpus.bit_count(), cycle.session.snapshot.nodes.names[column])
+        for column, node in book.nodes.items()
+        if node.topology is not None and node.policy in (SINGLE, RESTRICTED)
+        for _, cpus in node.topology.numa
+    ]
+    if REFUSED.text in counts and wanted and found:
+        free, whole, name = max(found)
+        most = f"the NUMA node with most free (of {name}) has {free} of {whole}"
+        alone = len(pod_class.containers) == 1 and not pod_class.init_containers
+        change = RequestAtMost({"cpu": free * 1000}) if alone and free else None
+        remedy = f"ask for at most {free} CPUs per container" if free else "wait until CPUs are free"
+        yield Lack(f"a container asks for {wanted} CPUs of one NUMA node, and {most}", remedy, change)
 
 
 _CHOICES = frozenset(
@@ -87,35 +70,20 @@ _MOST_MODELS = 4
 def card_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
     """What the cards lack for pods of a class; ``counts``: nodes by the reason that refuses them."""
     for book in DeviceBook.of(cycle.session).books(pod_class):
-        parts = book.family.parts(pod_class)
+        parts, table = book.family.parts(pod_class), book.table
         if not book.columns or not parts or not (UNSUITABLE.text in counts or book.family.short.text in counts):
             continue
-        part = max(parts, key=lambda one: (one.memory, one.percent, one.count))
-        usable = _usable(book, pod_class)
-        lack = _not_allowed(book, pod_class, usable) or _too_large(cycle, book, part, usable, alone=len(parts) == 1)
-        lack = lack or _too_full(cycle, book, part, usable, alone=len(parts) == 1)
-        if lack is not None:
-            yield lack
+        allowed = book.allowed(pod_class)
+        usable = table.usable if allowed is None else table.usable & allowed
+        if not usable.any() and table.usable.any():
+            yield _not_allowed(book, pod_class)
+        else:
+            part = max(parts, key=lambda one: (one.memory, one.percent, one.count))
+            yield from _card_lack(cycle, book, part, usable, alone=len(parts) == 1)
 
 
-def _asked(book: FamilyBook, part: Part) -> str:
-    """``aliyun.com/gpu-mem 12 of one card``."""
-    cards = "one card" if part.count == 1 else f"each of {counted(part.count, 'card')}"
-    if part.memory:
-        return f"{book.family.resource} {part.memory} of {cards}"
-    return f"{part.percent}% of the memory of {cards}" if part.percent else counted(part.count, "idle card")
-
-
-def _usable(book: FamilyBook, pod_class: PodClass) -> BoolArray:
-    """``[n, C]`` healthy cards that the pod's annotations permit."""
-    allowed = book.allowed(pod_class)
-    return book.table.usable if allowed is None else book.table.usable & allowed
-
-
-def _not_allowed(book: FamilyBook, pod_class: PodClass, usable: BoolArray) -> Lack | None:
+def _not_allowed(book: FamilyBook, pod_class: PodClass) -> Lack:
     """The pod's annotations leave no card of any node."""
-    if usable.any() or not book.table.usable.any():
-        return None
     notes = listed(tuple(f"{key}={pod_class.notes[key]}" for key in sorted(_CHOICES & pod_class.notes.keys())))
     cards = [card for node in book.table.nodes for card in node.cards]
     models = sorted({card.model for card in cards if card.model and card.usable})[:_MOST_MODELS]
@@ -124,59 +92,37 @@ def _not_allowed(book: FamilyBook, pod_class: PodClass, usable: BoolArray) -> La
     return Lack(what, f"change or remove the annotation {notes}")
 
 
-def _too_large(cycle: Cycle, book: FamilyBook, part: Part, usable: BoolArray, *, alone: bool) -> Lack | None:
-    """No card is so large, or no node has so many cards."""
-    names, table = cycle.session.snapshot.nodes.names, book.table
-    memory = np.where(usable, table.memory, 0)
-    row, card = np.unravel_index(int(memory.argmax()), memory.shape)
-    largest = int(memory[row, card])
-    if part.memory > largest:
-        what = (
-            f"the pod asks for {_asked(book, part)}, and the largest card (of {names[book.columns[row]]}) has {largest}"
-        )
-        change = RequestAtMost({book.family.resource: largest * 1000}) if alone and largest else None
-        return Lack(what, change.text() if change is not None else "ask for less of each card", change)
-    if part.cores > FULL_CORES:
-        what = f"the pod asks for {part.cores}% of the cores of one card, and a card has {FULL_CORES}%"
-        return Lack(what, f"ask for at most {FULL_CORES}% of the cores of each card")
-    numbers = usable.sum(axis=1)
-    if part.count > numbers.max():
-        most = names[book.columns[int(numbers.argmax())]]
-        what = f"the pod asks for {_asked(book, part)}, and the most that a node has is {int(numbers.max())} ({most})"
-        return Lack(what, "ask for fewer cards")
-    return None
-
-
-def _busy(part: Part, table: CardTable, loads: Ints, usable: BoolArray, free: Ints) -> str:
-    """What cards with enough free memory lack: cores, or places for one more pod."""
-    roomy = usable & (free >= part.memory)
-    cores = int(np.where(roomy, FULL_CORES - loads[CORES], 0).max())
-    if part.cores > cores:
-        return f"{part.cores}% of its cores, of which cards with so much free have at most {cores}% left"
-    if not (roomy & (loads[COUNT] < table.slots)).any():
-        return "cards with so much free have as many pods as may share them"
-    return "cards with so much free are in use as a whole, or not to be shared with this pod"
-
-
-def _too_full(cycle: Cycle, book: FamilyBook, part: Part, usable: BoolArray, *, alone: bool) -> Lack | None:
-    """Which card comes nearest, and who uses the cards."""
-    names, table = cycle.session.snapshot.nodes.names, book.table
-    if not part.memory:
-        return None
+def _card_lack(cycle: Cycle, book: FamilyBook, part: Part, usable: BoolArray, *, alone: bool) -> Iterator[Lack]:
+    """What the card that comes nearest lacks, and who uses the cards; ``usable``: ``[n, C]`` those that may be used."""
+    table = book.table
     loads = table.loads(np.arange(len(table.nodes)), future=False)
-    free = np.where(usable, table.memory - loads[MEMORY], -1)
-    row, card = np.unravel_index(int(free.argmax()), free.shape)
-    users = listed(tuple(sorted(reference(key, "pod") for key in book.holds)))
-    asked, node = _asked(book, part), names[book.columns[row]]
-    if int(free[row, card]) >= part.memory:
-        what = f"the pod asks for {asked}, and {_busy(part, table, loads, usable, free)}"
+    whole, free = (np.where(usable, amounts, 0) for amounts in (table.memory, table.memory - loads[MEMORY]))
+    never = part.memory > whole.max()
+    row, card = np.unravel_index(int((whole if never else free).argmax()), free.shape)
+    left, number = int(free[row, card]), int(usable.sum(axis=1).max())
+    cores = int(np.where(usable & (free >= part.memory), FULL_CORES - loads[CORES], 0).max())
+    cards = "one card" if part.count == 1 else f"each of {counted(part.count, 'card')}"
+    asked = f"{part.percent}% of the memory of {cards}" if part.percent else counted(part.count, "idle card")
+    asked = f"{book.family.resource} {part.memory} of {cards}" if part.memory else asked
+    if part.count > number:
+        has = f"the most that a node has is {number}"
+    elif part.memory > left:
+        node = cycle.session.snapshot.nodes.names[book.columns[row]]
+        has = f"the {'largest card' if never else 'card with most free'} (of {node}) has {left} of {whole[row, card]}"
+    elif part.cores > cores:
+        has = f"{part.cores}% of its cores, of which cards with so much free have at most {cores}% left"
+    elif part.memory:
+        has = "cards with so much free are in use by as many pods as may share them, or not to be shared with this pod"
     else:
-        most = f"the card with most free (of {node}) has {int(free[row, card])} of {int(table.memory[row, card])}"
-        what = f"the pod asks for {asked}, and {most}"
-    what, left = f"{what}; in use by {users}" if book.holds else what, int(free[row, card])
-    less = alone and part.memory > left >= part.memory // 2
-    change = RequestAtMost({book.family.resource: left * 1000}) if less else None
-    return Lack(what, "wait until a card has so much free, or ask for less", change)
+        return
+    users = listed(tuple(sorted(reference(key, "pod") for key in book.holds)))
+    used = f"; in use by {users}" if book.holds and not never else ""
+    most = int(whole.max()) if never else left
+    less = alone and part.memory > most >= (1 if never else part.memory // 2)
+    remedy = "wait until a card has so much free, or ask for less"
+    remedy = "ask for less of each card, or for fewer" if never or part.count > number else remedy
+    change = RequestAtMost({book.family.resource: most * 1000}) if less else None
+    yield Lack(f"the pod asks for {asked}, and {has}{used}", remedy, change)
 
 
 MOST_CLASSES = 100

@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import structs
 
 from unisono.api import keys
 from unisono.api.resources import by_importance
@@ -20,6 +21,7 @@ from unisono.engine.changes import amounts_text
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder, reference
+from unisono.engine.verdicts.limits import chain
 from unisono.jobkinds.registry import OWNER_LABELS
 
 # ---- Jobs and pods that hold a resource, by the names that their owners know
@@ -123,13 +125,9 @@ def _amounts(cycle: Cycle, row: int, queue: str) -> Iterable[tuple[int, str]]:
 
 def _keys(cycle: Cycle, queue: str) -> list[str]:
     """PodGroups of a queue and of those below it."""
-    queues = cycle.session.queues
     found: list[str] = []
-    for name, state in queues.items():
-        at, steps = name, 0
-        while at != queue and at in queues and steps < len(queues):
-            at, steps = queues[at].record.parent, steps + 1
-        if at == queue:
+    for name, state in cycle.session.queues.items():
+        if queue in chain(cycle.session, name):
             found += [key for key in state.record.jobs if key in cycle.session.snapshot.jobs]
     return found
 
@@ -167,7 +165,7 @@ def holders_text(cycle: Cycle, job: JobState, name: str, queue: str = "", *, nod
 
     """
     if nodes is not None and not nodes.all():
-        found = _on_nodes(cycle, job, name, nodes)
+        found = holders_on(cycle, job, name, nodes)
         if found is not None:
             return found
     texts = cycle.session.shared.of(_Known, _Known).texts
@@ -185,10 +183,14 @@ def _holders_text(cycle: Cycle, job: JobState, name: str, queue: str) -> _Held:
         rows = sorted([*rows, *others_holding(cycle, name)], key=lambda one: (-one[0], one[1].name))
     rows = rows[:_MOST_NAMED]
     text = ", ".join(f"{named(who)} holds {amounts_text({name: amount})}" for amount, who in rows)
-    return text, tuple(replace(who, amounts={name: amount}) for amount, who in rows), [other for _, other in found]
+    return (
+        text,
+        tuple(structs.replace(who, amounts={name: amount}) for amount, who in rows),
+        [other for _, other in found],
+    )
 
 
-def _on_nodes(cycle: Cycle, job: JobState, name: str, nodes: BoolArray) -> _Held | None:
+def holders_on(cycle: Cycle, job: JobState, name: str, nodes: BoolArray) -> _Held | None:
     """Holders on some of the nodes; None where too many pods would have to be looked at."""
     session, row = cycle.session, cycle.session.registry.find(name)
     names = [session.snapshot.nodes.names[at] for at in np.flatnonzero(nodes).tolist()]
@@ -275,12 +277,8 @@ def daemonset_of(cycle: Cycle, key: str) -> str:
 # ---- Whom a job waits for that has places on resources not yet free
 
 
-@dataclass(slots=True)
-class _Victims:
-    """Victims by beneficiary and key, and of how many evictions these are."""
-
-    number: int = -1
-    by_job: dict[str, dict[str, Task]] = field(default_factory=dict)
+class _Victims(dict[str, dict[str, Task]]):
+    """Victims of the cycle by beneficiary and key; sorted out once, when its actions are over."""
 
 
 def leaving(cycle: Cycle, job: JobState) -> list[Task]:
@@ -295,14 +293,14 @@ def leaving(cycle: Cycle, job: JobState) -> list[Task]:
     return [found[key] for key in sorted(found)]
 
 
-def _victims(cycle: Cycle) -> dict[str, dict[str, Task]]:
-    """Victims by beneficiary and key; sorted out once."""
-    known = cycle.session.shared.of(_Victims, _Victims)
-    if known.number != len(cycle.evicted):
-        known.number, known.by_job = len(cycle.evicted), {}
+def _victims(cycle: Cycle) -> _Victims:
+    def found() -> _Victims:
+        by_job = _Victims()
         for placement, beneficiary in cycle.evicted:
-            known.by_job.setdefault(beneficiary, {}).update((task.key, task) for task in placement.tasks)
-    return known.by_job
+            by_job.setdefault(beneficiary, {}).update((task.key, task) for task in placement.tasks)
+        return by_job
+
+    return cycle.session.shared.of(_Victims, found)
 
 
 def names_text(tasks: Sequence[Task]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -16,14 +15,8 @@ from unisono.engine.answers import BoolArray
 from unisono.engine.changes import AddLabels, Change, RelaxRule, UseLabel
 from unisono.engine.plugins.common.node_selectors import match_pod, match_term, per_node, required_of
 from unisono.engine.session.node_view import NodeView
-from unisono.engine.verdicts.selector_causes import (
-    is_typo,
-    label_values,
-    labels_apart,
-    meant_label,
-    selector_cause,
-    unmatched,
-)
+from unisono.engine.verdicts.draft import Ladders
+from unisono.engine.verdicts.selector_causes import meant_label, selector_cause, unmatched, values_beside
 
 _TERMS_TRIED = 3
 _MOST_ASKED = 16
@@ -58,7 +51,7 @@ def labelled(pod_class: PodClass, nodes: NodeView, room: npt.NDArray[np.int64], 
     usable &= per_node(nodes, lambda taints: repels(taints, pod_class.tolerations)) == 0
     steps: list[Change] = []
     for labels, allowed in _ways(pod_class, nodes):
-        if any(is_typo(nodes, key, value) for key, value in labels.items()):
+        if any(meant_label(nodes, key, value) for key, value in labels.items()):
             continue
         chosen = enough(usable & allowed, room, missing) if labels and not labels.keys() & _OF_THE_MACHINE else []
         if chosen:
@@ -66,60 +59,32 @@ def labelled(pod_class: PodClass, nodes: NodeView, room: npt.NDArray[np.int64], 
     return steps
 
 
-def meant_labels(pod_class: PodClass, nodes: NodeView) -> list[UseLabel]:
+def other_labels(pod_class: PodClass, nodes: NodeView, room: npt.NDArray[np.int64], missing: int) -> Ladders:
     """Labels that nodes have, in place of what the node selector and the node affinity ask for.
 
-    Near misses first; else the other values of the same label, where they are few: of all nodes for a label that no
-    node has, of those with all other labels for one that none of these has.
+    Near misses; else values of the same label on nodes that match all the rest, the roomiest first. Where some node
+    matches all of it, only those whose nodes have room for ``missing`` pods, and ``room`` ``[N]`` tells how many.
     """
     some = match_pod(pod_class, nodes).any()
-    asked = unmatched(pod_class, nodes) if some else _asked_labels(pod_class)
-    found: list[UseLabel] = []
-    for key, value in dict.fromkeys(asked[:_MOST_ASKED]):
+    usable = nodes.table.ready & ~nodes.table.unschedulable
+    usable &= per_node(nodes, lambda taints: repels(taints, pod_class.tolerations)) == 0
+    free, found, roomier = np.where(usable, room, 0), list[UseLabel](), list[tuple[int, UseLabel]]()
+    selected = list(pod_class.node_selector.items()) if required_of(pod_class) is None else []
+    asked = dict.fromkeys([*unmatched(pod_class, nodes), *selected] if some else _asked_labels(pod_class))
+    for key, value in list(asked)[:_MOST_ASKED]:
         near = meant_label(nodes, key, value)
         if near is not None:
             found.append(UseLabel(*near, key, value))
-            continue
-        known = label_values(nodes, key)
-        if value and value not in known and key not in (HOSTNAME, ARCH, OS):
-            found += [UseLabel(key, other, key, value) for other in known[:_VALUES_TRIED]]
-    return found
-
-
-def joined_labels(pod_class: PodClass, nodes: NodeView) -> list[UseLabel]:
-    """Another value of one label of the node selector, where nodes have each of them and none has all."""
-    apart = labels_apart(pod_class, nodes)
-    return [
-        UseLabel(key, other, key, pod_class.node_selector[key])
-        for key, others in apart.items()
-        if key not in (HOSTNAME, ARCH, OS)
-        for other in others[:_VALUES_TRIED]
-    ]
-
-
-def roomy_labels(pod_class: PodClass, nodes: NodeView, room: npt.NDArray[np.int64], missing: int) -> list[Change]:
-    """Another value of one label of the node selector, the roomiest first, whose nodes have room where those do not.
-
-    Args:
-        pod_class: its node selector is met by nodes that are full.
-        nodes: all nodes.
-        room: ``[N]`` how many pods of the class each node could take now.
-        missing: how many pods need a place.
-
-    """
-    usable = nodes.table.ready & ~nodes.table.unschedulable
-    usable &= per_node(nodes, lambda taints: repels(taints, pod_class.tolerations)) == 0
-    free, selector = np.where(usable, room, 0), pod_class.node_selector
-    found: list[tuple[int, str, str]] = []
-    for key, value in selector.items() if free.sum() >= missing and required_of(pod_class) is None else ():
-        held: Counter[str] = Counter()
-        for at in np.flatnonzero(free).tolist():
-            labels = nodes.table.facts[at].labels
-            if all(labels.get(other) == asked for other, asked in selector.items() if other != key) and key in labels:
-                held[labels[key]] += int(free[at])
-        found += [(-number, key, other) for other, number in held.items() if number >= missing and other != value]
-    ways = [one for one in sorted(found) if one[1] not in (HOSTNAME, ARCH, OS)]
-    return [UseLabel(key, other, key, selector[key]) for _, key, other in ways[:_VALUES_TRIED]]
+        elif value and key not in (HOSTNAME, ARCH, OS) and (not some or free.sum() >= missing):
+            others = {other: int(free[mask].sum()) for other, mask in values_beside(pod_class, nodes, key).items()}
+            ways = sorted((-number, other) for other, number in others.items() if other != value)
+            roomier += [(number, UseLabel(key, other, key, value)) for number, other in ways[:_VALUES_TRIED]]
+    if not some:
+        return [[one] for one in (*found, *(one for _, one in roomier))]
+    enough_there = sorted((each for each in roomier if -each[0] >= missing), key=lambda each: each[0])
+    roomiest: list[Change] = [one for _, one in enough_there[:_VALUES_TRIED]]
+    likely: Ladders = [[one] for one in found]
+    return [*likely, roomiest]
 
 
 def unselected(pod_class: PodClass, nodes: NodeView) -> list[list[Change]]:
@@ -152,7 +117,7 @@ def nowhere(pod_class: PodClass, nodes: NodeView) -> str:
     labels = next((labels for labels, _ in _ways(pod_class, nodes) if labels), {})
     if not labels:
         return "change the node affinity that its pods require: no node matches it"
-    if any(is_typo(nodes, key, value) for key, value in labels.items()):
+    if any(meant_label(nodes, key, value) for key, value in labels.items()):
         return f"change the node selector of its pods: {selector_cause(pod_class, nodes)}"
     text = ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))
     mend = "add nodes with" if labels.keys() & _OF_THE_MACHINE else "label nodes with room, or add nodes, with"

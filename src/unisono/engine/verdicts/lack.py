@@ -47,40 +47,26 @@ class Lack(NamedTuple):
         return f"also {self.text}" if self.absent else self.text
 
 
-def absent_volume(key: str, known: Iterable[str]) -> Lack:
-    """A PersistentVolumeClaim that does not exist, with a near miss in its namespace."""
-    known = list(known)
-    name, near = _near_miss(key, known)
-    what = volume_claim_not_found(name)
-    if near:
-        use = UseClaim("PersistentVolumeClaim", name, near)
-        return Lack(what, use.text(), use, absent=True, meant=near)
-    return Lack(what, f"create claim {name}", CreateClaim(name), absent=True, elsewhere=_elsewhere(key, known))
+def absent(of: str, key: str, known: Iterable[str]) -> Lack:
+    """A claim that does not exist, with a near miss in its namespace, or where there are others.
 
+    Args:
+        of: ``PersistentVolumeClaim`` or ``ResourceClaim``.
+        key: of the claim.
+        known: keys of those of its kind.
 
-def absent_devices(key: str, known: Iterable[str]) -> Lack:
-    """A ResourceClaim that does not exist, with a near miss in its namespace."""
-    known = list(known)
-    name, near = _near_miss(key, known)
-    what = resource_claim_not_found(name)
-    if near:
-        use = UseClaim("ResourceClaim", name, near)
-        return Lack(what, use.text(), use, absent=True, meant=near)
-    return Lack(what, f"create resource claim {name}", absent=True, elsewhere=_elsewhere(key, known))
-
-
-def _elsewhere(key: str, known: Iterable[str]) -> str:
-    """That a claim of the same name is in another namespace, where no pod of this one can use it; else what is here."""
+    """
     namespace, _, name = key.partition("/")
-    known = list(known)
-    others = sorted(space for space, _, other in (one.partition("/") for one in known) if other == name)
-    own = sorted(one.removeprefix(f"{namespace}/") for one in known if one.startswith(f"{namespace}/"))
-    if not others and 0 < len(own) <= _MOST_SHOWN:
-        return f"there is {' and '.join(own)}"
-    return f"it has to be in namespace {namespace} of the pods, and one of its name is in {others[0]}" if others else ""
-
-
-def _near_miss(key: str, known: Iterable[str]) -> tuple[str, str]:
-    """Name of a claim, and a similar one in its namespace (``""`` for none)."""
-    namespace, _, name = key.partition("/")
-    return name, nearest(name, (one.partition("/")[2] for one in known if one.startswith(f"{namespace}/")))
+    spaces = [one.partition("/")[::2] for one in known]
+    own = sorted(other for space, other in spaces if space == namespace)
+    of_devices = of == "ResourceClaim"
+    what = resource_claim_not_found(name) if of_devices else volume_claim_not_found(name)
+    if near := nearest(name, own):
+        use = UseClaim(of, name, near)
+        return Lack(what, use.text(), use, absent=True, meant=near)
+    others = sorted(space for space, other in spaces if other == name)
+    there = f"there is {' and '.join(own)}" if 0 < len(own) <= _MOST_SHOWN else ""
+    if others:
+        there = f"it has to be in namespace {namespace} of the pods, and one of its name is in {others[0]}"
+    remedy, change = f"create {'resource ' if of_devices else ''}claim {name}", CreateClaim(name)
+    return Lack(what, remedy, None if of_devices else change, absent=True, elsewhere=there)

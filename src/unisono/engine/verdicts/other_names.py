@@ -57,7 +57,7 @@ class _Reader:
     def holder(self, holder: Holder) -> Holder:
         """The holder, its name only where it may be seen."""
         seen = holder.kind == "Queue" or self.may_see(holder.name)
-        return holder if seen else replace(holder, name=ANOTHER_NAMESPACE)
+        return holder if seen else structs.replace(holder, name=ANOTHER_NAMESPACE)
 
     def changes(self, changes: tuple[Change, ...]) -> tuple[Change, ...]:
         """Those that are about nothing of another namespace."""

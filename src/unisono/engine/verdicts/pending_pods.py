@@ -15,7 +15,7 @@ _MOST_GROUPS = 8
 
 @dataclass(frozen=True, slots=True)
 class PodsAlike:
-    """Pods of one class and role; ``first`` is the name of the first of them."""
+    """Pods of one class and role; ``first`` is the name of the first of them, empty where they do not exist yet."""
 
     pod_class: PodClass
     role: str

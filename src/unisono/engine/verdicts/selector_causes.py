@@ -9,10 +9,11 @@ from itertools import islice
 
 import numpy as np
 
-from unisono.api.core import NodeSelectorRequirement, NodeSelectorTerm
+from unisono.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from unisono.api.messages import plural
 from unisono.api.names import did_you_mean, nearest
 from unisono.cluster.podclass import PodClass
+from unisono.engine.answers import BoolArray
 from unisono.engine.changes import listed
 from unisono.engine.plugins.common.node_selectors import (
     match_labels,
@@ -34,11 +35,6 @@ _MOST_APART = 8
 """Labels of a selector up to which each is compared with all the others."""
 
 
-def label_values(nodes: NodeView, key: str) -> list[str]:
-    """Values of a label that nodes have now, in order; read only."""
-    return nodes.table.present_values(key)
-
-
 def _around(value: str, values: list[str]) -> list[str]:
     """The values that stand near in order: hundreds of jobs may ask about the labels of thousands of nodes."""
     if len(values) <= _MOST_NEAR:
@@ -49,7 +45,7 @@ def _around(value: str, values: list[str]) -> list[str]:
 
 def meant_label(nodes: NodeView, key: str, value: str) -> tuple[str, str] | None:
     """The label of some node that ``key=value``, which no node has, is a near miss of."""
-    values = label_values(nodes, key)
+    values = nodes.table.present_values(key)
     if value in values:
         return None
     if values:
@@ -58,7 +54,7 @@ def meant_label(nodes: NodeView, key: str, value: str) -> tuple[str, str] | None
     near = nearest(key, nodes.table.label_keys())
     if not near:
         return None
-    known = label_values(nodes, near)
+    known = nodes.table.present_values(near)
     return near, value if value in known else _near_value(value, known) or value
 
 
@@ -77,7 +73,7 @@ def _near_value(value: str, values: list[str]) -> str:
 
 def missing_label(nodes: NodeView, key: str, value: str) -> str:
     """What to say of ``key=value`` where no node has it; ``""`` where one does."""
-    values = label_values(nodes, key)
+    values = nodes.table.present_values(key)
     if value in values:
         return ""
     found = meant_label(nodes, key, value)
@@ -89,14 +85,6 @@ def missing_label(nodes: NodeView, key: str, value: str) -> str:
     else:
         told = ""
     return f"no node has the label {key}={value}{told}"
-
-
-def is_typo(nodes: NodeView, key: str, value: str) -> bool:
-    """Whether a label that no node has is a near miss of one that a node has."""
-    values = label_values(nodes, key)
-    if values:
-        return value not in values and bool(_near_value(value, values))
-    return bool(nearest(key, nodes.table.label_keys()))
 
 
 def selector_cause(pod_class: PodClass, nodes: NodeView) -> str:
@@ -117,12 +105,15 @@ def selector_cause(pod_class: PodClass, nodes: NodeView) -> str:
     parts = list(dict.fromkeys(islice((text for text in _unmet(pod_class, nodes) if text), _MOST_PARTS)))
     if parts:
         return "; ".join(parts)
-    affinity, apart = _affinity_text(pod_class), labels_apart(pod_class, nodes)
+    required = required_of(pod_class)
+    affinity = f"what the node affinity requires ({terms_text(required)})" if required is not None else ""
+    together = " together with ".join(filter(None, (", ".join(selected), affinity)))
     others = [
         f"nodes with {_rest(pod_class, key)} have {key}={' or '.join(values[:_MOST_VALUES])}"
-        for key, values in apart.items()
+        for key in sorted(pod_class.node_selector)[:_MOST_APART]
+        if (values := sorted(values_beside(pod_class, nodes, key)))
     ]
-    return "; ".join([_never_together(selected, affinity), *others[:_MOST_PARTS]])
+    return "; ".join([f"no node has {together}", *others[:_MOST_PARTS]])
 
 
 def _rest(pod_class: PodClass, key: str) -> str:
@@ -132,46 +123,30 @@ def _rest(pod_class: PodClass, key: str) -> str:
     return listed(tuple(rest)) if len(rest) <= _MOST_PARTS else "all the others"
 
 
-def _never_together(selected: list[str], affinity: str) -> str:
-    return f"no node has {' together with '.join(filter(None, (', '.join(selected), affinity)))}"
-
-
-def labels_apart(pod_class: PodClass, nodes: NodeView) -> dict[str, list[str]]:
-    """By label of the node selector, its values on the nodes that match all the rest; empty where none is needed."""
+def values_beside(pod_class: PodClass, nodes: NodeView, key: str) -> dict[str, BoolArray]:
+    """Values of a label on the nodes that match all the rest that pods select, each with its nodes (``[N]``)."""
     asked, required = pod_class.node_selector, required_of(pod_class)
-    if len(asked) < 2 - (required is not None) or len(asked) > _MOST_APART:
-        return {}
-    having = {key: match_labels({key: value}, nodes) for key, value in asked.items()}
-    if not all(mask.any() for mask in having.values()) or match_pod(pod_class, nodes).any():
-        return {}
-    found: dict[str, list[str]] = {}
-    for key in sorted(asked):
-        rest = np.ones(nodes.size, np.bool_) if required is None else match_selector(required, nodes)
-        for other, mask in having.items():
-            rest = rest & mask if other != key else rest
-        codes, values = nodes.label_codes(key)[rest], nodes.table.label_values(key)
-        there = sorted({values[code] for code in np.unique(codes).tolist() if code >= 0})
-        if there:
-            found[key] = there
-    return found
+    rest = match_labels({other: value for other, value in asked.items() if other != key}, nodes)
+    if required is not None and key in asked:
+        rest = rest & match_selector(required, nodes)
+    codes, values = nodes.label_codes(key), nodes.table.label_values(key)
+    return {values[code]: rest & (codes == code) for code in np.unique(codes[rest]).tolist() if code >= 0}
 
 
-def _affinity_text(pod_class: PodClass) -> str:
-    """``zone in (a), disktype in (ssd)``, the terms with ``or`` between them; empty without a required affinity."""
-    required = required_of(pod_class)
-    if required is None:
-        return ""
-    terms = [_term_text(term) for term in (required.node_selector_terms or ())[:_MOST_PARTS]]
-    if not all(terms):
-        return "what the node affinity requires"
-    return f"what the node affinity requires ({' or '.join(terms)})"
+def terms_text(selector: NodeSelector) -> str:
+    """``zone=a and disk In ssd, nvme``, the terms with ``or`` between them."""
+    told = []
+    for term in (selector.node_selector_terms or ())[:_MOST_PARTS]:
+        parts = [*(term.match_expressions or ()), *(term.match_fields or ())][:_MOST_PARTS]
+        told.append(" and ".join(map(_requirement_text, parts)))
+    return " or ".join(filter(None, told))
 
 
-def _term_text(term: NodeSelectorTerm) -> str:
-    """As users write it; empty where it is too long for a sentence."""
-    parts = [*(term.match_expressions or ()), *(term.match_fields or ())]
-    told = [f"{one.key} {one.operator} {', '.join((one.values or [])[:_MOST_VALUES])}".strip() for one in parts]
-    return " and ".join(told) if len(parts) <= _MOST_PARTS else ""
+def _requirement_text(one: NodeSelectorRequirement) -> str:
+    values = one.values or []
+    if one.operator == "In" and len(values) == 1:
+        return f"{one.key}={values[0]}"
+    return f"{one.key} {one.operator} {', '.join(values[:_MOST_VALUES])}".strip()
 
 
 def unmatched(pod_class: PodClass, nodes: NodeView) -> list[tuple[str, str]]:
@@ -185,7 +160,7 @@ def unmatched(pod_class: PodClass, nodes: NodeView) -> list[tuple[str, str]]:
         for one in term.match_expressions or ()
         if one.operator == "In" and one.values and len(one.values) == 1
     ]
-    return [(key, value) for key, value in wanted if value not in label_values(nodes, key)]
+    return [(key, value) for key, value in wanted if value not in nodes.table.present_values(key)]
 
 
 def _unmet(pod_class: PodClass, nodes: NodeView) -> Iterator[str]:
@@ -201,7 +176,7 @@ def _unmet(pod_class: PodClass, nodes: NodeView) -> Iterator[str]:
 
 def _requirement(requirement: NodeSelectorRequirement, nodes: NodeView) -> str:
     key, wanted = requirement.key, requirement.values or []
-    known = label_values(nodes, key)
+    known = nodes.table.present_values(key)
     match requirement.operator:
         case "In" if wanted and not set(wanted) & set(known):
             if len(wanted) == 1:
@@ -224,7 +199,7 @@ def _bound(requirement: NodeSelectorRequirement, nodes: NodeView) -> str:
     if match_term(NodeSelectorTerm(match_expressions=[requirement]), nodes).any():
         return ""
     above, bound = requirement.operator == "Gt", " ".join(requirement.values or ())
-    values = label_values(nodes, requirement.key)
+    values = nodes.table.present_values(requirement.key)
     numbers = [number for one in values if (number := parse_integer(one)) is not None]
     if numbers:
         told = f"the {'highest' if above else 'lowest'} of the nodes is {max(numbers) if above else min(numbers)}"

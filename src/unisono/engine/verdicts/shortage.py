@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import structs
 
 from unisono.api.annotations import GANG_PARTS
 from unisono.api.gang_parts import decode_parts
@@ -26,8 +27,8 @@ from unisono.engine.verdicts.demand import Kind, kinds_of
 from unisono.engine.verdicts.holders import holders_text
 from unisono.engine.verdicts.kept_pods import not_evicted
 from unisono.engine.verdicts.lines import place_in_line
-from unisono.engine.verdicts.out_of_sight import out_of_sight
-from unisono.engine.verdicts.pod_too_large import too_large
+from unisono.engine.verdicts.missing_resources import too_large
+from unisono.engine.verdicts.nodes_away import out_of_sight
 
 _MOST_SHOWN = 2
 _PODS = "pods"
@@ -89,8 +90,6 @@ def never_together(kinds: list[Kind], idle: Matrix, nodes: Sequence[str], short:
     return ""
 
 
-_MOST_COUNTED = 256
-"""Different gangs of one cycle whose pods are counted onto the nodes."""
 _MOST_HELD = 2
 """Resources whose holders are named."""
 
@@ -117,23 +116,6 @@ class Lack:
     at_most: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Size:
-    """How many pods have to run, and how many of them do; of those that a sentence is about."""
-
-    wanted: int
-    ready: int
-
-    @classmethod
-    def of(cls, job: JobState, kinds: list[Kind], rivals: list[Kind] | None) -> _Size:
-        """Of the whole gang, or of ``rivals``: the others of its minimum are taken to run."""
-        wanted = max(job.min_member, 1)
-        if rivals is None or len(rivals) == len(kinds):
-            return cls(wanted, job.ready_count)
-        others = sum(kind.count for kind in kinds) - sum(kind.count for kind in rivals)
-        return cls(max(wanted - job.ready_count - others, 1), 0)
-
-
 @dataclass(slots=True)
 class _Lost:
     """Columns, allocatable amounts and capacities of nodes with unhealthy devices, by resource name."""
@@ -142,12 +124,10 @@ class _Lost:
 
 
 class Shortages:
-    """Answers for the jobs of one cycle; gangs alike are counted once."""
+    """Answers for the jobs of one cycle."""
 
     def __init__(self, cycle: Cycle) -> None:
         self.cycle = cycle
-        self._counts: dict[tuple[object, ...], int] = {}
-        self._lacks: dict[tuple[object, ...], tuple[Lack, tuple[str, ...]]] = {}
 
     def lack(
         self,
@@ -164,44 +144,38 @@ class Shortages:
             need: what is missing, by resource name.
             have: what is promised to others, for gates that count promises.
             allowed: nodes that its pods may use; None: not asked, because its pods may not exist yet.
-            rivals: only these of its pods, because the others may use other nodes; None: all.
+            rivals: only these of its pods, because the others may use other nodes: those are taken to run; None: all.
 
         """
-        kinds = kinds_of(self.cycle.session, job)
-        size = _Size.of(job, kinds, rivals)
-        kinds = kinds if rivals is None else rivals
-        asks = tuple((kind.who, kind.count, kind.port, kind.rows.tobytes(), *kind.requests.items()) for kind in kinds)
-        mask = None if allowed is None else allowed.tobytes()
-        gang = not job.size, size
-        key = (*gang, asks, tuple(need.items()), tuple(have.items()), mask, len(self.cycle.session.touched))
-        if key not in self._lacks:
-            if len(self._lacks) >= _MOST_COUNTED:
-                self._lacks.clear()
-            self._lacks[key] = self._lack(job, size, kinds, need, have, allowed)
-        lack, held = self._lacks[key]
-        if not held:
+        lack, held = self._lack(job, need, have, allowed, rivals)
+        found = [holders_text(self.cycle, job, name, nodes=allowed) for name in held[:_MOST_HELD]]
+        if not found:
             return lack
-        text, holders, jobs = holders_text(self.cycle, job, held[0], nodes=allowed)
-        texts = [text]
-        for name in held[1:_MOST_HELD]:
-            text, others, _ = holders_text(self.cycle, job, name, nodes=allowed)
-            if others and holders and _who(others[0]) != _who(holders[0]):
-                texts.append(text)
-                holders = _merged(holders, others)
-        more = (*texts, not_evicted(self.cycle, job, jobs, held[0]), place_in_line(self.cycle, job))
-        return replace(lack, message="; ".join(filter(None, (lack.message, *more))), holders=holders)
+        holding: dict[tuple[str, str], Holder] = {}
+        for one in (one for _, holders, _ in found for one in holders):
+            same = holding.setdefault((one.kind, one.name), one)
+            holding[one.kind, one.name] = structs.replace(same, amounts={**same.amounts, **one.amounts})
+        firsts = {holders[0].name if holders else "": text for text, holders, _ in reversed(found)}
+        kept = not_evicted(self.cycle, job, found[0][2], held[0])
+        more = (*reversed(firsts.values()), kept, place_in_line(self.cycle, job))
+        message = "; ".join(filter(None, (lack.message, *more)))
+        return replace(lack, message=message, holders=tuple(holding.values()))
 
     def _lack(
         self,
         job: JobState,
-        size: _Size,
-        kinds: list[Kind],
         need: Mapping[str, int],
         have: Mapping[str, int],
         allowed: BoolArray | None,
+        rivals: list[Kind] | None,
     ) -> tuple[Lack, tuple[str, ...]]:
-        """What is the same for all gangs alike, and the resources whose holders keep the gang waiting, if any do."""
+        """Without holders; and the resources whose holders keep the gang waiting, if any do."""
         nodes, registry = self.cycle.session.nodes, self.cycle.session.registry
+        kinds = every = kinds_of(self.cycle.session, job)
+        wanted, ready = max(job.min_member, 1), job.ready_count
+        if rivals is not None and len(rivals) < len(every):
+            others = sum(kind.count for kind in every) - sum(kind.count for kind in rivals)
+            kinds, wanted, ready = rivals, max(wanted - ready - others, 1), 0
         names = sorted((name for name in need if registry.find(name) is not None), key=by_importance)
         if not nodes.size or not names:
             text = "the cluster has no nodes" if not nodes.size else "no node offers it"
@@ -215,7 +189,8 @@ class Shortages:
             if row in registry.floating:  # nodes pretend to have plenty of it
                 there[name] = int(sums.usable[row])
                 free[name] = max(there[name] - int(sums.used[row]), 0)
-        need = _whole(size, kinds, need)
+        if sum(kind.count for kind in kinds) == wanted - ready:  # a refusal may speak of some pods only
+            need = {name: _all_of(kinds, name) for name in need}
         lost = self.lost_devices(kinds, names)
         if not lost:
             large = too_large(self.cycle, kinds, np.ones(nodes.size, np.bool_) if allowed is None else allowed)
@@ -229,26 +204,23 @@ class Shortages:
         lacking = [name for name in names if free[name] < need[name]]
         most = _sums(names, (np.maximum(nodes.idle[rows], 0) * usable).max(axis=1, keepdims=True))
         holes = [name for name in names if any(kind.requests.get(name, 0) > most[name] for kind in kinds)]
-        short = lacking or holes or names
-        asked = amounts_text({name: need[name] for name in short})
-        empty = self._fitting(size, kinds, nodes.allocatable, usable, "empty")
-        if 0 <= empty < size.wanted - size.ready and usable.any():
-            fits = _fits(empty + size.ready, size.wanted)
+        short, by_row = lacking or holes or names, dict(zip(names, rows, strict=True))
+        empty = min(_most_placed(kinds, nodes.allocatable[:, usable]), wanted)
+        if kinds and empty < wanted - ready and usable.any():
+            fits = _fits(empty + ready, wanted)
             parts.append(f"{fits}: {asked_text(need, short)}, and they have {has_text(there, short)}")
             parts += self._roles(kinds, nodes.allocatable[:, usable], short)
             return Lack("; ".join(parts), _of(free, short), too_large=True), ()
-        if any(need[name] > there[name] for name in short):
-            parts.append(f"{asked} is asked for, and all usable nodes together have {amounts_text(_of(there, short))}")
-            return Lack("; ".join(parts), _of(free, short), too_large=True), ()
         idle = np.maximum(nodes.idle, 0) * usable
-        by_row = dict(zip(names, rows, strict=True))
-        holes_text = largest_hole(kinds, most, free, short) or never_together(kinds, idle, nodes.table.names, by_row)
-        parts.append(f"{asked_text(need, short)}, and {free_text(free, there, short)}{holes_text}")
+        hole = largest_hole(kinds, most, free, short) or never_together(kinds, idle, nodes.table.names, by_row)
+        parts.append(f"{asked_text(need, short)}, and {free_text(free, there, short)}{hole}")
+        if any(need[name] > there[name] for name in short):
+            return Lack("; ".join(parts), _of(free, short), too_large=True), ()
         more = self._also_short(kinds, names, usable)
         parts += more.values()
-        now = self._fitting(size, kinds, nodes.idle, usable, "now")
-        if size.wanted > 1 and 0 < now + size.ready < size.wanted and now >= 0:
-            parts.append(f"{now + size.ready} of {size.wanted} pods find room")
+        now = min(_most_placed(kinds, nodes.idle[:, usable]), wanted)
+        if wanted > 1 and kinds and 0 < now + ready < wanted:
+            parts.append(f"{now + ready} of {wanted} pods find room")
         if not lacking and not holes and any(have.get(name, 0) for name in short):
             promised = amounts_text({name: have.get(name, 0) for name in short})
             parts.append(f"{promised} is promised to jobs that were admitted before it")
@@ -278,21 +250,8 @@ class Shortages:
             masks: ``[N]`` for each of them, the nodes that it may use.
 
         """
-        orders = (1, -1) if len(kinds) > 1 else (1,)
-        idle = self.cycle.session.nodes.idle
-        found = max((sum(_placed(kinds[::way], idle, masks[::way])) for way in orders), default=0)
+        found = _most_placed(kinds, self.cycle.session.nodes.idle, masks)
         return min(found + job.ready_count, max(job.min_member, 1))
-
-    def fitting_roles(self, kinds: list[Kind]) -> str:
-        """``each of 4 pods of role worker would fit``: roles that some node could hold, beside one that none could."""
-        nodes = self.cycle.session.nodes
-        fitting = [one for one in kinds if (nodes.allocatable[one.rows] >= one.amounts[:, None]).all(axis=0).any()]
-        if not fitting or len(fitting) == len(kinds):
-            return ""
-        names = [one.role or one.who for one in fitting]
-        return (
-            f"the {counted(sum(one.count for one in fitting), 'pod')} of {' and '.join(dict.fromkeys(names))} would fit"
-        )
 
     def lost_devices(self, kinds: list[Kind], names: Iterable[str]) -> list[str]:
         """Nodes on which a pod would fit if all their devices were healthy."""
@@ -319,20 +278,6 @@ class Shortages:
             parts.append(f"only {some} {name} can be used on {on} {which} ({why})")
         return parts
 
-    def _fitting(self, size: _Size, kinds: list[Kind], amounts: Matrix, usable: BoolArray, when: str) -> int:
-        """How many waiting pods fit on nodes with these amounts, at most the gang's minimum; -1: not known."""
-        if not kinds:
-            return -1
-        at = len(self.cycle.session.touched) if when == "now" else 0
-        gang = tuple((kind.rows.tobytes(), kind.amounts.tobytes(), kind.count, kind.port) for kind in kinds)
-        key = (when, at, gang, size, usable.tobytes())
-        if key not in self._counts:
-            if len(self._counts) >= _MOST_COUNTED:
-                return -1
-            orders = (kinds, kinds[::-1]) if len(kinds) > 1 else (kinds,)
-            self._counts[key] = max(sum(_placed(order, amounts[:, usable])) for order in orders)
-        return min(self._counts[key], size.wanted)
-
     def _roles(self, kinds: list[Kind], amounts: Matrix, names: Iterable[str]) -> list[str]:
         """``2 of 3 pods of role worker (cpu 8 each)``: the roles of which some pods fit and others do not."""
         if len(kinds) < 2:
@@ -348,17 +293,11 @@ class Shortages:
         return told
 
 
-def _who(holder: Holder) -> tuple[str, str]:
-    return holder.kind, holder.name
-
-
-def _merged(holders: Iterable[Holder], others: Iterable[Holder]) -> tuple[Holder, ...]:
-    """With what the others hold besides; each is named once."""
-    found = {_who(one): one for one in holders}
-    for one in others:
-        same = found.get(_who(one))
-        found[_who(one)] = one if same is None else replace(same, amounts={**same.amounts, **one.amounts})
-    return tuple(found.values())
+def _most_placed(kinds: list[Kind], amounts: Matrix, masks: list[BoolArray] | None = None) -> int:
+    """How many pods find room together, whichever kind comes first."""
+    ways = (1, -1) if len(kinds) > 1 else (1,)
+    found = (sum(_placed(kinds[::way], amounts, masks[::way] if masks is not None else None)) for way in ways)
+    return max(found, default=0)
 
 
 def _placed(kinds: list[Kind], amounts: Matrix, masks: list[BoolArray] | None = None) -> list[int]:
@@ -398,13 +337,9 @@ def _one_too_large(cycle: Cycle, job: JobState, need: Mapping[str, int], names: 
     return ""
 
 
-def _whole(size: _Size, kinds: list[Kind], need: Mapping[str, int]) -> Mapping[str, int]:
-    """What the whole gang asks for, where exactly its minimum waits; a refusal may speak of some pods only."""
-    if sum(kind.count for kind in kinds) != size.wanted - size.ready:
-        return need
-    return {
-        name: sum(kind.requests.get(name, 1 if name == "pods" else 0) * kind.count for kind in kinds) for name in need
-    }
+def _all_of(kinds: Iterable[Kind], name: str) -> int:
+    """What these pods ask for together."""
+    return sum(kind.requests.get(name, int(name == _PODS)) * kind.count for kind in kinds)
 
 
 def _sums(names: list[str], amounts: Matrix) -> dict[str, int]:
@@ -436,11 +371,7 @@ def contradiction(
         size = sum(kind.count for kind in kinds)
         if size < max(job.min_member, 1) or any(kind.pod_class is None for kind in kinds):
             return None
-        asked = {
-            name: sum(kind.requests.get(name, int(name == "pods")) * kind.count for kind in kinds)
-            + record.licenses.get(name, 0)
-            for name in stated
-        }
+        asked = {name: _all_of(kinds, name) + record.licenses.get(name, 0) for name in stated}
     for part in decode_parts(parts):
         if part.later:
             requests = pod_requests(part.spec) | {"pods": 1}

@@ -7,10 +7,10 @@ wait and that may take the room first, and with every plug-in that is configured
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
@@ -36,6 +36,7 @@ from unisono.engine.changes import (
     UseLabel,
     UsePriority,
     UseQueue,
+    parts_of,
 )
 from unisono.engine.closing.status_updates import next_phase
 from unisono.engine.cycle.context import Cycle
@@ -54,10 +55,9 @@ from unisono.engine.verdicts.effects import (
     is_below,
     submit_again,
 )
+from unisono.engine.verdicts.lines import turn
 from unisono.engine.verdicts.order import first_cause
-from unisono.engine.verdicts.rivals import turn
-from unisono.engine.verdicts.unmade_parts import unmade_pods
-from unisono.engine.verdicts.unmade_pods import add_unmade_pods, drop_refused_pods
+from unisono.engine.verdicts.unmade_pods import add_unmade_pods, drop_refused_pods, unmade_pods
 from unisono.engine.verdicts.waiting import Tools, Waiting
 
 COST_LIMIT = 24_000
@@ -164,7 +164,6 @@ class Trials:
         self._costs = {key: whole if self._whole else base + own for key, own in zip(turns, costs, strict=True)}
         self._turn = {key: at for at, key in enumerate(turns)}
         self._turns = list(turns)
-        self._cycles = 1
         self._alone = self._asks = False
         self._answer: Draft | None = None
         self._settled: list[_Settled] = []
@@ -186,15 +185,13 @@ class Trials:
         return bool(self._until) and self.stopwatch.monotonic is not None and self.stopwatch.monotonic() >= moment
 
     def starts(self, job: str, change: Change) -> bool:
-        """Whether the next cycle would bind the job (more of it, where it has its minimum) after the change."""
+        """Whether the job starts after the change (more of it, where it has its minimum), in its place of the line."""
         if isinstance(change, AddNodes | CreatePods):
             if change.count > min(MOST_ADDED, self.left // ADDED_COST):
                 return False
             self.left -= ADDED_COST * change.count
-        if isinstance(change, AddNodes):  # whatever they are called
-            return all(self._try(job, partial(add_nodes, change, prefix=name)) for name in (LAST, FIRST))
-        self._cycles = _CYCLES if isinstance(change, UsePriority | AllowReclaim) else 1
-        return self._try(job, partial(apply, change, job=job))
+        names = (LAST, FIRST) if isinstance(change, AddNodes) else (FIRST,)  # whatever they are called
+        return all(self._guarded(job, (parts_of(change),), name, anew=False) for name in names)
 
     def ask(self, job: str, change: Change, *, alone: bool) -> Draft | Literal[True] | None:
         """What would keep the job waiting after a change; None: it would start, True: nobody knows.
@@ -209,17 +206,11 @@ class Trials:
             alone: as if no other job waited.
 
         """
-        parts = _parts(change)
+        parts = parts_of(change)
         _ = self._next  # found before `_alone` is set: all that wait have a part in it
         self._alone, self._asks, self._answer = alone, True, None
-        self._cycles = _CYCLES if any(isinstance(one, UsePriority | AllowReclaim) for one in parts) else 1
-
-        def make(edit: Edit) -> None:
-            apply(change, edit, job)
-            submit_again(change, edit, job, self.cycle.session.now)
-
         try:
-            started = self._try(job, make) if alone else self._guarded(job, _nodes_last(parts), near=True)
+            started = self._guarded(job, (parts,) if alone else _nodes_last(parts), near=not alone)
         finally:
             self._alone = self._asks = False
         return None if started else self._answer or True
@@ -230,7 +221,7 @@ class Trials:
         Where the job has no pods yet, they come only some cycles later, and nodes after them; else a cycle sees all of
         the change at once.
         """
-        record, parts = self._next[0].jobs.get(job), _parts(change)
+        record, parts = self._next[0].jobs.get(job), parts_of(change)
         slowly = record is not None and not record.tasks
         self._asks, self._answer = True, None
         try:
@@ -240,13 +231,15 @@ class Trials:
             self._asks = False
         return None if started else self._answer or True
 
-    def _guarded(self, job: str, stages: Stages, prefix: str = FIRST, slow: int = 0, *, near: bool = False) -> bool:
+    def _guarded(
+        self, job: str, stages: Stages, prefix: str = FIRST, slow: int = 0, *, near: bool = False, anew: bool = True
+    ) -> bool:
         try:
-            return self._carried_out(job, stages, prefix, slow, near=near)
-        except Exception:  # see `_try`
+            return self._carried_out(job, stages, prefix, slow, near=near, anew=anew)
+        except Exception:  # a cluster that cannot be imagined starts nothing, and must not stop the real one
             return False
 
-    def _carried_out(self, key: str, stages: Stages, prefix: str, slow: int, *, near: bool) -> bool:
+    def _carried_out(self, key: str, stages: Stages, prefix: str, slow: int, *, near: bool, anew: bool) -> bool:
         """Whether the job starts when changes are made in stages, with a cycle after each.
 
         Args:
@@ -255,9 +248,11 @@ class Trials:
             prefix: of the names of new nodes.
             slow: cycles that pass after its admission until the job has pods.
             near: only jobs take part whose queues get anything by a stage.
+            anew: a job that may have to be created again for a change comes to the line as a new one.
 
         """
         made, way = list[Change](), (key, prefix, slow)
+        evicting = any(isinstance(one, UsePriority | AllowReclaim) for one in stages[-1])
         known = next((one for one in self._settled if one.way == way and one.stages == stages[:1]), None)
         edit, own = (Edit(*known.cluster), [*known.own]) if known else (Edit(*self._next), list[Task]())
         slow = known.slow if known else slow
@@ -271,7 +266,7 @@ class Trials:
                     add_nodes(one, edit, prefix)
                 else:
                     apply(one, edit, key)
-            if submit_again(Together(tuple(stage)), edit, key, self.cycle.session.now):
+            if anew and submit_again(Together(tuple(stage)), edit, key, self.cycle.session.now):
                 own = [*edit.job(key).tasks.values()]
                 for task in own:
                     edit.drop(task.key)
@@ -288,8 +283,11 @@ class Trials:
                     trial.end()
                     return True
                 bare = job is not None and not job.size and job.phase != "Pending"
-                self._answer = _reason(trial, job)
+                self._answer = _reason(trial, job) if self._asks else None
                 early = bare and slow > 0
+                if last and not bare and not (trial.evicted and (anew or evicting)):
+                    trial.end()
+                    break
                 edit, pods, others = self._with_pods(
                     trial, job, own if bare else [], Together(tuple(made)), early=early
                 )
@@ -306,63 +304,6 @@ class Trials:
                 self._settled = [*self._settled[1 - _MOST_SETTLED :], kept]
                 edit = Edit(*kept.cluster)
         return False
-
-    def _try(self, job: str, make: Callable[[Edit], None]) -> bool:
-        try:
-            return self._admitted(job, make) and self._placed(job, make)
-        except Exception:  # a cluster that cannot be imagined starts nothing, and must not stop the real one
-            return False
-
-    def _admitted(self, job: str, make: Callable[[Edit], None]) -> bool:
-        """Whether the job starts, or is admitted where it has no pods."""
-        self.left -= self._costs[job]
-        edit = Edit(*self._next)
-        make(edit)
-        return self._starts(edit, job)
-
-    def _placed(self, job: str, make: Callable[[Edit], None]) -> bool:
-        """Whether the pods that admission brings would find places, where they are known and do not exist yet.
-
-        Asked by itself: admission does not count against a quota what pods have taken of it already.
-        """
-        record = self._next[0].jobs.get(job)
-        if record is None or (record.tasks and record.phase != "Pending"):
-            return True
-        edit = Edit(*self._next)
-        most = min(MOST_ADDED, max(self.left, 0) // ADDED_COST)
-        unmade = add_unmade_pods(edit, job, unmade_pods(self.cycle.session, record), most)
-        if not unmade:
-            return True
-        unmade += 0 if self._asks else self._pods_ahead(edit, job, most - unmade)
-        make(edit)
-        state = self.cycle.session.job(job)
-        if state is not None:
-            drop_refused_pods(edit, state, self._held)
-        self.left -= self._costs[job] + ADDED_COST * unmade
-        return self._starts(edit, job)
-
-    def _pods_ahead(self, edit: Edit, job: str, most: int) -> int:
-        """Give the jobs that come before it their pods as well: they are admitted first, and take room first."""
-        added = 0
-        for key in self._turns[: self._turn[job]][-_MOST_AHEAD:]:
-            record = edit.origin.jobs.get(key)
-            if record is not None and not record.tasks:
-                added += add_unmade_pods(edit, key, unmade_pods(self.cycle.session, record), most - added)
-        return added
-
-    def _starts(self, edit: Edit, key: str, cycles: int = 0) -> bool:
-        """Whether it starts in the next cycle, or, where that evicts others for it, in one of those after it."""
-        cycles = cycles or self._cycles
-        trial = self._run(edit, key)
-        if trial is None:
-            return False
-        job = trial.session.job(key)
-        started = job.phase != "Pending" if job is not None and not job.size else self._is_bound(trial, key)
-        following = None if started or cycles <= 1 or not trial.evicted else _without_victims(trial)
-        if self._asks and not started and following is None and job is not None:
-            self._answer = _reason(trial, job)
-        trial.end()
-        return started if following is None else self._starts(following, key, cycles - 1)
 
     def _gaining(self, changes: Sequence[Change], edit: Edit, key: str) -> frozenset[str] | None:
         """The queues in which jobs may start by these changes that did not before; None: in any.
@@ -443,7 +384,9 @@ class Trials:
             mine = other is job
             admitted = other.phase != "Pending" and (mine or other.record.phase == "Pending")
             if admitted and not other.size and not (mine and (own or early)):
-                added = add_unmade_pods(edit, other.key, unmade_pods(trial.session, other.record), left)
+                # A smaller gang has as many pods as before.
+                record = self._next[0].jobs.get(other.key, other.record) if mine else other.record
+                added = add_unmade_pods(edit, other.key, unmade_pods(trial.session, record), left)
                 known, left = known or (mine and added > 0), left - added
                 others = others or (added > 0 and not mine)
         if known and job is not None:
@@ -496,10 +439,6 @@ def _unpromised(queue: Queue) -> Queue:
     queue.sums = queue.sums.copy()
     queue.inqueue[:] = 0
     return queue
-
-
-def _parts(change: Change) -> tuple[Change, ...]:
-    return change.changes if isinstance(change, Together) else (change,)
 
 
 def _nodes_last(parts: tuple[Change, ...]) -> Stages:

@@ -18,12 +18,11 @@ from unisono.engine.verdicts.demand import Kind, kinds_of
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.filter_causes import FilterCauses
 from unisono.engine.verdicts.holders import holders_of
-from unisono.engine.verdicts.lines import place
-from unisono.engine.verdicts.pending_pods import MOST_SAMPLES, pending_pods
+from unisono.engine.verdicts.lines import Rivals, place
+from unisono.engine.verdicts.pending_pods import MOST_SAMPLES, PodsAlike, pending_pods
 from unisono.engine.verdicts.quotas import QuotaRoom
-from unisono.engine.verdicts.rivals import Rivals
 from unisono.engine.verdicts.shortage import Shortages
-from unisono.engine.verdicts.unmade_parts import Unmade, imagined, unmade_pods
+from unisono.engine.verdicts.unmade_pods import imagined, unmade_pods
 
 
 class Tools:
@@ -73,7 +72,7 @@ class Waiting:
         return self.job.counts[TaskStatus.PENDING]
 
     @cached_property
-    def unmade(self) -> list[Unmade]:
+    def unmade(self) -> list[PodsAlike]:
         """Pods of its gang that do not exist yet, where it is known what they will ask for."""
         return unmade_pods(self.cycle.session, self.job.record)
 
@@ -96,6 +95,23 @@ class Waiting:
     def placeable(self) -> int:
         """Pods that have found a place, in this cycle or before."""
         return self.job.ready_count + self.report.schedulable()
+
+    def asks(self, name: str) -> int:
+        """What those pods ask for that its gang lacks, or all that wait once it has its minimum."""
+        pods, missing = sum(kind.count for kind in self.kinds), self.job.min_member - self.job.ready_count
+        amount = sum(kind.count * kind.requests.get(name, int(name == "pods")) for kind in self.kinds)
+        return -(-amount * missing // pods) if 0 < missing < pods else amount
+
+    @cached_property
+    def findable(self) -> int:
+        """Pods of the gang that have a place or would find one, whatever becomes of the others, at most its minimum.
+
+        An action gives a gang up as soon as it can no longer start, and says nothing of pods that it has not tried.
+        """
+        table, self.cycle.session.subject = self.cycle.session.snapshot.nodes, self.job
+        everywhere = table.ready & ~table.unschedulable
+        masks = [self.cycle.fits.passing(kind.pod_class) if kind.pod_class else everywhere for kind in self.kinds]
+        return self.tools.shortages.find_room(self.job, self.kinds, masks)
 
     @property
     def missing(self) -> int:

@@ -1,15 +1,122 @@
-"""What a verdict's change does to a manifest."""
+"""What a verdict's change does to a manifest, one row for each; how kinds say it, the kinds themselves know (pure)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from unisono.api.kinds import JOBS
 from unisono.api.resources import to_wire
-from unisono.sdk.fixes import gang_sizes, pod_specs
-from unisono.sdk.fixes.owners import Raw
+from unisono.jobkinds.kind import NoSuchField, by_annotation
+from unisono.jobkinds.paths import first, put
+from unisono.jobkinds.registry import job_kind_of
+from unisono.sdk.fixes import pod_specs
+from unisono.sdk.fixes.owners import Edit, Raw
+from unisono.sdk.fixes.references import rename, use_queue
 
-Edit = Callable[[dict[str, Any]], None]
+_Row = Callable[[Raw, Mapping[str, Any]], None]
+
+
+def _lower(manifest: Raw, change: Mapping[str, Any]) -> None:
+    kind = job_kind_of(manifest)
+    (by_annotation if kind is None else kind.fewer)(manifest, change["to"])
+
+
+def _grow(manifest: Raw, change: Mapping[str, Any]) -> None:
+    kind = job_kind_of(manifest)
+    if kind is None:
+        raise NoSuchField(f"let the {manifest['kind']} have more pods of the role that lacks them")
+    kind.grow(manifest, change["count"])
+
+
+def _use_role(manifest: Raw, change: Mapping[str, Any]) -> None:
+    kind = job_kind_of(manifest)
+    if kind is None or not kind.role_minimums:
+        raise NoSuchField(f"a {manifest['kind']} states no minTaskMember: change that of its PodGroup")
+    roles = first(manifest, kind.role_minimums) or {}
+    if change["name"] in roles:
+        roles[change["instead"]] = roles.pop(change["name"])
+
+
+def _set_min_resources(manifest: Raw, change: Mapping[str, Any]) -> None:
+    kind = job_kind_of(manifest)
+    if kind is None or not kind.minimum:
+        raise NoSuchField(f"a {manifest['kind']} states no minResources: change those of its PodGroup")
+    put(manifest, kind.minimum, (first(manifest, kind.minimum) or {}) | to_wire(change["amounts"]))
+
+
+def _allow_tier(manifest: Raw, change: Mapping[str, Any]) -> None:
+    if (kind := job_kind_of(manifest)) is not None:
+        kind.allow_tier(manifest, change["tier"])
+
+
+def _use_priority(manifest: Raw, change: Mapping[str, Any]) -> None:
+    """Pods of a Job of Volcano that name none have that of the job."""
+    if (kind := job_kind_of(manifest)) is not None:
+        kind.use_priority(manifest, change["priority_class"])
+    inherited = JOBS.matches(manifest.get("apiVersion", ""), manifest.get("kind", ""))
+    for pod in pod_specs.pod_specs(manifest):
+        if not inherited or pod.get("priorityClassName"):
+            pod["priorityClassName"] = change["priority_class"]
+            pod.pop("priority", None)
+
+
+def set_field(manifest: Raw, path: str, value: Any) -> None:
+    """Set a field, such as ``spec.replicas``; None takes it away."""
+    *above, last = path.split(".")
+    at = manifest
+    for name in above:
+        at = at.setdefault(name, {})
+    pod_specs.set_field(at, last, value)
+
+
+_OF_JOBS: Mapping[str, _Row] = {
+    "LowerMinAvailable": _lower,
+    "SetMinResources": _set_min_resources,
+    "UseRole": _use_role,
+    "CreatePods": _grow,
+    "AllowTier": _allow_tier,
+    "UsePriority": _use_priority,
+    "UseQueue": lambda body, one: use_queue(body, one["queue"]),
+    "SetField": lambda body, one: set_field(body, one["field"], one["value"]),
+    "AddAnnotation": lambda body, one: pod_specs.annotate(body, one["key"], one["value"]),
+    "UseClaim": lambda body, one: rename(body, one["of"], one["name"], one["instead"]),
+    "UseDeviceClass": lambda body, one: rename(body, "DeviceClass", one["name"], one["instead"]),
+}
+_OF_PODS: Mapping[str, _Row] = {
+    "RequestAtMost": lambda spec, one: pod_specs.request_at_most(
+        spec, one["amounts"], one.get("overheads"), one.get("defaults")
+    ),
+    "UseResource": lambda spec, one: pod_specs.use_resource(spec, one["name"], one["instead"]),
+    "UseLabel": pod_specs.use_label,
+    "AddToleration": pod_specs.tolerate,
+    "RelaxRule": lambda spec, one: pod_specs.relax(spec, one["rule"]),
+    "UseStorageClass": lambda spec, one: pod_specs.use_storage_class(spec, one["storage_class"]),
+    "SetPodField": lambda spec, one: pod_specs.set_field(spec, one["field"], one["value"]),
+}
+"""Of the spec of each pod."""
+
+
+def edit_of(change: Mapping[str, Any]) -> Edit | None:
+    """What a change does to the manifest of the job (of a claim); None for changes of other objects.
+
+    The edit raises `NoSuchField` where the manifest's kind has no such field.
+    """
+    kind = change["kind"]
+    if kind in _OF_PODS:
+        return pod_specs.each_pod(lambda spec: _OF_PODS[kind](spec, change))
+    return (lambda body: _OF_JOBS[kind](body, change)) if kind in _OF_JOBS else None
+
+
+def all_of(changes: Sequence[Mapping[str, Any]]) -> Edit:
+    """One edit that makes all of the changes."""
+    edits = [edit for one in changes if (edit := edit_of(one)) is not None]
+
+    def edit_all(body: Raw) -> None:
+        for edit in edits:
+            edit(body)
+
+    return edit_all
 
 
 def other_storage_class(change: Mapping[str, Any]) -> Edit:
@@ -20,75 +127,3 @@ def other_storage_class(change: Mapping[str, Any]) -> Edit:
         body["spec"].pop("volumeName", None)
 
     return edit
-
-
-def other_device_class(change: Mapping[str, Any]) -> Edit:
-    """Of a ResourceClaim or its template: the device class in place of the one that the change names."""
-
-    def edit(body: Raw) -> None:
-        spec = body["spec"].get("spec") or body["spec"]  # that of a template stands one deeper
-        for request in ((spec.get("devices") or {}).get("requests")) or ():
-            for one in (request.get("exactly") or {}, *(request.get("firstAvailable") or ())):
-                if one.get("deviceClassName") == change["name"]:
-                    one["deviceClassName"] = change["instead"]
-
-    return edit
-
-
-def edit_of(change: Mapping[str, Any]) -> Edit | None:
-    """What a change does to the manifest of the job; None for changes of other objects."""
-    match change["kind"]:
-        case "LowerMinAvailable":
-            return lambda body: gang_sizes.lower(body, change["to"])
-        case "SetMinResources":
-            return lambda body: gang_sizes.set_min_resources(body, to_wire(change["amounts"]))
-        case "UseRole":
-            return lambda body: gang_sizes.use_role(body, change["name"], change["instead"])
-        case "CreatePods":
-            return lambda body: gang_sizes.grow(body, change["count"])
-        case "SetField":
-            return lambda body: pod_specs.set_field(body["spec"], change["field"].partition(".")[2], change["value"])
-        case "AllowTier":
-            return lambda body: gang_sizes.allow_tier(body, change["tier"])
-        case "UseQueue":
-            return lambda body: gang_sizes.use_queue(body, change["queue"])
-        case "UsePriority":
-            return lambda body: gang_sizes.use_priority(body, change["priority_class"])
-        case "AddAnnotation":
-            return lambda body: pod_specs.annotate(body, change["key"], change["value"])
-    edit = _pod_edit(change)
-    return None if edit is None else pod_specs.each_pod(edit)
-
-
-def all_of(changes: Sequence[dict[str, Any]]) -> Edit:
-    """One edit that makes all of the changes."""
-    edits = [edit for one in changes if (edit := edit_of(one)) is not None]
-
-    def edit_all(body: dict[str, Any]) -> None:
-        for edit in edits:
-            edit(body)
-
-    return edit_all
-
-
-def _pod_edit(change: Mapping[str, Any]) -> Edit | None:
-    """What a change does to the spec of each pod; None for changes of anything else."""
-    match change["kind"]:
-        case "RequestAtMost":
-            given = change.get("overheads"), change.get("defaults")
-            return lambda spec: pod_specs.request_at_most(spec, change["amounts"], *given)
-        case "UseResource":
-            return lambda spec: pod_specs.use_resource(spec, change["name"], change["instead"])
-        case "UseLabel":
-            return lambda spec: pod_specs.use_label(spec, change)
-        case "AddToleration":
-            return lambda spec: pod_specs.tolerate(spec, change)
-        case "RelaxRule":
-            return lambda spec: pod_specs.relax(spec, change["rule"])
-        case "UseClaim":
-            return lambda spec: pod_specs.use_claim(spec, change["of"], change["name"], change["instead"])
-        case "UseStorageClass":
-            return lambda spec: pod_specs.use_storage_class(spec, change["storage_class"])
-        case "SetPodField":
-            return lambda spec: pod_specs.set_field(spec, change["field"], change["value"])
-    return None

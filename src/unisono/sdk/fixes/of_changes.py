@@ -30,17 +30,18 @@ from unisono.api.queues import raised, with_group
 from unisono.api.resources import to_units, to_wire
 from unisono.api.selecting import pod_group_name
 from unisono.engine.changes import OfQueueSpec
+from unisono.engine.verdict import change_of
 from unisono.jobkinds.kind import NoSuchField
 from unisono.sdk.fixes import pod_specs
-from unisono.sdk.fixes.change_texts import change_of
-from unisono.sdk.fixes.edits import Edit, all_of, edit_of, other_device_class, other_storage_class
+from unisono.sdk.fixes.edits import all_of, edit_of, other_storage_class
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.fixes.limit_ranges import default_requests
 from unisono.sdk.fixes.operations import changed, command, create, is_from_template, new_claim, patch, pod_operation
-from unisono.sdk.fixes.owners import Raw, read
+from unisono.sdk.fixes.owners import Edit, Raw, read
 from unisono.sdk.fixes.workload_groups import group_named_in
 
 if TYPE_CHECKING:
+    from unisono.api.core import Pod
     from unisono.kube.http import HttpClient
 
 # Changes of a PodGroup itself; others are changes of its pods.
@@ -48,7 +49,7 @@ _OF_GROUPS = frozenset({"LowerMinAvailable", "SetMinResources", "UseRole", "Allo
 # Of these, those that a PodGroup of scheduling.k8s.io states.
 _OF_WORKLOAD_GROUPS = frozenset({"LowerMinAvailable", "UseQueue"})
 # Changes that may be of another object than the job.
-_APART = frozenset({"CreatePods", "LowerMinAvailable", "UseQueue", "UseStorageClass"})
+_APART = frozenset({"CreatePods", "LowerMinAvailable", "UseQueue", "UseStorageClass", "UseDeviceClass"})
 _MOST_PODS, _MOST_CLASSES = 200, 8
 _WITHOUT_GATES = pod_specs.each_pod(lambda spec: pod_specs.set_field(spec, "schedulingGates", None))
 _RESTARTED = "kubectl.kubernetes.io/restartedAt"
@@ -93,13 +94,15 @@ class FixMaker:
         match change["kind"]:
             case "Together":
                 return await self._together(change["changes"])
-            case "RaiseCapability" | "RaiseDeserved":
-                part = "capability" if change["kind"] == "RaiseCapability" else "deserved"
-                return await self._raised(QUEUES, change["queue"], part, change["amounts"])
+            case "RaiseCapability":
+                return await self._limits(QUEUES, change["queue"], ("capability",), change["amounts"])
+            case "RaiseDeserved":
+                return await self._limits(QUEUES, change["queue"], ("deserved",), change["amounts"])
             case "LowerGuarantee":
-                return await self._lowered(change["queue"], change["amounts"])
+                less = {name: -amount for name, amount in change["amounts"].items()}
+                return await self._limits(QUEUES, change["queue"], ("guarantee", "resource"), less)
             case "RaiseQuota":
-                return await self._raised(RESOURCE_QUOTAS, change["quota"], "hard", change["amounts"])
+                return await self._limits(RESOURCE_QUOTAS, change["quota"], ("hard",), change["amounts"])
             case "SetLicenses":
                 return await self._licenses(change["name"], change["to"])
             case "RaiseBudget":
@@ -240,12 +243,14 @@ class FixMaker:
         found = {name: await read(self._client, RUNTIME_CLASSES, name, None) for name in names[:_MOST_CLASSES]}
         return {name: ((one or {}).get("overhead") or {}).get("podFixed") or {} for name, one in found.items()}
 
+    async def _pods_of_group(self, group: Raw) -> list[Pod]:
+        pods, name = (await self._client.list(PODS, self._namespace)).items, group["metadata"]["name"]
+        return [pod for pod in pods if pod_group_name(pod.metadata.annotations, pod.spec) == name]
+
     async def _bare_pods(self) -> list[Raw]:
         """The pods without a node that a user made for the PodGroup."""
         assert self._owner is not None
-        name = self._owner["metadata"]["name"]
-        pods = (await self._client.list(PODS, self._namespace)).items
-        mine = [pod for pod in pods if pod_group_name(pod.metadata.annotations, pod.spec) == name]
+        mine = await self._pods_of_group(self._owner)
         names = [pod.metadata.name for pod in mine if not pod.spec.node_name and not pod.metadata.owner_references]
         found = [await read(self._client, PODS, each, self._namespace) for each in names[:_MOST_PODS]]
         return [pod for pod in found if pod is not None]
@@ -255,9 +260,7 @@ class FixMaker:
         owner, count = self._owner, change["count"]
         if owner is None or owner["kind"] != "PodGroup":
             return await self._of_owner(change)
-        pods = await self._client.list(PODS, self._namespace)
-        name = owner["metadata"]["name"]
-        mine = [pod for pod in pods.items if pod_group_name(pod.metadata.annotations, pod.spec) == name]
+        mine = await self._pods_of_group(owner)
         last = max(mine, key=lambda pod: (not pod.spec.node_name, pod.metadata.name), default=None)
         like = await read(self._client, PODS, last.metadata.name, self._namespace) if last is not None else None
         if like is None:
@@ -313,19 +316,26 @@ class FixMaker:
 
     # ---- other objects
 
-    async def _raised(self, kind: Kind[Any], name: str, part: str, amounts: Mapping[str, int]) -> list[Operation]:
-        """The new limits, by what stands there now."""
+    async def _limits(
+        self, kind: Kind[Any], name: str, path: tuple[str, ...], amounts: Mapping[str, int]
+    ) -> list[Operation]:
+        """The new limits at ``path`` of the spec, by so much more, or less, than what stands there now."""
         namespace = self._namespace if kind.namespaced else ""
         found = await read(self._client, kind, name, namespace)
         if found is None:
             return []
-        limits = (found.get("spec") or {}).get(part) or {}
-        wire: dict[str, str] = {}
+        limits: Any = found.get("spec") or {}
+        for part in path:
+            limits = limits.get(part) or {}
+        body: dict[str, Any] = {}
         for resource, amount in amounts.items():
-            for key in [key for key in limits if key in (resource, f"requests.{resource}")] or [resource]:
+            keys = [key for key in limits if key in (resource, f"requests.{resource}")]
+            for key in keys or ([resource] if amount > 0 else []):
                 plain = key.removeprefix("requests.")
-                wire[key] = to_wire({plain: to_units(plain, limits.get(key, "0")) + amount})[plain]
-        return [patch(kind, name, {"spec": {part: wire}}, namespace)]
+                body[key] = to_wire({plain: max(to_units(plain, limits.get(key, "0")) + amount, 0)})[plain]
+        for part in reversed(path):
+            body = {part: body}
+        return [patch(kind, name, {"spec": body}, namespace)]
 
     async def _lifted(self, name: str) -> list[Operation]:
         """The node without the taint; the controllers write the rest down."""
@@ -343,13 +353,6 @@ class FixMaker:
         if source.get("amountPointer"):
             raise NoSuchField(f"the server {source.get('url')} says how many of {name} there are: raise it there")
         return [patch(FLOATING_RESOURCES, name, {"spec": {"amount": to}})]
-
-    async def _lowered(self, name: str, amounts: Mapping[str, int]) -> list[Operation]:
-        """The new guarantee, by what stands there now."""
-        found = await read(self._client, QUEUES, name, "")
-        kept = (((found or {}).get("spec") or {}).get("guarantee") or {}).get("resource") or {}
-        rest = {key: max(to_units(key, kept[key]) - amount, 0) for key, amount in amounts.items() if key in kept}
-        return [patch(QUEUES, name, {"spec": {"guarantee": {"resource": to_wire(rest)}}})] if rest else []
 
     async def _user_limits(self, name: str, amounts: Mapping[str, int]) -> list[Operation]:
         found = await read(self._client, QUEUES, name, "")
@@ -373,7 +376,7 @@ class FixMaker:
 
     async def _device_class(self, change: Mapping[str, Any]) -> list[Operation]:
         """Of a claim; where they are made from a template, that, and the claims are made again."""
-        edit, template = other_device_class(change), change.get("template", "")
+        edit, template = all_of([change]), change.get("template", "")
         if not template:
             return await self._other(RESOURCE_CLAIMS, change["claim"], edit)
         found = await read(self._client, RESOURCE_CLAIM_TEMPLATES, template, self._namespace)

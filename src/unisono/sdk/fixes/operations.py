@@ -15,9 +15,8 @@ from unisono.api.kinds import (
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
 )
-from unisono.sdk.fixes.edits import Edit
 from unisono.sdk.fixes.fix import Operation
-from unisono.sdk.fixes.owners import Raw
+from unisono.sdk.fixes.owners import Edit, Raw
 from unisono.sdk.fixes.workload_groups import is_workload_group
 
 # Kinds whose controllers bring changed pod templates to their pods.
@@ -117,6 +116,12 @@ def create(
 def patch(kind: Kind[Any], name: str, body: Any, namespace: str = "") -> Operation:
     """A merge patch."""
     return Operation("patch", kind, name, namespace, body)
+
+
+def patch_of(owner: Raw, body: Any) -> list[Operation]:
+    """A merge patch of an object as the server sent it; nothing for a kind that is not known."""
+    kind, meta = kinds.find(owner["apiVersion"], owner["kind"]), owner["metadata"]
+    return [] if kind is None else [Operation("patch", kind, meta["name"], meta.get("namespace", ""), body)]
 
 
 def pod_operation(key: str, body: Any) -> Operation:

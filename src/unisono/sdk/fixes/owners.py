@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _LONGEST_CHAIN = 6
 Raw = dict[str, Any]
+Edit = Callable[[Raw], None]
+"""Changes a manifest."""
 
 
 async def read(client: HttpClient, kind: Kind[Any], name: str, namespace: str | None) -> Raw | None:
@@ -35,31 +37,32 @@ def makes_pods(item: Raw) -> bool:
     return item.get("kind") in ("Pod", "PodGroup") or next(pod_specs(item), None) is not None
 
 
+async def _owner(client: HttpClient, item: Raw) -> Raw | None:
+    """The controller of an object; None without one that is known and may be read."""
+    meta = item.get("metadata") or {}
+    owner = next((each for each in meta.get("ownerReferences") or () if each.get("controller")), None)
+    kind = kinds.find(owner["apiVersion"], owner["kind"]) if owner else None
+    return await read(client, kind, owner["name"], meta.get("namespace")) if kind and owner else None
+
+
 async def root_of(client: HttpClient, item: Raw) -> Raw:
     """The uppermost object of the chain of controllers that has pod specs; ``item`` itself where none does."""
     for _ in range(_LONGEST_CHAIN):
-        meta = item.get("metadata") or {}
-        owner = next((each for each in meta.get("ownerReferences") or () if each.get("controller")), None)
-        kind = kinds.find(owner["apiVersion"], owner["kind"]) if owner else None
-        above = await read(client, kind, owner["name"], meta.get("namespace")) if kind and owner else None
+        above = await _owner(client, item)
         if above is None or not makes_pods(above):
-            return item
+            break
         item = above
     return item
 
 
 async def writer_of(client: HttpClient, item: Raw, writes: Callable[[Raw], object]) -> Raw:
     """The uppermost controller of an object for which ``writes`` holds: it would undo a change below; else ``item``."""
-    found = item
+    found, above = item, await _owner(client, item)
     for _ in range(_LONGEST_CHAIN):
-        meta = item.get("metadata") or {}
-        owner = next((each for each in meta.get("ownerReferences") or () if each.get("controller")), None)
-        kind = kinds.find(owner["apiVersion"], owner["kind"]) if owner else None
-        above = await read(client, kind, owner["name"], meta.get("namespace")) if kind and owner else None
         if above is None:
             break
-        item = above
-        found = item if writes(item) else found
+        found = above if writes(above) else found
+        above = await _owner(client, above)
     return found
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from unisono.api.resources import to_units, to_wire
+from unisono.api.selecting import select_by_another
 from unisono.api.validation.meta import is_extended
 
 Manifest = dict[str, Any]
-_RULES = ("podAffinity", "podAntiAffinity")
 _WHOLE = 1000
 """One device in engine units."""
 
@@ -199,61 +199,31 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     )
 
 
+_WISHES = {"nodeAffinity": "preference", "podAffinity": "podAffinityTerm", "podAntiAffinity": "podAffinityTerm"}
+"""What a term that is required becomes as a preference."""
+
+
 def relax(spec: Manifest, rule: str) -> None:
-    """Turn what the pod requires of other pods into a preference."""
+    """Turn what the pod requires of its nodes, or of other pods, into a preference."""
     if rule == "nodeSelector":
         spec.pop(rule, None)
-        return
-    if rule == "nodeAffinity":
-        near = (spec.get("affinity") or {}).get(rule) or {}
-        required = near.pop("requiredDuringSchedulingIgnoredDuringExecution", None) or {}
-        wished = near.get("preferredDuringSchedulingIgnoredDuringExecution") or []
-        more = [{"weight": 100, "preference": term} for term in required.get("nodeSelectorTerms") or ()]
-        near["preferredDuringSchedulingIgnoredDuringExecution"] = [*wished, *more]
-        return
-    if rule == "topologySpreadConstraints":
+    elif rule == "topologySpreadConstraints":
         for one in spec.get(rule) or ():
             one["whenUnsatisfiable"] = "ScheduleAnyway"
             one.pop("minDomains", None)  # the API allows it for DoNotSchedule only
-        return
-    part = (spec.get("affinity") or {}).get(rule) or {}
-    terms = part.pop("requiredDuringSchedulingIgnoredDuringExecution", None) or []
-    if terms:
+    else:
+        part = (spec.get("affinity") or {}).get(rule) or {}
+        required = part.pop("requiredDuringSchedulingIgnoredDuringExecution", None) or []
+        terms = required if isinstance(required, list) else required.get("nodeSelectorTerms") or []
         wished = part.get("preferredDuringSchedulingIgnoredDuringExecution") or []
-        more = [{"weight": 100, "podAffinityTerm": term} for term in terms]
-        part["preferredDuringSchedulingIgnoredDuringExecution"] = [*wished, *more]
+        if terms:
+            more = [{"weight": 100, _WISHES[rule]: term} for term in terms]
+            part["preferredDuringSchedulingIgnoredDuringExecution"] = [*wished, *more]
 
 
 def use_label(spec: Manifest, change: Mapping[str, str]) -> None:
     """Select nodes by another label, or by one more."""
-    key, value = change["key"], change["value"]
-    selector = spec.get("nodeSelector") or {}
-    if not key:
-        spec["nodeSelector"] = {**selector, change["instead_key"]: change["instead_value"]}
-        return
-    if selector.get(key) == value:
-        del selector[key]
-        selector[change["instead_key"]] = change["instead_value"]
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    ) or {}
-    for term in required.get("nodeSelectorTerms") or ():
-        for one in term.get("matchExpressions") or ():
-            if one.get("key") == key and value in (one.get("values") or [value]):
-                one["key"] = change["instead_key"]
-                if one.get("values"):
-                    one["values"] = [change["instead_value"] if each == value else each for each in one["values"]]
-
-
-def use_claim(spec: Manifest, kind: str, name: str, instead: str) -> None:
-    """Name another PersistentVolumeClaim or ResourceClaim."""
-    for volume in (spec.get("volumes") or ()) if kind == "PersistentVolumeClaim" else ():
-        claim = volume.get("persistentVolumeClaim") or {}
-        if claim.get("claimName") == name:
-            claim["claimName"] = instead
-    for claim in (spec.get("resourceClaims") or ()) if kind == "ResourceClaim" else ():
-        if claim.get("resourceClaimName") == name:
-            claim["resourceClaimName"] = instead
+    select_by_another(spec, change["key"], change["value"], change["instead_key"], change["instead_value"])
 
 
 def use_storage_class(spec: Manifest, storage_class: str) -> None:

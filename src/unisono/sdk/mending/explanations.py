@@ -69,8 +69,8 @@ async def mended(
     if cluster is None:
         return told
     more = whole and _wants_more(told, item)
-    if more:
-        told.fixes = _untried(told.fixes)
+    if whole:
+        _doubt(told, more=more)
     if not whole or not any(_can_be_tried(fix) for fix in (*told.fixes, *told.candidates)):
         late = await _ask_alone(client, told, item, cluster)
         return _as_far_as_tried(told, late=late, whole=whole)
@@ -80,7 +80,7 @@ async def mended(
 
     async def asked(copy: HttpClient) -> Told:
         again = await ask(copy)
-        again.fixes = _untried(again.fixes) if more else again.fixes
+        _doubt(again, more=more)
         return again
 
     async def accepting(copy: HttpClient, refusal: str) -> list[Fix]:
@@ -97,6 +97,17 @@ async def mended(
 def _wants_more(told: Explanation, item: Raw) -> bool:
     """Whether it wants more pods than have to start together."""
     return len(told.verdicts) == 1 and 0 < told.verdicts[0].tasks_needed < pods_wanted(item)
+
+
+def _doubt(told: Told, *, more: bool) -> None:
+    """What the engine has tried for less than the whole is tried again; ``more``: for a gang that is not all of it.
+
+    Pods that do not exist yet are imagined without what admission and other pods do to them: nodes may not help those.
+    """
+    if more:
+        told.fixes = _untried(told.fixes)
+    elif not any(one.task or one.reasons for one in told.verdicts):
+        told.fixes = [fix if not adds_nodes(fix) else _untried([fix])[0] for fix in told.fixes]
 
 
 def _untried(fixes: list[Fix]) -> list[Fix]:
@@ -120,10 +131,11 @@ def _with(told: Explanation, found: Found) -> Explanation:
         others = [fix for fix in others if not same(fix, found.fix)]
         if found.fix.operations and not adds_nodes(found.fix):
             # What may help stands only where nothing is known that does, or only machines that have to be had first.
-            others = [fix for fix in others if fix.tried]
+            # What the engine alone has tried says nothing of causes that a copy has shown beside the first one.
+            others = [fix for fix in others if fix.tried and (fix.text in found.works or not found.causes[1:])]
         told.verdicts = [
             one
-            if one.change and one.change.get("tried") is not False
+            if one.change and one.change.get("tried") is not False and not found.causes[1:]
             else structs.replace(one, suggestion=found.fix.text)
             for one in told.verdicts
         ]

@@ -26,6 +26,7 @@ from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.fix import Fix, Operation, Verb
 
 if TYPE_CHECKING:
+    from unisono.api.verdict import Verdict
     from unisono.engine.config.model import SchedulerConfig
     from unisono.kube.http import HttpClient
     from unisono.standalone.shadow import Shadow
@@ -58,11 +59,12 @@ Words = tuple[str, ...]
 
 
 class Told(Protocol):
-    """What an explanation says: in one line, the fixes that it offers, and changes that may be part of one."""
+    """What an explanation says: in one line and in verdicts, its fixes, and changes that may be part of one."""
 
     @property
     def headline(self) -> str: ...  # noqa: D102
 
+    verdicts: list[Verdict]
     fixes: list[Fix]
     candidates: list[Fix]
 
@@ -168,8 +170,11 @@ class _Search:
             if found is not None:
                 return replace(found, works=self._others_that_work(found), failed=tuple(self._failed))
             todo += end or ()
-        then = (self._then,) if self._longest else ()
-        return Found(None, (*(one.cause for one in self._longest), *then), tuple(self._failed))
+        causes = [*(one.cause for one in self._longest), *([self._then] if self._longest else [])]
+        limits = [limit_of(one.fix) for one in self._longest]
+        # After more and more of the same it waits for the same.
+        news = (at for at in range(len(causes)) if at < 2 or not limits[at - 1] or limits[at - 1] != limits[at - 2])
+        return Found(None, tuple(causes[at] for at in news), tuple(self._failed))
 
     def _others_that_work(self, found: Found) -> tuple[str, ...]:
         """Texts of what was offered besides and starts the job, too; what does not has failed."""

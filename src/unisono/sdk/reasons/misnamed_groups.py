@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,9 +12,9 @@ from unisono.api.selecting import pod_group_name
 from unisono.api.verdict import Cause, Verdict
 from unisono.errors import ApiError
 from unisono.sdk.fixes.fix import Fix, Operation
-from unisono.sdk.fixes.gang_sizes import all_annotations
 from unisono.sdk.fixes.operations import changed
 from unisono.sdk.fixes.owners import Raw, owner_of_pod
+from unisono.sdk.fixes.references import rename
 from unisono.sdk.fixes.workload_groups import read_workload_group, why_unscheduled
 from unisono.sdk.reasons.refusal_causes import meant_in
 from unisono.sdk.state.dependents import listed
@@ -131,12 +131,11 @@ async def renamed(client: HttpClient, namespace: str, wrong: Misnamed) -> list[F
         if owner is not None:
             owners.setdefault(owner["metadata"].get("uid", key), owner)
 
-    def edit(body: dict[str, Any]) -> None:
-        for notes in all_annotations(body):
-            for key in [key for key, value in notes.items() if value == wrong.name]:
-                notes[key] = wrong.near
-
-    operations: list[Operation] = [one for owner in owners.values() for one in changed(owner, edit)]
+    operations: list[Operation] = [
+        one
+        for owner in owners.values()
+        for one in changed(owner, lambda body: rename(body, POD_GROUPS.kind, wrong.name, wrong.near))
+    ]
     names = [f"{owner['kind'].lower()}/{owner['metadata']['name']}" for owner in owners.values()]
     where = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "the pods"
     change = {"kind": "UsePodGroup", "name": wrong.name, "instead": wrong.near}

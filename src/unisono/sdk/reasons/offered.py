@@ -18,14 +18,14 @@ from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.fix import Fix
 from unisono.sdk.fixes.limit_ranges import lowered_minimum
 from unisono.sdk.fixes.of_changes import FixMaker
-from unisono.sdk.fixes.of_fields import for_fields, named
+from unisono.sdk.fixes.of_objects import for_fields, named
 from unisono.sdk.fixes.operations import patch
 from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, read, root_of, writer_of
 from unisono.sdk.fixes.pod_specs import pod_specs
-from unisono.sdk.reasons.closed_queues import closed_queues
+from unisono.sdk.fixes.references import for_missing
 from unisono.sdk.reasons.failed_flows import begun_again
 from unisono.sdk.reasons.misnamed_groups import renamed
-from unisono.sdk.reasons.refusal_causes import quota_verdict, with_meant
+from unisono.sdk.reasons.refusal_causes import closed_queues, quota_verdict, with_meant
 from unisono.sdk.state.waiting import SCHEDULER, Misnamed, suspended_by
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ async def candidates(client: HttpClient, told: Explanation, item: Raw) -> list[F
         if quota is not None:
             found.append(await FixMaker(client, root, namespace).fix(quota.change, change_text(quota.change)))
         found += [
+            *named(root, refusal.message),
             *of_objects.allowed(root, refusal.message),
             *await lowered_minimum(client, namespace, refusal.message),
             *await _smaller_with_overhead(FixMaker(client, root, namespace), refusal.message),
@@ -177,7 +178,7 @@ async def _of_queue(client: HttpClient, texts: list[str], root: Raw) -> list[Fix
     """Of a PodGroup or job that the server refuses because its queue is closed, or for other namespaces."""
     namespace = root["metadata"].get("namespace", "default")
     if closed := next(filter(None, map(closed_queue_in, texts)), ""):
-        opened = [{"kind": "OpenQueue", "queue": name} for name in (await closed_queues(client, closed)).names]
+        opened = [{"kind": "OpenQueue", "queue": name} for name in await closed_queues(client, closed)]
         change = opened[0] if len(opened) == 1 else {"kind": "Together", "changes": opened}
         return [await FixMaker(client, root, namespace).fix({**change, "tried": False}, change_text(change))]
     if reserved := next(filter(None, map(reserved_queue_in, texts)), ""):
@@ -227,6 +228,6 @@ def _of_object(told: Explanation, root: Raw) -> Iterator[Fix]:
     if wrong.kind == SCHEDULER:
         yield of_objects.scheduled_by(root, wrong.near)
     elif wrong.kind == QUEUES.kind:
-        yield of_objects.in_queue(root, wrong.name, wrong.near)
+        yield from for_missing(root, foreign.Missing(wrong.kind, wrong.name, 0, wrong.near))
     elif wrong.kind == POD_GROUPS.kind and not wrong.near:
         yield of_objects.with_group(root, wrong.name)

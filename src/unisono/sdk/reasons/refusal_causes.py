@@ -4,54 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from re import Pattern
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from unisono.api.core import ConfigMap, Secret
-from unisono.api.kind_families import CLUSTER_TRAINING_RUNTIMES, JOB_TEMPLATES, TRAINING_RUNTIMES
+from unisono.api.keys import CLOSED_BY_PARENT
 from unisono.api.kinds import (
     CONFIG_MAPS,
     LIMIT_RANGES,
-    PERSISTENT_VOLUME_CLAIMS,
-    PRIORITY_CLASSES,
     QUEUES,
     RESOURCE_CLAIM_TEMPLATES,
-    RUNTIME_CLASSES,
     SECRETS,
-    SERVICE_ACCOUNTS,
 )
-from unisono.api.messages import MISSING_QUEUE, closed_queue_in, counted
+from unisono.api.messages import closed_queue_in, counted
 from unisono.api.names import did_you_mean, nearest
+from unisono.api.queues import Place, to_be_opened
 from unisono.api.resources import readable, to_units
 from unisono.api.verdict import Cause, Verdict
 from unisono.errors import ApiError, UnisonoError
 from unisono.sdk import foreign
-from unisono.sdk.foreign import MissingKey, missing_key
-from unisono.sdk.reasons.closed_queues import closed_queues
+from unisono.sdk.fixes.references import KINDS
+from unisono.sdk.foreign import Missing, missing_key
 from unisono.sdk.reasons.refusals import Refusal
 from unisono.sdk.state.waiting import Misnamed
 
 if TYPE_CHECKING:
-    from unisono.api.kind import Kind
     from unisono.kube.http import HttpClient
     from unisono.sdk.state.bound_pods import WaitingContainer
 
 _MOST_SHOWN = 5
 """Keys of a ConfigMap or Secret that are listed where none is like the missing one."""
-_NAMES: tuple[tuple[Pattern[str], Kind[Any]], ...] = (
-    (foreign.ACCOUNT, SERVICE_ACCOUNTS),
-    (foreign.PRIORITY_CLASS, PRIORITY_CLASSES),
-    (foreign.RUNTIME_CLASS, RUNTIME_CLASSES),
-    (MISSING_QUEUE, QUEUES),
-    (foreign.CONFIG_MAP, CONFIG_MAPS),
-    (foreign.SECRET, SECRETS),
-    (foreign.CLAIM, PERSISTENT_VOLUME_CLAIMS),
-    (foreign.CLUSTER_RUNTIME, CLUSTER_TRAINING_RUNTIMES),
-    (foreign.RUNTIME, TRAINING_RUNTIMES),
-    (foreign.JOB_TEMPLATE, JOB_TEMPLATES),
-)
 _COUNTED = ("count/jobs.batch",)
 """Entries of quotas that count what other objects make, and not pods."""
 _MOST_MESSAGES = 4
@@ -99,26 +82,37 @@ async def meant_in(client: HttpClient, message: str, namespace: str | None) -> t
     A message on a closed queue says as well with which one above it that was closed. Users who may not
     list these kinds get the message as it is.
     """
-    for pattern, kind in _NAMES:
-        found = pattern.search(message[: foreign.LONGEST])
-        if found is None:
-            continue
+    if (missing := foreign.missing_name(message)) is not None and missing.kind in KINDS:
+        kind = KINDS[missing.kind]
         try:
             listing = await client.list(kind, namespace if kind.namespaced else None)
         except ApiError:
-            return message, Misnamed(kind.kind, found[1])
+            return message, Misnamed(kind.kind, missing.name)
         known = sorted(each.metadata.name for each in listing.items)
-        text = f"{message[: found.end()]}{did_you_mean(found[1], known)}{message[found.end() :]}"
-        return text, Misnamed(kind.kind, found[1], nearest(found[1], known))
+        text = f"{message[: missing.end]}{did_you_mean(missing.name, known)}{message[missing.end :]}"
+        return text, Misnamed(kind.kind, missing.name, nearest(missing.name, known))
     if closed := closed_queue_in(message[: foreign.LONGEST]):
-        shut = await closed_queues(client, closed)
-        how = (
-            f"queue {shut.above} above it is closed as well"
-            if shut.by_hand
-            else f"it was closed with queue {shut.above}"
-        )
-        return message + (f"; {how}" if shut.above != closed else ""), None
+        above, *by_hand = await closed_queues(client, closed)
+        how = f"queue {above} above it is closed as well" if by_hand else f"it was closed with queue {above}"
+        return message + (f"; {how}" if above != closed else ""), None
     return message, None
+
+
+async def closed_queues(client: HttpClient, name: str) -> tuple[str, ...]:
+    """The queues to be opened for a closed one, the uppermost first; itself alone where queues may not be listed."""
+    try:
+        queues = (await client.list(QUEUES)).items
+    except ApiError:
+        return (name,)
+    places = {
+        one.metadata.name: Place(
+            one.spec.parent or "",
+            one.status.state in ("Closed", "Closing"),
+            (one.metadata.annotations or {}).get(CLOSED_BY_PARENT) == "true",
+        )
+        for one in queues
+    }
+    return to_be_opened(name, places.get)
 
 
 async def with_meant_names(
@@ -225,7 +219,7 @@ async def with_meant_key(client: HttpClient, message: str, namespace: str) -> st
     return f"{message[: lacks.end]}{near}{message[lacks.end :]}"
 
 
-async def _keys(client: HttpClient, lacks: MissingKey, namespace: str) -> list[str]:
+async def _keys(client: HttpClient, lacks: Missing, namespace: str) -> list[str]:
     if lacks.kind == "Secret":
         secret: Secret = await client.get(SECRETS, lacks.name, namespace)
         return sorted(secret.data or ())

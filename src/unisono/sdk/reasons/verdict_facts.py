@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from unisono.api.resources import readable
@@ -27,7 +28,7 @@ def verdict_facts(verdict: Verdict) -> list[tuple[str, str]]:
     return [(name, text) for name, text in facts if text]
 
 
-def amounts_text(amounts: dict[str, int]) -> str:
+def amounts_text(amounts: Mapping[str, int]) -> str:
     """``cpu 80, memory 4Gi`` from engine units."""
     return ", ".join(f"{name} {amount}" for name, amount in readable(amounts).items())
 

@@ -64,12 +64,7 @@ def _asked_of(waiting: Waiting, limit: FloatingLimit) -> int:
     if job.phase == "Pending" and job.asks is not None:
         return listed(job.asks, waiting.cycle.session.registry)[row]
     whole = [int(one.vector[row]) for one in job.account_limits if isinstance(one, GangLicenses) and one.lacks()]
-    pods = sum(kind.count for kind in waiting.kinds)
-    amount = sum(kind.count * kind.requests.get(limit.name, 0) for kind in waiting.kinds)
-    missing = job.min_member - job.ready_count
-    if pods and 0 < missing < pods:
-        amount = -(-amount * missing // pods)
-    return amount + sum(whole)
+    return waiting.asks(limit.name) + sum(whole)
 
 
 def _meant(waiting: Waiting, limit: FloatingLimit) -> str:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 
 from unisono.api.resources import by_importance
-from unisono.cluster.status import HOLDS
-from unisono.engine.changes import amounts_text, listed
+from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.placement.domain_advice import Advice
 from unisono.engine.placement.waiting_line import advice_of
@@ -16,7 +13,7 @@ from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause, Holder
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.draft import Draft
-from unisono.engine.verdicts.holders import holder_of, named, owner_of
+from unisono.engine.verdicts.holders import holders_on
 from unisono.engine.verdicts.waiting import Waiting
 
 _MOST_NAMED = 3
@@ -32,24 +29,9 @@ def domain_text(cycle: Cycle, job: JobState, advice: Advice) -> tuple[str, tuple
             if "fit" in advice.message
             else ""
         ), ()
-    registry, snapshot = cycle.session.registry, cycle.session.snapshot
-    name = _scarcest(cycle, advice)
-    row = registry.find(name)
-    held: Counter[tuple[str, str]] = Counter()
-    for column in advice.nodes:
-        for task in snapshot.tasks_on.get(cycle.session.snapshot.nodes.names[column], {}).values():
-            if task.job == job.key or not HOLDS[task.status] or row is None:
-                continue
-            record = snapshot.jobs.get(task.job) if task.job else None
-            vector = task.pod_class.vector
-            who = holder_of(record) if record is not None else owner_of(task)
-            held[who.kind, who.name] += int(vector[row]) if row < len(vector) else 0
-    largest = sorted(held.items(), key=lambda one: (-one[1], one[0]))[:_MOST_NAMED]
-    if not largest:
-        return "", ()
-    text = ", ".join(f"{named(Holder(*who))} uses {amounts_text({name: amount})}" for who, amount in largest)
-    holders = tuple(Holder(*who, {name: amount}) for who, amount in largest)
-    return f"HyperNode {advice.domain} would hold it, but {text} there", holders
+    there = np.isin(np.arange(cycle.session.nodes.size), advice.nodes)
+    text, holders, _ = holders_on(cycle, job, _scarcest(cycle, advice), there) or ("", (), [])
+    return (f"HyperNode {advice.domain} would hold it, but {text} there" if text else ""), holders
 
 
 def _scarcest(cycle: Cycle, advice: Advice) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 
+from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
+from unisono.cluster.resources import total
 from unisono.cluster.status import TaskStatus
+from unisono.engine.answers import BoolArray
 from unisono.engine.candidates.tables import EmptyFit
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
@@ -16,32 +20,112 @@ from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
-from unisono.engine.verdicts.calendar_causes import (
-    kept_for_others,
-    opening_of_reservation,
-    queues_of_reservations,
-    without_new_nodes,
-)
 from unisono.engine.verdicts.check_causes import end_of_check, waiting_for_checks
 from unisono.engine.verdicts.claim_causes import ways_out
 from unisono.engine.verdicts.demand import Kind
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.filter_causes import lacks_of
-from unisono.engine.verdicts.findable import findable
 from unisono.engine.verdicts.holders import holders_text
+from unisono.engine.verdicts.kept_nodes import (
+    for_node_groups,
+    kept_for_others,
+    node_groups,
+    opening,
+    opening_of_reservation,
+    queues_of_reservations,
+    revocable_zones,
+    without_new_nodes,
+)
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
 from unisono.engine.verdicts.lack import Lack
-from unisono.engine.verdicts.missing_resources import asking, remedy, unoffered, unoffered_text
-from unisono.engine.verdicts.node_group_causes import for_node_groups, node_groups
-from unisono.engine.verdicts.other_roles import other_roles
-from unisono.engine.verdicts.out_of_sight import bringing_back
+from unisono.engine.verdicts.missing_resources import asking, remedy, too_large, unoffered, unoffered_text
+from unisono.engine.verdicts.nodes_away import bringing_back
 from unisono.engine.verdicts.pending_pods import pending_pods
-from unisono.engine.verdicts.pod_too_large import too_large
-from unisono.engine.verdicts.revocable_causes import opening, revocable_zones
-from unisono.engine.verdicts.room import Room
 from unisono.engine.verdicts.shortage import Lack as Shortage
-from unisono.engine.verdicts.taint_causes import recovery
 from unisono.engine.verdicts.waiting import Waiting
+
+_MOST_ONLY = 3
+"""Nodes that are named where labels choose them."""
+
+
+class Room:
+    """For pods of one class.
+
+    Attributes:
+        allowed: ``[N]`` nodes that nothing else refuses; where one of them could hold a pod if it were empty, without
+            those that could not: what is free there is of no use.
+
+    """
+
+    def __init__(self, cycle: Cycle, pod_class: PodClass, allowed: BoolArray) -> None:
+        self.pod_class, self.registry, self.nodes = pod_class, cycle.session.registry, cycle.session.nodes
+        able = allowed & (tasks_fitting(self.nodes.allocatable, pod_class) > 0)
+        self._able = bool(able.any())
+        self._others = bool((allowed & ~able).any())
+        self.allowed = able if self._able else allowed
+
+    def lacking(self, fit: FitErrors) -> list[str]:
+        """What these nodes have too little of, by name; what ``fit`` says of all nodes, where that is not known."""
+        pod_class = self.pod_class
+        if self._able:
+            names = pod_class.resource_names(self.registry)
+            short = self.nodes.future_idle[pod_class.rows] < pod_class.amounts[:, None]
+            found = {name for name, row in zip(names, short, strict=True) if (row & self.allowed).any()}
+            if found and (found & fit.lacking.keys()):
+                fitting = [name for name in pod_class.requests if name in found]
+                return fitting or sorted(found)
+        return [name for name in pod_class.requests if name in fit.lacking] or list(fit.lacking)
+
+    def only(self, *, alone: bool = False) -> str:
+        """``; only gpu-0 could hold such a pod``, where other nodes could not hold a pod even if they were empty.
+
+        ``alone``: nothing else that is said tells why pods cannot use the others, such as labels.
+        """
+        others = self._others or (alone and 0 < self.allowed.sum() < min(self.nodes.size, _MOST_ONLY + 1))
+        if not (self._able and others):
+            return ""
+        names = tuple(self.nodes.table.names[at] for at in np.flatnonzero(self.allowed).tolist())
+        return f"; only {listed(names)} could hold such a pod"
+
+    def need(self, lacking: Iterable[str], missing: int) -> dict[str, int]:
+        """What ``missing`` pods ask for."""
+        requests = self.pod_class.requests
+        return {name: requests[name] * missing for name in lacking if name in requests}
+
+    def have(self, lacking: Iterable[str]) -> dict[str, int]:
+        """What is free of it: on the node with the largest part of one pod, where no node has room for a whole one."""
+        names = list(lacking)
+        amounts = self.nodes.idle if self._able else self.nodes.allocatable
+        rows = [self.registry.requested(name) for name in names]
+        usable = self.allowed if self.allowed.any() else np.ones(self.nodes.size, dtype=np.bool_)
+        there = np.where(usable, np.maximum(amounts, 0), 0)
+        if names and self.nodes.size and not (tasks_fitting(there, self.pod_class) > 0).any():
+            parts = there[self.pod_class.rows] / self.pod_class.amounts[:, None]
+            best = int(parts.min(axis=0).argmax())
+            return {name: int(there[row, best]) for name, row in zip(names, rows, strict=True)}
+        return {name: int(total(there[row], 0)) for name, row in zip(names, rows, strict=True)}
+
+
+_MOST_ROLES = 2
+"""Further roles that are named."""
+
+
+def _other_roles(waiting: Waiting, task: Task) -> str:
+    """Sentences about pods of other roles than ``task`` that fit on no node even if all were empty; ``""``: none."""
+    return "".join(islice(_told_of_roles(waiting, task), _MOST_ROLES))
+
+
+def _told_of_roles(waiting: Waiting, task: Task) -> Iterator[str]:
+    everywhere = np.ones(waiting.cycle.session.nodes.size, np.bool_)
+    for one in waiting.samples:
+        if not one.role or one.role == task.role or waiting.tools.capacity.empty(one.pod_class).per_node:
+            continue
+        large = too_large(waiting.cycle, [kind for kind in waiting.kinds if kind.role == one.role], everywhere)
+        fit = waiting.cycle.fits.errors(one.pod_class)
+        said = large[0] if large is not None else waiting.tools.filters.text(one.pod_class, fit, one.namespace)
+        reason = said.strip().removesuffix(".") or fit.text.removesuffix(".")
+        yield f" Nor does any take pods of role {one.role}: {reason[0].lower()}{reason[1:]}."
+
 
 _MOST_RELAXED = 4
 """Changes that one plug-in may ask to be tried."""
@@ -58,7 +142,7 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
     fit, task, job, cycle = report.fit, report.task, waiting.job, waiting.cycle
     assert fit is not None and task is not None
     placed = job.ready_count + report.schedulable()
-    placeable = findable(cycle, job, placed)
+    placeable = max(placed, min(waiting.findable, job.min_member - 1)) if placed < job.min_member else placed
     missing = lacking_tasks(job, placeable)
     empty = waiting.tools.capacity.empty(task.pod_class)
     cause, room = _where(waiting, task, fit, empty)
@@ -89,7 +173,7 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         message += _largest(waiting, task) if empty.allowed and not empty.per_node else ""
         lost = waiting.tools.shortages.lost_devices(waiting.kinds, task.pod_class.requests)
         message = "; ".join([*lost, f"{message.removesuffix('.')}; {crowded}" if crowded else message])
-    others = other_roles(waiting, task)
+    others = _other_roles(waiting, task)
     refused = "".join(_by_name(waiting, task, fit)) + others
     verdict = waiting.verdict(
         cause,
@@ -123,7 +207,6 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         last=last,
         fallback=fallback,
         evictions=full,
-        nodes=nodes_for(job, empty),
         untried=untried,
     )
 
@@ -201,8 +284,7 @@ def _in_words(cycle: Cycle, task: Task, cause: Cause, lacks: Sequence[Lack], lac
         ports = listed(tuple(sorted({str(port) for _, _, port in task.pod_class.host_ports})))
         return f"let its pods use other host ports than {ports}"
     of_claims = next(filter(None, (lack.remedy for lack in lacks)), "")
-    back = bringing_back(cycle, lacking) if lacking else ""
-    return selected or of_claims or recovery(cycle, task.pod_class) or back
+    return selected or of_claims or bringing_back(cycle, lacking, task.pod_class)
 
 
 def _largest(waiting: Waiting, task: Task) -> str:
@@ -223,11 +305,6 @@ def wanted(job: JobState, task: Task) -> int:
     """How many tasks of this class the gang cannot do without."""
     same = sum(1 for other in job.record.tasks.values() if other.pod_class is task.pod_class)
     return min(job.min_member, same) if same == job.size else 1
-
-
-def nodes_for(job: JobState, empty: EmptyFit) -> int:
-    """How many empty nodes hold the gang, 0 where none holds even one task."""
-    return -(-job.min_member // empty.per_node) if empty.per_node else 0
 
 
 def spare(job: JobState, placeable: int) -> str:

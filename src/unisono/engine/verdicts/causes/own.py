@@ -30,8 +30,8 @@ from unisono.engine.verdicts.claim_causes import absent_claims, ways_out
 from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.holders import leaving, named, names_text, pods_as_holders
 from unisono.engine.verdicts.limits import LIMITS
+from unisono.engine.verdicts.missing_resources import too_large
 from unisono.engine.verdicts.pending_pods import pending_pods
-from unisono.engine.verdicts.pod_too_large import too_large
 from unisono.engine.verdicts.quotas import Shortage
 from unisono.engine.verdicts.shortage import contradiction
 from unisono.engine.verdicts.waiting import Waiting
@@ -166,25 +166,17 @@ def _meant_role(job: JobState, unnamed: Counter[str]) -> Ladders:
 
 def over_quota(waiting: Waiting) -> Draft | None:
     """The API server refuses pods that the gang needs, or would even if the cluster had room for them."""
-    job, report, quotas = waiting.job, waiting.report, waiting.tools.quotas
-    if report.gate is not None:
-        if report.gate.cause is not Cause.CLUSTER_OVERCOMMITTED or job.size:
+    job, gate, refusal = waiting.job, waiting.report.gate, waiting.report.invalid
+    missing, message, ladders = job.min_member, no_pods_text(job.min_member), Ladders()
+    if gate is not None and (gate.cause is not Cause.CLUSTER_OVERCOMMITTED or job.size):
+        return None
+    if gate is None and job.size:
+        if refusal is None or refusal.cause is not Cause.TOO_FEW_PODS:
             return None
-        short = quotas.shortages(job, job.min_member)
-        return (
-            _of_quota(waiting, f"the PodGroup has no pods; {job.min_member} are needed", short, []) if short else None
-        )
-    if job.size == 0:
-        short = quotas.shortages(job, job.min_member)
-        return _of_quota(waiting, no_pods_text(job.min_member), short, []) if short else None
-    refusal = report.invalid
-    if refusal is None or refusal.cause is not Cause.TOO_FEW_PODS:
-        return None
-    have, need = refusal.have.get("pods", job.valid_count), refusal.need.get("pods", job.min_member)
-    short = quotas.shortages(job, need - have)
-    if not short:
-        return None
-    return _of_quota(waiting, refusal.message, short, candidates.for_too_few(job, have, need)[1:])
+        have, need = refusal.have.get("pods", job.valid_count), refusal.need.get("pods", job.min_member)
+        missing, message, ladders = need - have, refusal.message, candidates.for_too_few(job, have, need)[1:]
+    short = waiting.tools.quotas.shortages(job, missing)
+    return _of_quota(waiting, message, short, ladders) if short else None
 
 
 def _of_quota(waiting: Waiting, message: str, short: list[Shortage], ladders: Ladders) -> Draft:
@@ -296,10 +288,9 @@ def beyond_every_node(waiting: Waiting) -> Draft | None:
     if found is None:
         return None
     text, at_most = found
-    fitting = waiting.tools.shortages.fitting_roles(waiting.kinds)
     verdict = waiting.verdict(
         Cause.TOO_LARGE,
-        "; ".join(filter(None, (text, fitting))),
+        text,
         need=dict(limit.need),
         have={name: int(nodes.allocatable[waiting.cycle.session.registry.requested(name)].max()) for name in at_most},
         tasks_placeable=waiting.placeable,

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from unisono.engine.answers import Refusal
 from unisono.engine.changes import Change, RaiseCapability, RaiseUserLimits, Together, amounts_text
-from unisono.engine.verdict import Cause
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.session.job_state import JobState
+from unisono.engine.verdict import Cause, Holder
 from unisono.engine.verdicts import candidates
-from unisono.engine.verdicts.calendar_causes import numbers_for_a_time
 from unisono.engine.verdicts.draft import Draft
-from unisono.engine.verdicts.gate_messages import capability_message
-from unisono.engine.verdicts.limits import LIMITS, binding_queue, chain, left
+from unisono.engine.verdicts.holders import holders_text
+from unisono.engine.verdicts.kept_nodes import numbers_for_a_time
+from unisono.engine.verdicts.kept_pods import not_evicted
+from unisono.engine.verdicts.limits import LIMITS, binding_queue, chain, guarantees_of_others, left
+from unisono.engine.verdicts.lines import place_in_line
 from unisono.engine.verdicts.missing_resources import asked_text, remedy, unoffered
 from unisono.engine.verdicts.waiting import Waiting
 
@@ -31,7 +35,7 @@ def of_whole_gang(waiting: Waiting, refusal: Refusal) -> Refusal:
         return refusal
     held = limit.held if limit is not None and refusal.cause is Cause.OVER_CAPABILITY else job.queue.claimed
     have = {each: int(held[row]) for each in refusal.limit if (row := session.registry.find(each)) is not None}
-    need = {each: _asked_of(waiting, each) for each in refusal.limit}
+    need = {each: waiting.asks(each) for each in refusal.limit}
     counted = any(have.get(each) != amount for each, amount in refusal.have.items())
     if not counted and need == refusal.need:
         return refusal
@@ -56,16 +60,6 @@ def of_binding_queue(waiting: Waiting, refusal: Refusal) -> Refusal:
         return refusal
     held = {each: max(int(limit.held[row]), refusal.have.get(each, 0)) for each, row in rows.items()}
     return replace(refusal, owner=name, have=held)
-
-
-def _asked_of(waiting: Waiting, name: str) -> int:
-    """What those pods ask for that the gang lacks, or all that wait once it has its minimum."""
-    kinds, job = waiting.kinds, waiting.job
-    missing = job.min_member - job.ready_count
-    amounts = [kind.count * (1 if name == "pods" else kind.requests.get(name, 0)) for kind in kinds]
-    if len(kinds) == 1 and 0 < missing < kinds[0].count:
-        return amounts[0] * missing // kinds[0].count
-    return sum(amounts)
 
 
 def refused_admission(waiting: Waiting) -> Draft | None:
@@ -157,3 +151,45 @@ def _capabilities(waiting: Waiting) -> list[Change]:
             found.append(RaiseCapability(name, short))
     # The uppermost first: no queue may be given more than the one above it.
     return [found[0] if len(found) == 1 else Together(tuple(reversed(found)))] if found else []
+
+
+# ---- what it says to users
+
+
+_MOST_HOLDERS = 3
+
+
+def capability_message(cycle: Cycle, job: JobState, refusal: Refusal) -> tuple[str, tuple[Holder, ...]]:
+    """Which queue of the chain binds, what it may hold, what of that is taken, and by which jobs."""
+    name = binding_queue(cycle.session, job, refusal)
+    queue = cycle.session.queues.get(name)
+    short = [each for each in refusal.need if each in refusal.limit]
+    taken = {each: refusal.have.get(each, 0) for each in short}
+    most = amounts_text({each: refusal.limit[each] for each in short})
+    asked = amounts_text({each: refusal.need[each] for each in short})
+    capability = (queue.record.capability or {}) if queue is not None else {}
+    stated = all(each in capability for each in short)
+    whole = stated and all(capability[each] <= refusal.limit[each] for each in short)
+    told = f"queue {name} has capability {most}" if whole else f"queue {name} may hold {most}"
+    if stated and not whole:  # others have a guarantee of the rest
+        most_above = amounts_text({each: capability[each] for each in short})
+        told = f"queue {job.queue.name} may hold {most} of the {most_above} that are the capability of queue {name}"
+    told = f"{told}, {_taken(taken)}; {asked} is asked for"
+    reserved = "" if whole else _guarantees(cycle, job, short)
+    text, holders, jobs = holders_text(cycle, job, short[0], name) if short else ("", (), [])
+    kept = not_evicted(cycle, job, jobs, short[0]) if jobs else ""
+    rest = [one for one in (text, kept, place_in_line(cycle, job)) if one]
+    return "; ".join([f"{told}{reserved}", *rest]), holders
+
+
+def _taken(taken: Mapping[str, int]) -> str:
+    return f"{amounts_text(taken)} of it is in use or promised" if any(taken.values()) else "none of it is in use"
+
+
+def _guarantees(cycle: Cycle, job: JobState, short: Iterable[str]) -> str:
+    """Other queues' guarantees, which make the rest smaller."""
+    found = [
+        f"{amounts_text(kept)} is the guarantee of queue {name}"
+        for name, kept in guarantees_of_others(cycle.session, job, short)
+    ]
+    return "".join(f"; {text}" for text in found[:_MOST_HOLDERS])

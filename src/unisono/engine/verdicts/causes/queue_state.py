@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from unisono.api.keys import CLOSED_BY_PARENT
+from unisono.api.queues import Place, to_be_opened
 from unisono.engine.changes import OpenQueue, PassOver, Together, UseQueue
 from unisono.engine.verdict import Cause, reference
 from unisono.engine.verdicts.draft import Draft, Ladders
@@ -60,16 +61,10 @@ def _leaves(waiting: Waiting) -> Ladders:
 
 
 def _shut(waiting: Waiting) -> tuple[str, ...]:
-    """The closed queues to open, the uppermost first.
-
-    A parent closes its children, and opens them again, but for those that were closed by themselves.
-    """
-    queues, at, by_hand = waiting.cycle.session.queues, waiting.job.queue, list[str]()
-    for _ in queues:
-        parent = queues.get(at.record.parent)
-        if parent is None or not parent.closed:
-            break
-        if at.record.annotations.get(CLOSED_BY_PARENT) != "true":
-            by_hand.append(at.name)
-        at = parent
-    return (at.name, *reversed(by_hand))
+    """The closed queues to open, the uppermost first."""
+    known = waiting.cycle.session.queues.items()
+    places = {
+        name: Place(one.record.parent, one.closed, one.record.annotations.get(CLOSED_BY_PARENT) == "true")
+        for name, one in known
+    }
+    return to_be_opened(waiting.job.queue.name, places.get)

@@ -9,10 +9,10 @@ from unisono.engine.cycle.reports import JobReport
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.causes.no_node import without_node
+from unisono.engine.verdicts.causes.queue_limits import capability_message
 from unisono.engine.verdicts.claim_causes import absent_claims, ways_out
 from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.filter_causes import allowed_nowhere
-from unisono.engine.verdicts.gate_messages import capability_message
 from unisono.engine.verdicts.limits import LIMITS, is_whole_cluster
 from unisono.engine.verdicts.waiting import Waiting
 

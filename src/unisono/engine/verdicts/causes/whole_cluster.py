@@ -9,11 +9,11 @@ from unisono.engine.answers import Refusal
 from unisono.engine.changes import RequestAtMost
 from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.verdicts import candidates
-from unisono.engine.verdicts.causes.no_node import nodes_for, spare, wanted, without_node
+from unisono.engine.verdicts.causes.no_node import spare, wanted, without_node
 from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.limits import is_whole_cluster, left, shortened
-from unisono.engine.verdicts.missing_resources import asked_text, asking, remedy, unoffered, unoffered_text
-from unisono.engine.verdicts.out_of_sight import bringing_back
+from unisono.engine.verdicts.missing_resources import asked_text, remedy, unoffered
+from unisono.engine.verdicts.nodes_away import bringing_back
 from unisono.engine.verdicts.waiting import Waiting
 
 
@@ -41,7 +41,7 @@ def admitted_jobs(waiting: Waiting) -> Draft | None:
     if alike is not None and not lack.too_large:
         less.append(candidates.slightly_less(cycle, alike, waiting.missing))
     if not less:
-        less = [ladder for ladder in candidates.for_kinds(waiting) if isinstance(ladder[0], RequestAtMost)]
+        less = candidates.smaller_pods(waiting)
     ladders += [] if lack.too_large else candidates.giving_back(cycle, job)
     return Draft(
         verdict,
@@ -49,11 +49,6 @@ def admitted_jobs(waiting: Waiting) -> Draft | None:
         fallback=bringing_back(cycle, refusal.need),
         evictions=not lack.too_large,
     )
-
-
-def _nowhere(waiting: Waiting, names: tuple[str, ...]) -> str:
-    who = asking(waiting.kinds, names)
-    return unoffered_text(waiting.cycle, names) + (f"; it is asked for{who}" if who else "")
 
 
 def _verdict(
@@ -65,17 +60,9 @@ def _verdict(
         message,
         need=dict(refusal.need),
         have=dict(free) or dict(refusal.have),
-        tasks_placeable=max(waiting.placeable, _would_fit(waiting)),
+        tasks_placeable=max(waiting.placeable, waiting.findable),
         holders=holders,
     )
-
-
-def _would_fit(waiting: Waiting) -> int:
-    """Pods that would find a place if admission let them try, as far as labels, taints and amounts tell."""
-    tools, usable = waiting.tools, waiting.cycle.session.snapshot.nodes
-    everywhere = usable.ready & ~usable.unschedulable
-    masks = [tools.capacity.allowed(kind.pod_class) if kind.pod_class else everywhere for kind in waiting.kinds]
-    return tools.shortages.find_room(waiting.job, waiting.kinds, masks)
 
 
 def share(waiting: Waiting) -> Draft | None:
@@ -99,7 +86,7 @@ def share(waiting: Waiting) -> Draft | None:
     lack = waiting.tools.shortages.lack(job, need, refusal.have, None)
     verdict = waiting.verdict(
         cause,
-        _nowhere(waiting, nowhere) if nowhere else f"{spare(job, placeable)}{lack.message}",
+        asked_text(cycle, need, nowhere, waiting.kinds) if nowhere else f"{spare(job, placeable)}{lack.message}",
         need=need,
         have={name: amount for name, amount in left(refusal).items() if name in short},
         tasks_placeable=placeable,
@@ -110,4 +97,4 @@ def share(waiting: Waiting) -> Draft | None:
     ladders += candidates.for_fit(cycle, job, task, cause, placeable, empty)
     full = cause is Cause.NODES_FULL
     ladders += candidates.giving_back(cycle, job) if full else []
-    return Draft(verdict, ladders, last=remedy(cycle, nowhere), evictions=full, nodes=nodes_for(job, empty))
+    return Draft(verdict, ladders, last=remedy(cycle, nowhere), evictions=full)

@@ -1,8 +1,8 @@
-"""Which taints keep a pod away from nodes: those that users put there, and those that tell a node's state."""
+"""Nodes that would have what a job asks for and cannot be used: tainted, not ready, cordoned, or without devices."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from unisono.api.keys import (
 )
 from unisono.api.messages import plural
 from unisono.api.names import nearest
+from unisono.cluster.nodes import NodeFacts
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.taints import tolerated
 from unisono.engine.changes import listed
@@ -84,24 +85,6 @@ def untolerated(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
         yield _of_taint(Taint(key=key, value=value or None, effect=effect), names, pod_class, why)
 
 
-def recovery(cycle: Cycle, pod_class: PodClass) -> str:
-    """What to do, in words, where only their state keeps all nodes away that could hold a pod; else ``""``."""
-    nodes = cycle.session.nodes
-    able = match_pod(pod_class, nodes) & (tasks_fitting(nodes.allocatable, pod_class) > 0)
-    usable = nodes.table.ready & ~nodes.table.unschedulable
-    in_state, others = np.zeros(nodes.size, np.bool_), np.zeros(nodes.size, np.bool_)
-    for code, taints in enumerate(nodes.table.taint_sets):
-        kept = [one for one in taints if one.effect in _REPELLING and not tolerated(one, pod_class.tolerations)]
-        states = [is_state(one) for one in kept]
-        in_state |= (nodes.taint_codes == code) & bool(states and all(states))
-        others |= (nodes.taint_codes == code) & (not all(states))
-    away = able & usable & in_state
-    if not away.any() or (able & usable & ~in_state & ~others).any():
-        return ""
-    names = tuple(nodes.table.names[at] for at in np.flatnonzero(away).tolist())
-    return f"see that {plural(len(names), 'node')} {listed(names)} can be used again, or add other nodes"
-
-
 def _meaning(key: str) -> str:
     domain, _, name = key.partition("/")
     if name == "agent-not-ready":
@@ -124,3 +107,62 @@ def _of_taint(taint: Taint, names: tuple[str, ...], pod_class: PodClass, why: st
     elif near := nearest(key, keys):
         told = f" (they tolerate {near})"
     return f"the pods do not tolerate the taint {text} of {listed(names)}{told}"
+
+
+def out_of_sight(cycle: Cycle, rows: list[int]) -> list[str]:
+    """``2 of 3 nodes are cordoned (a and b)``, of nodes that have what is asked for."""
+    nodes = cycle.session.nodes
+    table, has = nodes.table, (nodes.allocatable[rows] > 0).all(axis=0)
+    parts = []
+    for mask, word in ((~table.ready, "not ready"), (table.ready & table.unschedulable, "cordoned")):
+        away = np.flatnonzero(mask & has)
+        if away.size:
+            are = "is" if away.size == 1 else "are"
+            which = listed(tuple(table.names[index] for index in away.tolist()))
+            parts.append(f"{away.size} of {int(has.sum())} nodes {are} {word} ({which})")
+    return parts
+
+
+def bringing_back(cycle: Cycle, names: Iterable[str], pod_class: PodClass | None = None) -> str:
+    """What to do, in words, with nodes that cannot be used and have all of some resources; empty where none are.
+
+    ``pod_class``: also with those that could hold such a pod and are kept from it by nothing but their state, where
+    there are no others.
+    """
+    nodes, registry = cycle.session.nodes, cycle.session.registry
+    asked, table = [name for name in names if registry.find(name) is not None], nodes.table
+    has = (nodes.allocatable[[registry.requested(name) for name in asked]] > 0).all(axis=0) & bool(asked)
+    passing = np.zeros(nodes.size, np.bool_)
+    if pod_class is not None:
+        able = match_pod(pod_class, nodes) & (tasks_fitting(nodes.allocatable, pod_class) > 0)
+        able &= table.ready & ~table.unschedulable
+        kept = [[is_state(one) for one in _repelling(taints, pod_class)] for taints in table.taint_sets]
+        codes = nodes.taint_codes
+        passing = able & np.isin(codes, [code for code, states in enumerate(kept) if states and all(states)])
+        free = able & np.isin(codes, [code for code, states in enumerate(kept) if not states])
+        passing &= not free.any()
+    parts = (
+        (np.flatnonzero(has & table.ready & table.unschedulable), "uncordon {}"),
+        (np.flatnonzero(has & ~table.ready), "see why {} {} not ready"),
+        (np.flatnonzero(passing), "see that {} can be used again, or add other nodes"),
+        (
+            np.array([at for at, facts in enumerate(table.facts) if facts.unhealthy and _lost(facts, asked)], np.intp),
+            "see to the device plug-in of {}",
+        ),
+    )
+    told = []
+    for columns, text in parts:
+        which = listed(tuple(table.names[at] for at in columns.tolist()))
+        told += [text.format(which, "is" if len(columns) == 1 else "are")] if columns.size else []
+    return listed(tuple(told)) if told else ""
+
+
+def _repelling(taints: Iterable[Taint], pod_class: PodClass) -> list[Taint]:
+    """Those that keep a class away."""
+    return [one for one in taints if one.effect in _REPELLING and not tolerated(one, pod_class.tolerations)]
+
+
+def _lost(facts: NodeFacts, asked: Sequence[str]) -> bool:
+    """Whether devices that are asked for are there, and none of them is healthy."""
+    dead = [name for name in asked if name in facts.unhealthy]
+    return bool(dead) and not any(facts.allocatable.get(name, 0) for name in dead)

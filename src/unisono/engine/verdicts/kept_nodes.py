@@ -1,35 +1,37 @@
-"""What plug-in calendar refuses: nodes that are kept for others, and jobs that wait for a reservation of their own."""
+"""What plug-ins calendar, nodegroup and tdm refuse: nodes that are kept for others, and what is to be done about it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from unisono.api.annotations import RESERVATION, RUN_SECONDS
+from unisono.api.keys import NODE_GROUP, PREEMPTABLE, REVOCABLE_ZONE
 from unisono.api.messages import plural
+from unisono.api.names import nearest
 from unisono.api.selecting import lineage
 from unisono.api.times import format_duration, rfc3339
 from unisono.cluster.podclass import PodClass
-from unisono.engine.changes import AddNodes, UseQueue, listed
+from unisono.cluster.records import Task
+from unisono.engine.changes import AddLabels, AddNodes, Change, UseNodeGroup, UseQueue, listed
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.plugins.calendar import CalendarPlugin, named_by
+from unisono.engine.plugins.calendar import calendar_of, named_by
+from unisono.engine.plugins.nodegroup import NO_GROUP, NO_RULES, REFUSED, rules_of
+from unisono.engine.plugins.tdm import NO_RIGHT, TdmPlugin
 from unisono.engine.session.calendar import Slot
-from unisono.engine.session.job_state import JobState
+from unisono.engine.session.job_state import JobState, QueueState
+from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.verdicts.draft import Ladders
+from unisono.engine.verdicts.labels import enough
+from unisono.engine.verdicts.limits import chain
 
 _QUEUES_TRIED = 2
 
 
-def calendar_of(cycle: Cycle) -> CalendarPlugin | None:
-    """The plug-in, where it takes part in the cycle."""
-    for plugin in cycle.hooks.plugins():
-        if isinstance(plugin, CalendarPlugin) and not cycle.hooks.guard.dead(plugin):
-            return plugin
-    return None
-
-
 def kept_for_others(cycle: Cycle, job: JobState, pod_class: PodClass) -> str:
     """Sentences: whose the nodes are, how many there are, and how long the job runs as far as that is known."""
-    calendar = calendar_of(cycle)
+    calendar = calendar_of(cycle.hooks.alive())
     slots = list(_keeping(cycle, job, pod_class))
     if calendar is None or not slots:
         return ""
@@ -46,7 +48,7 @@ def kept_for_others(cycle: Cycle, job: JobState, pod_class: PodClass) -> str:
 
 def opening_of_reservation(cycle: Cycle, job: JobState, pod_class: PodClass) -> str:
     """What helps where no change is known to: to wait until the first of the windows that are in the way is over."""
-    calendar, now = calendar_of(cycle), cycle.session.now
+    calendar, now = calendar_of(cycle.hooks.alive()), cycle.session.now
     if calendar is None:
         return ""
     name = named_by(job.record, pod_class)
@@ -100,7 +102,7 @@ def without_new_nodes(job: JobState, pod_class: PodClass, ladders: Ladders) -> L
 
 def _keeping(cycle: Cycle, job: JobState, pod_class: PodClass) -> Iterator[Slot]:
     """The reservations that keep nodes from the job which it could use otherwise, but for its own."""
-    calendar = calendar_of(cycle)
+    calendar = calendar_of(cycle.hooks.alive())
     if calendar is None:
         return
     usable = cycle.fits.static.result(pod_class, cycle.session, cycle.hooks).allowed
@@ -129,3 +131,66 @@ def _whose(slot: Slot) -> str:
     return "for " + " and ".join(
         f"{plural(len(names), word)} {listed(names)}" for word, names in parts.items() if names
     )
+
+
+_TEXTS = (NO_GROUP.text, NO_RULES.text, REFUSED.text)
+_GROUPS_TRIED = 2
+
+
+def node_groups(cycle: Cycle, queue: QueueState, reasons: Mapping[str, int]) -> str:
+    """One sentence; empty where the plug-in refuses no node."""
+    if not any(text in reasons for text in _TEXTS):
+        return ""
+    rules = rules_of(queue.record)
+    allowed = tuple(dict.fromkeys((*rules.required, *rules.preferred, *rules.avoided)))
+    there = tuple(sorted(group for group in cycle.session.snapshot.nodes.label_values(NODE_GROUP) if group))
+    may = f"may use the node groups {listed(allowed)}" if allowed else "names no node group that it may use"
+    return f" Queue {queue.name} {may} (spec.affinity); there are {listed(there) if there else 'none'}."
+
+
+def for_node_groups(cycle: Cycle, queue: QueueState, task: Task, missing: int, reasons: Mapping[str, int]) -> Ladders:
+    """The group that was meant; where none is near, nodes of no group that the one which is named could have.
+
+    Args:
+        cycle: at its end.
+        queue: of the job.
+        task: one of its pods that no node takes.
+        missing: how many wait.
+        reasons: why nodes refuse it.
+
+    """
+    if not any(text in reasons for text in _TEXTS):
+        return []
+    nodes, queues = cycle.session.nodes, cycle.session.queues
+    owner = next((name for name in chain(cycle.session, queue.name) if rules_of(queues[name].record)), "")
+    there = nodes.table.present_values(NODE_GROUP)
+    rules = rules_of(queues[owner].record if owner else queue.record)
+    lacking = [name for name in (*rules.required, *rules.preferred) if name not in there][:_GROUPS_TRIED]
+    found: list[Change] = [UseNodeGroup(owner, name, near) for name in lacking if (near := nearest(name, there))]
+    if found or not lacking:
+        return [found] if found else []
+    usable = (nodes.table.label_column(NODE_GROUP) < 0) & nodes.table.ready & ~nodes.table.unschedulable
+    chosen = enough(usable, tasks_fitting(np.maximum(nodes.future_idle, 0), task.pod_class), missing)
+    return [[AddLabels(tuple(nodes.table.names[at] for at in chosen), {NODE_GROUP: lacking[0]})]] if chosen else []
+
+
+def revocable_zones(cycle: Cycle, reasons: Mapping[str, int]) -> str:
+    """One sentence; empty where the plug-in refuses no node for the sake of the pods."""
+    if NO_RIGHT.text not in reasons:
+        return ""
+    zones = tuple(sorted(zone for zone in cycle.session.snapshot.nodes.label_values(REVOCABLE_ZONE) if zone))
+    return (
+        f" Nodes of the revocable {plural(len(zones), 'zone')} {listed(zones)} take only pods that may be evicted:"
+        f' with the annotation {PREEMPTABLE}: "true", or {REVOCABLE_ZONE}: "*".'
+    )
+
+
+def opening(cycle: Cycle, reasons: Mapping[str, int]) -> str:
+    """``wait until 01:00 UTC, when revocable zone night opens``; empty where no closed window keeps pods away."""
+    for plugin in cycle.hooks.plugins():
+        if isinstance(plugin, TdmPlugin):
+            shut = [(window, zone) for zone, window in plugin.windows.items() if plugin.beyond(zone) in reasons]
+            if shut:
+                window, zone = min(shut, key=lambda one: one[0].minutes_until(plugin.here))
+                return f"wait until {window.opening(plugin.here)} {plugin.clock}, when revocable zone {zone} opens"
+    return ""
