@@ -83,6 +83,19 @@ class _Seen:
     by_name: dict[str, tuple[Tally, Tally]] = field(default_factory=dict)
 
 
+def open_budgets(session: Session) -> None:
+    """Find out how the budgets stand, and give jobs and queues the limits of those that are used up."""
+    if session.snapshot.catalogue.budgets:
+        spendings = Spendings(session)
+        session.shared.put(spendings)
+        spendings.limit()
+
+
+def spendings_of(session: Session) -> Spendings | None:
+    """The budgets as they stand; None where there are none."""
+    return session.shared.find(Spendings)
+
+
 class Spendings:
     """All budgets of a session.
 
