@@ -167,13 +167,13 @@ async def test_percentages_and_the_end_are_told_once_also_by_who_takes_over() ->
         assert it.recorder.of("BudgetWarning") == []
         await it.advance(10)
         (told,) = it.recorder.of("BudgetWarning")
-        assert told.startswith("50% are used: 0.50 of 1 hours of cpu are used; it is used up at ")
+        assert told.startswith("50% are used: 0.5 of 1 hours of cpu are used; it is used up at ")
         await it.restart()
         await it.advance(60)
         assert len(it.recorder.of("BudgetWarning")) == 1
         await it.advance(1790)
         assert len(it.recorder.of("BudgetWarning")) == 2
-        assert it.recorder.of("BudgetUsedUp") == ["1.00 of 1 hours of cpu are used"]
+        assert it.recorder.of("BudgetUsedUp") == ["1 of 1 hours of cpu are used"]
         (up,) = [one for one in (await it.status()).conditions if one.type == "UsedUp"]
         assert up.status == "True"
         await it.restart()
@@ -233,3 +233,14 @@ async def test_a_count_is_written_once_a_minute_while_something_runs() -> None:
         writes = len(it.client.writes)
         await it.advance(600)
         assert len(it.client.writes) - writes <= 3
+
+
+async def test_the_last_seconds_of_a_pod_are_counted_soon() -> None:
+    async with World() as it:
+        await it.begin({"cpu": 100})
+        await it.job("a")
+        await it.runs("a")
+        await it.advance(100)
+        await it.ends("a")
+        await it.advance(12)
+        assert await it.used() == pytest.approx(100, abs=0.01)

@@ -343,6 +343,16 @@ def decimals(amounts: Amounts) -> dict[str, str]:
     return {name: f"{amount:.10f}".rstrip("0").rstrip(".") or "0" for name, amount in sorted(amounts.items())}
 
 
+def unit(name: str) -> str:
+    """What is counted."""
+    return "money" if name == MONEY else f"hours of {name}"
+
+
+def plain(amount: float) -> str:
+    """A number for people: with two decimals at most, and three digits at least."""
+    return f"{amount:.2f}".rstrip("0").rstrip(".") if abs(amount) >= 1.0 or not amount else f"{amount:.3g}"
+
+
 def prices_of(obj: PriceList) -> Prices:
     """Read an object.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from unisono.api.budgets import MONEY, Hold, Prices, count, purse_of, tally_of
+from unisono.api.budgets import Hold, Prices, count, plain, purse_of, tally_of, unit
 from unisono.api.resources import is_bytes
 from unisono.api.times import rfc3339, time_or
 
@@ -64,9 +64,8 @@ def budget_rows(budgets: Iterable[Budget], now: float) -> list[list[str]]:
             exhausted = "used up"
         for name, amount in purse.amounts.items():
             used = tally.used.get(name, 0.0)
-            kept = [f"{amount:g}", f"{used:.2f}", f"{amount - used:.2f}", f"{rates.get(name, 0.0):g}"]
+            kept = [plain(each) for each in (amount, used, amount - used, rates.get(name, 0.0))]
             mode = "Hard" if purse.hard else "Soft"
             end = rfc3339(tally.end) if tally.end < 4e10 else ""
-            what = "money" if name == MONEY else f"hours of {name}"
-            found.append([purse.name, mode, what, *kept, end, exhausted if name in (up or purse.amounts) else ""])
+            found.append([purse.name, mode, unit(name), *kept, end, exhausted if name in (up or purse.amounts) else ""])
     return found

@@ -8,7 +8,7 @@ from math import inf
 
 from unisono.api.base import Condition
 from unisono.api.budget_use import rate_of
-from unisono.api.budgets import MONEY, Amounts, Hold, Purse, Tally, count, decimals
+from unisono.api.budgets import Amounts, Hold, Purse, Tally, count, decimals, plain, unit
 from unisono.api.groups.budgets import Budget, BudgetStatus
 from unisono.api.times import rfc3339, rfc3339_micro, time_or
 from unisono.controllers.recorder import Notice
@@ -63,10 +63,14 @@ def look(budget: Budget, purse: Purse, tally: Tally, holds: Sequence[Hold], now:
     urgent = urgent or before.counted is None or before.period_start != status.period_start
     due = BUSY_SECONDS if rates or before.rate else IDLE_SECONDS
     changed = before.rate != status.rate or (before.exhausted_at is None) != (status.exhausted_at is None)
-    changed = changed or _bare(before.left, purse)
+    # What ended a moment ago is not left for later: nothing else may come for long.
+    ended = not rates and any(hold.end > tally.at and hold.start < now for hold in holds)
+    changed = changed or ended or _bare(before.left, purse)
     if not urgent and since < (GAP_SECONDS if changed else due):
         return Look(None, (), max(min(again, (GAP_SECONDS if changed else due) - since), _SOONEST))
-    return Look(status, notices, max(min(again, BUSY_SECONDS if rates else IDLE_SECONDS), _SOONEST))
+    rest = not rates and any(hold.end > counted.at and hold.start < now for hold in holds)
+    longest = GAP_SECONDS if rest else BUSY_SECONDS if rates else IDLE_SECONDS
+    return Look(status, notices, max(min(again, longest), _SOONEST))
 
 
 def _bare(left: dict[str, str] | None, purse: Purse) -> bool:
@@ -114,7 +118,7 @@ def _share(purse: Purse, tally: Tally) -> float:
 
 def _used_text(purse: Purse, tally: Tally) -> str:
     return ", ".join(
-        f"{tally.used.get(name, 0.0):.2f} of {amount:g} {'money' if name == MONEY else f'hours of {name}'} are used"
+        f"{plain(tally.used.get(name, 0.0))} of {plain(amount)} {unit(name)} are used"
         for name, amount in purse.amounts.items()
     )
 
@@ -152,9 +156,7 @@ def _notices(budget: Budget, purse: Purse, present: Tally, up: list[str], status
 
 
 def _amounts(amounts: Amounts) -> str:
-    parts = [
-        f"{amount:.2f} {'money' if name == MONEY else f'hours of {name}'}" for name, amount in sorted(amounts.items())
-    ]
+    parts = [f"{plain(amount)} {unit(name)}" for name, amount in sorted(amounts.items())]
     return ", ".join(parts) or "nothing"
 
 

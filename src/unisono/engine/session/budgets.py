@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from unisono.api.budgets import HOUR, MONEY, Hold, Purse, Tally, count
+from unisono.api.budgets import HOUR, Hold, Purse, Tally, count, plain, unit
 from unisono.api.selecting import account_of, lineage
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job
@@ -352,13 +352,3 @@ def used_text(spending: Spending, names: Iterable[str]) -> str:
     """``100.2 of 100 hours of nvidia.com/gpu``."""
     used, amounts = spending.tally.used, spending.purse.amounts
     return ", ".join(f"{plain(used.get(name, 0.0))} of {plain(amounts[name])} {unit(name)}" for name in names)
-
-
-def unit(name: str) -> str:
-    """What is counted."""
-    return "money" if name == MONEY else f"hours of {name}"
-
-
-def plain(amount: float) -> str:
-    """A number for people: with two decimals at most, and three digits at least."""
-    return f"{amount:.2f}".rstrip("0").rstrip(".") if abs(amount) >= 1.0 or not amount else f"{amount:.3g}"

@@ -1,0 +1,67 @@
+"""``unisono budgets`` and money in ``unisono report``: what is used as of now, and what it cost by nodes and prices."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from support.build import START, budget, price_list
+from unisono.api.budgets import prices_of
+from unisono.api.groups.budgets import Price
+from unisono.cli.accounting.money import BUDGET_COLUMNS, Cost, budget_rows, money_by_row, money_of
+from unisono.cli.accounting.tables import report_csv, report_lines
+from unisono.history.records import HOUR, Interval, JobRecord
+from unisono.history.report import Counting, Report, Row, Window
+
+GPU = "nvidia.com/gpu"
+PRICES = prices_of(price_list(Price(GPU, "0.5", {"kind": "spot"}), Price(GPU, "2"), Price("memory", "0.1")))
+LABELS = {"n1": {"kind": "spot"}, "n2": {}}
+
+
+def test_budgets_are_as_of_now() -> None:
+    there = budget("team", {GPU: 10, "money": 100}, {GPU: 4}, mode="Soft")
+    there.status.rate = {GPU: "2", "money": "5"}
+    there.status.exhausted_at = "2023-11-15T01:13:20Z"
+    rows = [dict(zip(BUDGET_COLUMNS, row, strict=True)) for row in budget_rows([there], START + 3600.0)]
+    assert [row["of"] for row in rows] == [f"hours of {GPU}", "money"]
+    assert (rows[0]["used"], rows[0]["left"], rows[0]["rate"], rows[0]["mode"]) == ("6", "4", "2", "Soft")
+    assert (rows[1]["used"], rows[0]["exhausted"]) == ("5", "2023-11-15T01:13:20Z")
+    (first, second) = budget_rows([there], START + 9 * 3600.0)
+    assert (first[-1], second[-1]) == ("used up", "")
+
+
+def test_a_budget_that_breaks_a_rule_hides_no_other() -> None:
+    broken = budget("bad", {GPU: 10}, period="Day", half_life="1h")
+    rows = budget_rows([broken, budget("team", {GPU: 10})], START)
+    assert [row[0] for row in rows] == ["bad", "team"]
+    assert "spec.halfLife" in rows[0][3]
+
+
+def test_hours_cost_what_the_labels_of_their_nodes_say() -> None:
+    """Of ten GPU-hours four are known by node; the others are of sums of old records."""
+    row = Row("q", hours={GPU: 10.0, "memory": 2.0**31}, on={"n1": {GPU: 3.0}, "n2": {GPU: 1.0}})
+    assert money_of(row, PRICES, LABELS) == pytest.approx(3 * 0.5 + 1 * 2 + 6 * 2 + 2 * 0.1)
+    assert money_of(row, PRICES, {}) == pytest.approx(10 * 2 + 0.2)
+
+
+def test_reports_say_on_which_node_where_they_are_asked() -> None:
+    found: dict[bool, Report] = {}
+    for nodes in (False, True):
+        counting = Counting(Window(0, 10 * HOUR, 10 * HOUR), "queue", nodes=nodes)
+        job = JobRecord("u", "v1", "Job", "jobs", "ns", "j", queue="q")
+        for pod, node in (("a", "n1"), ("b", "n2"), ("c", "n2")):
+            counting.interval(Interval(pod, HOUR, "u", pod, node, "q", {GPU: 2000}, end=2 * HOUR), job)
+        found[nodes] = counting.report(0)
+    assert found[False].rows[0].on == {}
+    assert found[True].rows[0].on == {"n1": {GPU: 2.0}, "n2": {GPU: 4.0}}
+    cost = Cost("EUR", money_by_row(found[True], PRICES, LABELS), "nodes are not known")
+    assert cost.by_row == pytest.approx({"q": 9.0, "total": 9.0})
+    lines = report_lines(found[True], cost)
+    assert lines[2].endswith("EUR")
+    assert lines[3].endswith("9.00")
+    assert lines[-1] == "nodes are not known" or "nodes are not known" in lines
+    (row,) = csv.DictReader(io.StringIO(report_csv(found[True], cost)))
+    assert row["money"] == "9.0"
+    assert "money" not in report_csv(found[True])
