@@ -14,12 +14,14 @@ from unisono.api.annotations import (
     DEFAULT_RUN_TIME,
     ENFORCED_QUEUE_FIELDS,
     EVICTABLE,
+    IDLE_GPUS,
     MAX_RUN_TIME,
     QUEUE_NAMESPACES,
     QUEUE_USERS,
     QUOTAS,
 )
 from unisono.api.groups.scheduling import Queue, QueueAffinity, QueueSpec
+from unisono.api.idle_gpus import policy_of
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.resources import resource_list, to_units, to_wire
 from unisono.api.selecting import ROOT
@@ -122,6 +124,10 @@ def mistakes(annotations: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
             run_times_of(annotations.get(key, ""))
         except ValueError as error:
             yield key, annotations[key], str(error)
+    try:
+        policy_of(annotations.get(IDLE_GPUS, ""))
+    except ValueError as error:
+        yield IDLE_GPUS, annotations[IDLE_GPUS], str(error)
     try:
         quotas_of(annotations.get(QUOTAS, ""))
     except ValueError as error:

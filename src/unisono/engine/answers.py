@@ -81,6 +81,7 @@ RELOCATE = "relocate"
 """Why all pods of a gang that is to start elsewhere are evicted, beside the names of actions."""
 CALENDAR = "calendar"
 RUN_TIME = "run-time"
+IDLE = "idle-gpus"
 """Why pods are evicted whose time on their node is over, and those that have run for as long as their queue allows."""
 
 
