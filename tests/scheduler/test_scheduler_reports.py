@@ -12,7 +12,7 @@ from support.memory import MemoryClient
 from unisono.api.annotations import VERDICT
 from unisono.api.kinds import EVENTS, POD_GROUPS, PODS, QUEUES
 from unisono.cluster.snapshot import Snapshot
-from unisono.engine.decisions import Condition, Decisions, PodCondition, PodGroupUpdate, QueueUpdate
+from unisono.engine.decisions import Condition, Decisions, IdleJob, PodCondition, PodGroupUpdate, QueueUpdate
 from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.errors import Conflict, Unavailable
 from unisono.scheduler.explain import ExplainingShare, material, render
@@ -465,3 +465,21 @@ async def test_a_cycle_that_only_decides_keeps_the_verdicts_of_those_that_wait()
         it.nudge()
         await it.run(5)
         assert set(it.scheduler.verdicts.jobs()) == {"team/b"}
+
+
+async def test_an_idle_job_and_its_first_pod_have_an_event_when_something_is_new() -> None:
+    client = MemoryClient()
+    fill(client, gangs={"a": 1})
+    said = {"news": "1", "message": "its GPUs are used by 1 %"}
+
+    def say(snapshot: Snapshot, decisions: Decisions) -> None:
+        decisions.idle.append(IdleJob("team/a", "team/a-0", "uid-a-0", **said))
+
+    async with world(client, Saying(say)) as it:
+        await it.run(40)
+        said["message"] = "its GPUs are used by 2 %"
+        await it.run(40)
+        assert len(it.engine.calls) > 2
+        told = [one for one in client.objects(EVENTS) if one.reason == "IdleGPUs"]
+        assert sorted((one.involved_object.kind, one.count) for one in told) == [("Pod", 1), ("PodGroup", 1)]
+        assert {one.message for one in told} == {"its GPUs are used by 1 %"}

@@ -115,6 +115,13 @@ evicted then. It holds for the queues below, too."""
 DEFAULT_RUN_TIME: Final = "unisono.io/default-run-time"
 """On a Queue, of the same form: how long pods are expected to run that do not say it."""
 
+IDLE_GPUS: Final = "unisono.io/idle-gpus"
+"""On a Queue: how long its jobs may hold GPUs that they do not use, such as ``below=5%,after=2h,notice=15m,then=Stop``
+(`unisono.api.idle_gpus`). It holds for the queues below that say nothing, too."""
+
+IDLE_AFTER: Final = "unisono.io/idle-after"
+"""On a job or a PodGroup: how long its GPUs may be idle, as far as its queue grants more than it gives to all."""
+
 EXIT_CODE: Final = "unisono.io/exit-code"
 """On a pod: how it ends on a simulated node."""
 

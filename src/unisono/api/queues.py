@@ -15,12 +15,14 @@ from unisono.api.annotations import (
     ENFORCED_QUEUE_FIELDS,
     EVICTABLE,
     HOT_SPARES,
+    IDLE_GPUS,
     MAX_RUN_TIME,
     QUEUE_NAMESPACES,
     QUEUE_USERS,
     QUOTAS,
 )
 from unisono.api.groups.scheduling import Queue, QueueAffinity, QueueSpec
+from unisono.api.idle_gpus import policy_of
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.resources import resource_list, to_units, to_wire
 from unisono.api.selecting import ROOT
@@ -127,6 +129,10 @@ def mistakes(annotations: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     spares = annotations.get(HOT_SPARES)
     if spares is not None and spares != "0" and not spares_of(spares):
         yield HOT_SPARES, spares, "write a whole number of nodes"
+    try:
+        policy_of(annotations.get(IDLE_GPUS, ""))
+    except ValueError as error:
+        yield IDLE_GPUS, annotations[IDLE_GPUS], str(error)
     try:
         quotas_of(annotations.get(QUOTAS, ""))
     except ValueError as error:

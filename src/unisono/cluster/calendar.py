@@ -67,9 +67,11 @@ class CalendarWords:
 
     Attributes:
         reserving: kind and key of PodGroups and pods that name a reservation.
+        idling: queues that say how long GPUs may be idle.
         limiting: queues that limit run times, or say how long they are.
 
     """
 
     reserving: set[tuple[str, str]] = field(default_factory=set)
+    idling: set[str] = field(default_factory=set)
     limiting: set[str] = field(default_factory=set)

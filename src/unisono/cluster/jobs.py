@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unisono.api.annotations import DEFAULT_RUN_TIME, MAX_RUN_TIME, RESERVATION
+from unisono.api.annotations import DEFAULT_RUN_TIME, IDLE_GPUS, MAX_RUN_TIME, RESERVATION
 from unisono.api.base import Quantity
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.groups.scheduling import Queue as QueueObject
@@ -417,6 +417,7 @@ class JobBook:
         limits = [facts[name] for name in ("capability", "deserved", "guarantee") if facts[name]]
         stated = {name: None for each in limits for name in each}
         said = facts["annotations"]
+        _note(self.calendar.idling, meta.name, there=IDLE_GPUS in said)
         _note(self.calendar.limiting, meta.name, there=MAX_RUN_TIME in said or DEFAULT_RUN_TIME in said)
         self.registry.check(stated)
         self.registry.rows(stated)

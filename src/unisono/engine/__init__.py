@@ -71,6 +71,7 @@ def _decide(
     from unisono.engine.closing.invariants import enforce
     from unisono.engine.closing.status_updates import close, close_briefly
     from unisono.engine.cycle.context import Cycle
+    from unisono.engine.idle_gpus import follow_idle_gpus
     from unisono.engine.plugins.registry import lookup_with
     from unisono.engine.relocation import relocate
     from unisono.engine.session.book import close_promises, open_promises
@@ -91,6 +92,7 @@ def _decide(
         cycle.wake(changes_at)
     relocate(cycle)
     follow_calendar(cycle)
+    follow_idle_gpus(cycle)
     cycle.hooks.close(cycle.session)
     with watch.stage("check"):
         enforce(cycle)

@@ -82,8 +82,9 @@ RELOCATE = "relocate"
 CALENDAR = "calendar"
 RUN_TIME = "run-time"
 BUDGET = "budget"
-"""Why pods are evicted whose time on their node is over, that have run for as long as their queue allows, or whose
-budget is used up."""
+IDLE = "idle-gpus"
+"""Why pods are evicted whose time on their node is over, that have run for as long as their queue allows, whose budget is
+used up, or that use no GPU of theirs."""
 
 
 class Normalise(Enum):

@@ -113,8 +113,9 @@ class Eviction(msgspec.Struct, frozen=True):
     """Stop a pod so that ``beneficiary`` (a PodGroup key) can start; ``reason`` is the action's name.
 
     Only ``shuffle``, ``relocate`` (`unisono.engine.relocation`), ``calendar``, ``run-time`` and ``budget``
-    (`unisono.engine.calendar`) evict without a beneficiary, which is ``""`` then. ``note`` says for what, where the
-    reason is not enough. ``notice``: seconds that the pod is told before, where it does not say it itself.
+    (`unisono.engine.calendar`), and ``idle-gpus`` (`unisono.engine.idle_gpus`) evict without a beneficiary, which is
+    ``""`` then. ``note`` says for what, where the reason is not enough. ``notice``: seconds that the pod is told before,
+    where it does not say it itself.
     """
 
     namespace: str
@@ -249,6 +250,24 @@ class DefragmentationPlan(msgspec.Struct, frozen=True):
     free_nodes: tuple[int, int]
 
 
+class IdleJob(msgspec.Struct, frozen=True):
+    """A job whose GPUs have been idle for longer than its queue lets.
+
+    Attributes:
+        job: key of its PodGroup.
+        pod, uid: key and UID of its first pod with GPUs.
+        news: the same as long as nothing is new.
+        message: a sentence.
+
+    """
+
+    job: str
+    pod: str
+    uid: str
+    news: str
+    message: str
+
+
 class Violation(msgspec.Struct, frozen=True):
     """A part of the decisions that broke an invariant and was left out, or a failure of ``plugin``."""
 
@@ -272,6 +291,7 @@ class Decisions:
         figures: amounts of all queues for metrics; ``resources`` names their rows, ``sharable`` is what queues share,
             empty where no plug-in compares jobs by their share.
         reservations: how each stands.
+        idle: jobs whose GPUs are idle for too long.
         again_at: when the next cycle may decide otherwise although nothing changes, seconds since the epoch: then a
             promise lapses that keeps others waiting, or a window of a reservation begins or ends. None: not before
             something changes.
@@ -287,6 +307,7 @@ class Decisions:
     pod_conditions: list[PodCondition] = field(default_factory=list)
     queues: list[QueueUpdate] = field(default_factory=list)
     reservations: list[ReservationUpdate] = field(default_factory=list)
+    idle: list[IdleJob] = field(default_factory=list)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
     plugins_off: list[str] = field(default_factory=list)

@@ -19,7 +19,7 @@ from unisono.api.groups.calendar import ReservationStatus
 from unisono.api.groups.scheduling import PodGroup, PodGroupStatus
 from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES, RESERVATIONS
 from unisono.api.times import rfc3339
-from unisono.engine.decisions import Decisions, PodCondition, PodGroupUpdate, QueueUpdate, ReservationUpdate
+from unisono.engine.decisions import Decisions, IdleJob, PodCondition, PodGroupUpdate, QueueUpdate, ReservationUpdate
 from unisono.engine.verdict import Cause
 from unisono.errors import NotFound
 from unisono.kube.client import Client
@@ -102,6 +102,7 @@ class Reports:
         self._queues: Outbox[QueueUpdate] = Outbox(
             "queues", self._write_queue, clock, metrics, interval=_QUEUE_SECONDS, pace=pace, workers=2
         )
+        self._idle: dict[str, str] = {}
         self._reservations: Outbox[ReservationUpdate] = Outbox(
             "reservations", self._write_reservation, clock, metrics, interval=_QUEUE_SECONDS, pace=pace, workers=2
         )
@@ -138,7 +139,21 @@ class Reports:
             if there is not None and (changed := _changes(there.status, reservation)):
                 urgent = "phase" in changed or "windowStart" in changed
                 self._reservations.put(reservation.name, reservation, urgent=urgent, longest=LONGEST_COUNT_SECONDS)
+        self._tell_idle(decisions.idle)
         self._metrics.decided(decisions)
+
+    def _tell_idle(self, jobs: Iterable[IdleJob]) -> None:
+        """Events on jobs whose GPUs are idle, and on the first of their pods, when that is new."""
+        before, self._idle = self._idle, {}
+        for one in jobs:
+            self._idle[one.job] = one.news
+            group = self._feed.groups.get(one.job)
+            if before.get(one.job) == one.news or group is None:
+                continue
+            namespace, _, name = one.pod.partition("/")
+            pod = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=one.uid)
+            for about in (group, pod):
+                self._events.event(about, "Warning", "IdleGPUs", one.message)
 
     def bound(self, pods: Iterable[str]) -> None:
         """These pods get a node now: what their conditions should have said is void."""

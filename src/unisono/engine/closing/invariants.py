@@ -19,7 +19,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job
 from unisono.cluster.resources import Vector, fitted
 from unisono.cluster.status import ALLOCATED_STATES, PREEMPTABLE_STATES, TaskStatus
-from unisono.engine.answers import BUDGET, CALENDAR, RELOCATE, RUN_TIME, Purpose
+from unisono.engine.answers import BUDGET, CALENDAR, IDLE, RELOCATE, RUN_TIME, Purpose
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
 from unisono.engine.decisions import Violation
@@ -111,7 +111,7 @@ _HELD = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING, TaskStatus.SU
 
 _FOR_OTHERS = (Purpose.PREEMPT, Purpose.RECLAIM, Purpose.GANG_PREEMPT, Purpose.GANG_RECLAIM)
 
-_FOR_NOBODY = (Purpose.SHUFFLE.value, RELOCATE, CALENDAR, RUN_TIME, BUDGET)
+_FOR_NOBODY = (Purpose.SHUFFLE.value, RELOCATE, CALENDAR, RUN_TIME, BUDGET, IDLE)
 
 _SHUFFLED = "action shuffle"
 """Stands for the beneficiary of evictions that have none."""

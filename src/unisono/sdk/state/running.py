@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from unisono.api.kinds import PODS
 from unisono.api.times import time_or
 from unisono.sdk.state.bound_pods import newest_warnings
+from unisono.sdk.state.stragglers import Line, Straggler, straggler
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
@@ -26,6 +27,8 @@ _BEHIND_SECONDS = 60.0
 _MINUTE, _HOUR = 60, 3600
 # A pause so many times as long as the longest between the last lines is no usual one.
 _LINES, _LONG_PAUSES = 20, 20
+# Characters of a line that are looked at.
+_LONGEST = 1024
 # One stopped clearly before the others, which stopped together, where it is so many times as far from them as they are
 # from each other; lines of one step are written milliseconds apart.
 _CLEARLY, _AT_ONCE_SECONDS = 3, 0.05
@@ -38,7 +41,7 @@ class RunningNote:
     Attributes:
         about: ``pod/x`` or ``podgroup/y``.
         text: what is known.
-        kind: ``BelowMinimum``, ``Restarts``, ``Silent`` or ``Warning``.
+        kind: ``BelowMinimum``, ``Restarts``, ``Silent``, ``Slow`` or ``Warning``.
 
     """
 
@@ -71,8 +74,10 @@ async def running_notes(
     if not running:
         return []
     found = below_minimum(groups, pods) + restarts(running, now)
-    last = [(pod.metadata.name, await _last_line(client, pod)) for pod in running[:_MOST_ASKED]]
-    found += silent([(name, when) for name, when in last if when is not None], now)
+    asked = running[:_MOST_ASKED]
+    lines = {pod.metadata.name: await _last_lines(client, pod) for pod in asked}
+    found += silent([(name, each[-1].time) for name, each in lines.items() if each], now)
+    found += slow(lines, {pod.metadata.name: pod.spec.node_name or "" for pod in asked})
     return found + await _warnings(client, running, now)
 
 
@@ -128,6 +133,15 @@ def silent(last: Sequence[tuple[str, float]], now: float) -> list[RunningNote]:
     return found[:_MOST_TOLD]
 
 
+def slow(lines: Mapping[str, Sequence[Line]], nodes: Mapping[str, str]) -> list[RunningNote]:
+    """The process that is slower than the others of its gang, and its node (pure)."""
+    found = straggler(lines)
+    if found is None:
+        return []
+    text = f"is slower than the others: {found.seconds:.3g} s a step, theirs take {found.others:.3g} s"
+    return [RunningNote(f"pod/{found.pod}", f"on node {nodes.get(found.pod, '')} {text}", "Slow")]
+
+
 def stall(job: str, lines: Mapping[str, Sequence[float]], now: float) -> str:
     """That all processes of a job have stopped to write, as in a collective that one of them never enters (pure).
 
@@ -157,7 +171,7 @@ def stall(job: str, lines: Mapping[str, Sequence[float]], now: float) -> str:
 
 
 async def stalls(client: HttpClient, jobs: Mapping[str, Sequence[Pod]], now: float) -> dict[str, str]:
-    """Which of some jobs (key, and its pods) have stopped to write, and which process stopped first.
+    """Which of some jobs (key, and its pods) have stopped to write, and which process stopped first or is slow.
 
     Args:
         client: the server; logs that it does not let the user read tell nothing.
@@ -172,11 +186,21 @@ async def stalls(client: HttpClient, jobs: Mapping[str, Sequence[Pod]], now: flo
         asked += len(running)
         if not running or asked > _MOST_ASKED:
             continue
-        times = await asyncio.gather(*(_line_times(client, pod) for pod in running))
-        lines = {pod.metadata.name: each for pod, each in zip(running, times, strict=True)}
-        if text := stall(key.partition("/")[2], lines, now):
+        read = await asyncio.gather(*(_last_lines(client, pod) for pod in running))
+        lines = {pod.metadata.name: each for pod, each in zip(running, read, strict=True)}
+        name = key.partition("/")[2]
+        times = {pod: [line.time for line in each] for pod, each in lines.items()}
+        nodes = {pod.metadata.name: pod.spec.node_name or "" for pod in running}
+        if text := stall(name, times, now) or _slow_text(name, straggler(lines), nodes):
             found[key] = text
     return found
+
+
+def _slow_text(job: str, found: Straggler | None, nodes: Mapping[str, str]) -> str:
+    if found is None:
+        return ""
+    which = found.pod.removeprefix(f"{job}-").replace("-", " ")
+    return f"{which} on {nodes[found.pod]} is slow: {found.seconds:.3g} s a step, others {found.others:.3g} s"
 
 
 def duration(seconds: float) -> str:
@@ -192,24 +216,18 @@ def _ago(when: str | None, now: float) -> str:
     return f"{duration(now - moment)} ago " if moment else ""
 
 
-async def _last_line(client: HttpClient, pod: Pod) -> float | None:
-    """When the pod's first container wrote its last line, or was started; None where that cannot be read."""
-    times = await _line_times(client, pod, 1)
-    return times[-1] if times else None
-
-
-async def _line_times(client: HttpClient, pod: Pod, most: int = _LINES) -> list[float]:
-    """When the pod's first container wrote its last lines, or was started; empty where that cannot be read."""
+async def _last_lines(client: HttpClient, pod: Pod) -> list[Line]:
+    """The last lines of the pod's first container, or when it was started; empty where that cannot be read."""
     path = PODS.path(pod.metadata.namespace, pod.metadata.name, "log")
     container = (pod.spec.containers or [])[0].name if pod.spec.containers else ""
-    params = {"tailLines": str(most), "timestamps": "true", "container": container}
+    params = {"tailLines": str(_LINES), "timestamps": "true", "container": container}
     status, _, body = await client.request("GET", path, params=params)
     if status >= 300:
         return []
-    written = [time_or(line.partition(" ")[0]) for line in body.decode(errors="replace").splitlines()]
-    times = [each for each in written if each]
+    split = (line.partition(" ") for line in body.decode(errors="replace").splitlines())
+    lines = [Line(when, text[:_LONGEST]) for time, _, text in split if (when := time_or(time))]
     started = time_or(str(pod.status.start_time or ""))
-    return times or ([started] if started else [])
+    return lines or ([Line(started, "")] if started else [])
 
 
 async def _warnings(client: HttpClient, pods: Sequence[Pod], now: float) -> list[RunningNote]:
