@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.answers.case import Case
-from benchmarks.answers.plane import NOW, Plane, plane
+from benchmarks.answers.plane import NOW, Plane, plane, unadvised
 from unisono.api.annotations import ELASTIC, ELASTIC_COOL_DOWN, MOST_REPLICAS, RUN_SECONDS
 from unisono.api.keys import NVIDIA_GPU
 from unisono.api.kind_families import PYTORCH_JOBS, RAY_CLUSTERS
@@ -157,7 +157,7 @@ def run(
         spec = {"name": "n", "count": nodes, "capacity": capacity}
         case = Case("elastic", "", "job/none", [], [], [], [spec], "", [], [], [], 0, 0.0)
         with tempfile.TemporaryDirectory() as folder:
-            async with plane(case, Path(folder)) as it:
+            async with plane(case, Path(folder), unadvised) as it:
                 return await Run(way, nodes, jobs, gangs, hours, seed, cool_down).live(it)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

@@ -129,7 +129,7 @@ class World:
 
     def cycle(self) -> None:
         """Decide, carry the decisions out, let a minute pass, and end the jobs whose time is over."""
-        decisions = engine.run(self.state.snapshot(), self.config, self.now)
+        decisions = engine.run(self.state.snapshot(), self.config, self.now, advice=False)
         assert not decisions.violations, decisions.violations
         for bind in decisions.binds:
             self._placed(self.pods[f"{bind.namespace}/{bind.pod}"], bind.node)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.answers.case import Case
-from benchmarks.answers.plane import NOW, Plane, plane
+from benchmarks.answers.plane import NOW, Plane, plane, unadvised
 from unisono.api.annotations import CHECKPOINT_BEFORE, INTERRUPTED_AT
 from unisono.api.core import Pod
 from unisono.api.keys import CAPACITY_TYPE, NVIDIA_GPU
@@ -172,7 +172,7 @@ def run(
             groups.append({"name": "spot", "price": PRICES["spot"], "spot": True, **common})
         case = Case("spot", "", "job/none", [], [], [], groups, "", [], [], [], 0, 0.0)
         with tempfile.TemporaryDirectory() as folder:
-            async with plane(case, Path(folder)) as it:
+            async with plane(case, Path(folder), unadvised) as it:
                 return await Run(way, nodes, size, hours, every, seed).live(it)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

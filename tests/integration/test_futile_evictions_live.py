@@ -58,7 +58,7 @@ async def _running(limit: int, folder: Path) -> dict[str, int]:
         {"name": f"n{at}", "capacity": {"cpu": "64", "memory": "512Gi", "pods": "110", _GPU: "8"}} for at in range(4)
     ]
     given = case.Case("futile", "", "namespace/default", [], [], [], nodes, _TENANTS, [], [], [], 0, 0.0)
-    async with plane.plane(given, folder) as made:
+    async with plane.plane(given, folder, plane.unadvised) as made:
         await made.create(_queue("org", capability={_GPU: "32"}, deserved={_GPU: "32"}))
         for name, limits in (("team-a", ""), ("team-b", f"jobs=2,{_GPU}={limit}")):
             await made.create(_queue(name, limits, parent="org", deserved={_GPU: "16"}, reclaimable=True))

@@ -62,7 +62,7 @@ async def _placed(kind: Impossible, folder: Path) -> tuple[int, int]:
     given = case.Case(
         "impossible", "", f"namespace/{impossible.GANG[0]}", [], [], [], nodes, kind.config, [], [], [], 0, 0.0
     )
-    async with plane.plane(given, folder) as made:
+    async with plane.plane(given, folder, plane.unadvised) as made:
         for name in (impossible.GANG[0], impossible.NEIGHBOUR[0]):
             await made.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for name, notes in _notes(kind).items():

@@ -73,7 +73,7 @@ def grow(tmp_path: Path, objects: list[dict[str, Any]], later: list[Any], schedu
 
     async def run() -> Counter[str]:
         case = elastic.Case("grows", "", "job/none", [], [], [], [NODES], scheduler, [], [], [], 0, 0.0)
-        async with planes.plane(case, tmp_path) as it:
+        async with planes.plane(case, tmp_path, planes.unadvised) as it:
             for each in objects:
                 await it.create(each)
             await asyncio.sleep(300)

@@ -88,7 +88,7 @@ def live(tmp_path: Path, serving: int, story: Callable[[Life], Awaitable[None]])
     async def run() -> None:
         spec = {"name": "n", "count": NODES, "capacity": {"cpu": 8, "memory": "64Gi", "pods": 20, GPU: 1}}
         case = elastic.Case("gives-way", "", "job/none", [], [], [], [spec], "", [], [], [], 0, 0.0)
-        async with planes.plane(case, tmp_path) as it:
+        async with planes.plane(case, tmp_path, planes.unadvised) as it:
             for name, value in (("training", 100), ("serving", serving)):
                 body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
                 await it.create(body | {"value": value})

@@ -81,7 +81,7 @@ def on_a_plane(number: int, folder: Path, story: Callable[[Any], Awaitable[None]
     given = case.Case("groups", "", "namespace/default", [], [], [], nodes(number), "", [], [], [], 0, 0.0)
 
     async def run() -> None:
-        async with plane.plane(given, folder) as made:
+        async with plane.plane(given, folder, plane.unadvised) as made:
             await story(made)
 
     with asyncio.Runner(loop_factory=virtual.VirtualLoop) as runner:

@@ -53,7 +53,7 @@ def test_each_word_arrives_where_the_table_says(tmp_path: Path) -> None:
 
     async def story() -> None:
         given = case.Case("words", "", "namespace/default", [], [], [], _NODES, "", [], [], [], 0, 0.0)
-        async with plane.plane(given, tmp_path) as made:
+        async with plane.plane(given, tmp_path, plane.unadvised) as made:
             for number, it in enumerate(each for each in drawn() if each.kind not in FOREIGN):
                 it = it._replace(words=it.words - _UNSEEN)
                 rows[f"n{number}"] = it

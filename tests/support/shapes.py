@@ -31,7 +31,7 @@ def run(folder: Path, story: Callable[[Any], Awaitable[None]], nodes: list[dict[
 
     async def told() -> None:
         given = case.Case("shapes", "", "namespace/default", [], [], [], nodes, "", [], [], [], 0, 0.0)
-        async with plane.plane(given, folder) as made:
+        async with plane.plane(given, folder, plane.unadvised) as made:
             await story(made)
 
     with asyncio.Runner(loop_factory=virtual.VirtualLoop) as runner:
