@@ -83,8 +83,8 @@ CALENDAR = "calendar"
 RUN_TIME = "run-time"
 BUDGET = "budget"
 IDLE = "idle-gpus"
-"""Why pods are evicted whose time on their node is over, that have run for as long as their queue allows, whose budget is
-used up, or that use no GPU of theirs."""
+"""Why pods are evicted whose time on their node is over, that have run for as long as their queue allows, whose budget
+is used up, or that use no GPU of theirs."""
 
 
 class Normalise(Enum):

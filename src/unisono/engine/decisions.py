@@ -114,8 +114,8 @@ class Eviction(msgspec.Struct, frozen=True):
 
     Only ``shuffle``, ``relocate`` (`unisono.engine.relocation`), ``calendar``, ``run-time`` and ``budget``
     (`unisono.engine.calendar`), and ``idle-gpus`` (`unisono.engine.idle_gpus`) evict without a beneficiary, which is
-    ``""`` then. ``note`` says for what, where the reason is not enough. ``notice``: seconds that the pod is told before,
-    where it does not say it itself.
+    ``""`` then. ``note`` says for what, where the reason is not enough. ``notice``: seconds that the pod is told
+    before, where it does not say it itself.
     """
 
     namespace: str
