@@ -143,13 +143,13 @@ def test_changes_are_tried_as_seldom_as_heavy_pods_make_a_trial_dear(monkeypatch
         heavy.spec.node_selector = {"nowhere": "x"}
         waiting += [group(f"g{number}"), heavy]
     tries = [0]
-    real = trial.Trials._starts
+    real = trial.Trials._carried_out
 
-    def counted(self: Any, *given: Any) -> bool:
+    def counted(self: Any, *given: Any, **more: Any) -> bool:
         tries[-1] += 1
-        return real(self, *given)
+        return real(self, *given, **more)
 
-    monkeypatch.setattr(trial.Trials, "_starts", counted)
+    monkeypatch.setattr(trial.Trials, "_carried_out", counted)
     assert len(schedule(cluster(node("a", cpu=64), waiting)).verdicts) == 30
     tries.append(0)
     monkeypatch.setattr(trial, "LIGHT", 10 * MOST_TOLERATIONS)

@@ -131,8 +131,7 @@ def _with(told: Explanation, found: Found) -> Explanation:
         others = [fix for fix in others if not same(fix, found.fix)]
         if found.fix.operations and not adds_nodes(found.fix):
             # What may help stands only where nothing is known that does, or only machines that have to be had first.
-            # What the engine alone has tried says nothing of causes that a copy has shown beside the first one.
-            others = [fix for fix in others if fix.tried and (fix.text in found.works or not found.causes[1:])]
+            others = [fix for fix in others if fix.tried]
         told.verdicts = [
             one
             if one.change and one.change.get("tried") is not False and not found.causes[1:]
