@@ -22,7 +22,7 @@ from unisono.engine.answers import BUDGET, CALENDAR, RUN_TIME, Purpose
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.decisions import ReservationUpdate
 from unisono.engine.plugins.calendar import CalendarPlugin
-from unisono.engine.session.budgets import Spendings, used_text
+from unisono.engine.session.budgets import Spendings, spendings_of, used_text
 from unisono.engine.session.calendar import Slot
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.protected_cores import Cores
@@ -60,8 +60,9 @@ def follow_calendar(cycle: Cycle) -> None:
         for slot in calendar.slots:
             cycle.wake(slot.window.end if slot.window.holds(now) else slot.window.start)
         due = {each.task.key: each for each in (*_in_the_way(cycle, calendar), *_beyond_limits(cycle, calendar))}
-    if cycle.session.spendings is not None:
-        due = {each.task.key: each for each in _over_budgets(cycle, cycle.session.spendings)} | due
+    spendings = spendings_of(cycle.session)
+    if spendings is not None:
+        due = {each.task.key: each for each in _over_budgets(cycle, spendings)} | due
     if due:
         _evict(cycle, list(due.values()))
 

@@ -23,6 +23,7 @@ from unisono.engine.answers import BUDGET, CALENDAR, RELOCATE, RUN_TIME, Purpose
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
 from unisono.engine.decisions import Violation
+from unisono.engine.session.budgets import spendings_of
 from unisono.engine.session.floating import floating_limits
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.queue_limits import limits_of
@@ -269,7 +270,7 @@ def _check_floating(cycle: Cycle, broken: dict[str, str]) -> None:
 
 def _check_budgets(cycle: Cycle, broken: dict[str, str]) -> None:
     """Nothing starts once a hard budget is used up."""
-    spendings = cycle.session.spendings
+    spendings = spendings_of(cycle.session)
     if spendings is None:
         return
     shut = {at: one.purse.name for at, one in enumerate(spendings.all) if one.purse.hard and one.up}

@@ -8,6 +8,7 @@ from unisono.api.selecting import lineage
 from unisono.engine.answers import Key
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.contract.plugin import Plugin
+from unisono.engine.session.budgets import spendings_of
 
 if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState, QueueState
@@ -38,7 +39,7 @@ class BudgetsPlugin(Plugin):
         if found is None:
             parents = {name: each.record.parent for name, each in self.session.queues.items()}
             above = set(lineage(queue.name, parents))
-            spendings = self.session.spendings
+            spendings = spendings_of(self.session)
             of = [] if spendings is None else [(at, one.purse) for at, one in enumerate(spendings.all)]
             found = max((self._soft[at] for at, one in of if at in self._soft and one.queues & above), default=0.0)
             self._queues[queue.name] = found
@@ -46,7 +47,7 @@ class BudgetsPlugin(Plugin):
 
     def job_key(self, job: JobState) -> Key:
         """The same of jobs."""
-        spendings = self.session.spendings
+        spendings = spendings_of(self.session)
         of = () if spendings is None or not self._soft else spendings.of(job.record)
         return max((self._soft[at] for at in of if at in self._soft), default=0.0)
 
@@ -54,7 +55,8 @@ class BudgetsPlugin(Plugin):
 def _overdrawn(session: Session) -> dict[int, float]:
     """Soft budgets that are used up, by their place in the session: how much of them was used, 1.0 for all."""
     found: dict[int, float] = {}
-    for at, one in enumerate(session.spendings.all if session.spendings is not None else ()):
+    spendings = spendings_of(session)
+    for at, one in enumerate(spendings.all if spendings is not None else ()):
         if one.up and not one.purse.hard:
             found[at] = max(one.tally.used.get(name, 0.0) / one.purse.amounts[name] for name in one.up)
     return found

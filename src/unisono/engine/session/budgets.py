@@ -238,6 +238,19 @@ class Spendings:
         return found
 
 
+def open_spendings(session: Session) -> None:
+    """Let the budgets of the cluster hold in a session that has just begun; nothing where there are none."""
+    if session.snapshot.catalogue.budgets:
+        found = Spendings(session)
+        session.shared.put(found)
+        found.limit()
+
+
+def spendings_of(session: Session) -> Spendings | None:
+    """Budgets as they stand; None where there are none."""
+    return session.shared.find(Spendings)
+
+
 class BudgetLimit(Limit):
     """A hard budget that is used up: it lets nothing more start.
 

@@ -17,7 +17,6 @@ from unisono.cluster.resources import Matrix, ResourceRegistry, Vector
 from unisono.cluster.snapshot import Snapshot
 from unisono.engine.answers import BoolArray
 from unisono.engine.session.book import Book
-from unisono.engine.session.budgets import Spendings
 from unisono.engine.session.domains import Domains
 from unisono.engine.session.floating import GangLicenses, floating_limits
 from unisono.engine.session.job_state import JobState, QueueState
@@ -76,7 +75,6 @@ class Session:
         book: what jobs are promised, which of it counts, and what a job may have now.
         limits_accounts: whether a plug-in limits jobs by whom they run for (`JobState.account_limits`): then jobs of
             one shape fare differently.
-        spendings: budgets as they stand; None where there are none.
         pipelining, releasing: whether anything is pipelined, or was releasing, so far.
         removed_failed: failed pods that this session removes, by queue; limits on evictions count them.
 
@@ -104,9 +102,6 @@ class Session:
         self._jobs: dict[str, JobState] = {}
         if self.registry.floating:
             self._limit_floating()
-        self.spendings = Spendings(self) if snapshot.catalogue.budgets else None
-        if self.spendings is not None:
-            self.spendings.limit()
 
     def _limit_floating(self) -> None:
         """One limit for each floating resource over all queues, and what jobs hold of them as a whole."""

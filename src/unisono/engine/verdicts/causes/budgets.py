@@ -9,7 +9,7 @@ from unisono.api.budgets import HOUR
 from unisono.api.selecting import lineage
 from unisono.api.times import rfc3339
 from unisono.engine.changes import AddAnnotation, RaiseBudget, UseQueue
-from unisono.engine.session.budgets import Spending
+from unisono.engine.session.budgets import Spending, spendings_of
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.waiting import Waiting
@@ -20,7 +20,7 @@ _LEAST_SECONDS = 60
 
 def used_up(waiting: Waiting) -> Draft | None:
     """A budget refuses the job."""
-    refusal, spendings = waiting.report.gate or waiting.report.quota, waiting.cycle.session.spendings
+    refusal, spendings = waiting.report.gate or waiting.report.quota, spendings_of(waiting.cycle.session)
     if refusal is None or refusal.cause is not Cause.BUDGET or spendings is None:
         return None
     mine = [spendings.all[at] for at in spendings.of(waiting.job.record)]
@@ -46,7 +46,7 @@ def _again(waiting: Waiting, spending: Spending) -> float:
 
 def _ladders(waiting: Waiting, tight: list[Spending]) -> Ladders:
     session = waiting.cycle.session
-    spendings, record = session.spendings, waiting.job.record
+    spendings, record = spendings_of(session), waiting.job.record
     found: Ladders = []
     assert spendings is not None
     if len(tight) == 1:
