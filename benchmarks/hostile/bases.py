@@ -162,6 +162,8 @@ _SPECS: dict[tuple[str, str], Body] = {
         "members": [{"type": "Node", "selector": {"exactMatch": {"name": "node-0"}}}],
     },
     ("quota.unisono.io", "FloatingResource"): {"amount": 2, "inUse": 1},
+    ("quota.unisono.io", "Budget"): {"queues": ["hostile"], "amounts": {"cpu": 5, "money": 1}, "period": "Day"},
+    ("quota.unisono.io", "PriceList"): {"prices": [{"resource": "cpu", "perHour": "0.1"}]},
     ("nodeinfo.volcano.sh", "Numatopology"): {"policies": {"TopologyManagerPolicy": "none"}},
     ("jobset.x-k8s.io", "JobSet"): jobset(),
     ("kubeflow.org", "PyTorchJob"): kubeflow("pytorchReplicaSpecs", "Master", "Worker"),
