@@ -18,7 +18,7 @@ def rules(turn: Turn) -> Iterator[str]:
 
 
 def used_up(turn: Turn, group: str) -> str:
-    """A hard budget of a PodGroup of which nothing is left, by its status: nothing else is used up in random clusters."""
+    """A hard budget of a PodGroup of which nothing is left, by its status: no other one is used up here."""
     found = turn.facts.all("PodGroup").get(group)
     if found is None:
         return ""
