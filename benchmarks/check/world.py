@@ -25,7 +25,7 @@ class World:
     """Makes one cluster."""
 
     def __init__(self, seed: int) -> None:
-        self.random = Random(seed)
+        self.seed, self.random = seed, Random(seed)
         self.config = self.random.choice(sorted(CONFIGS))
         self.settings = CONFIGS[self.config]
         self.luck = Random(f"licences of {seed}")  # apart, so that all else of a seed stays as it was
@@ -48,7 +48,23 @@ class World:
         made += self._budgets()
         if self.licensed:
             made.append(self._licenses())
+        purse = Random(f"budgets of {self.seed}")
+        if purse.random() < 0.3:
+            made.append(self._budget(purse))
         return made
+
+    def _budget(self, luck: Random) -> Object:
+        """One of which all was used, or hardly anything of very much: what runs meanwhile changes neither."""
+        queue = luck.choice(["root", "default", *self.queues])
+        whose = luck.choice([{"queues": [queue]}, {"users": ["ann"]}, {"namespaces": ["ns"]}, {"queues": [queue]}])
+        used = luck.choice(["100", "0"])
+        return {
+            "apiVersion": "quota.unisono.io/v1alpha1",
+            "kind": "Budget",
+            "metadata": {"name": "team", "creationTimestamp": stamp(START)},
+            "spec": {**whose, "amounts": {"cpu": 100}, "mode": luck.choice(["Hard", "Hard", "Soft"])},
+            "status": {"counted": stamp(START + 10_000.0), "periodStart": stamp(START), "used": {"cpu": used}},
+        }
 
     def _licenses(self) -> Object:
         amount = self.luck.randint(1, 5)

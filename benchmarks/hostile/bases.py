@@ -163,6 +163,8 @@ _SPECS: dict[tuple[str, str], Body] = {
     },
     ("quota.unisono.io", "FloatingResource"): {"amount": 2, "inUse": 1},
     ("health.unisono.io", "NodeCheck"): {"nodes": ["node-0"], "command": ["true"]},
+    ("quota.unisono.io", "Budget"): {"queues": ["hostile"], "amounts": {"cpu": 5, "money": 1}, "period": "Day"},
+    ("quota.unisono.io", "PriceList"): {"prices": [{"resource": "cpu", "perHour": "0.1"}]},
     ("nodeinfo.volcano.sh", "Numatopology"): {"policies": {"TopologyManagerPolicy": "none"}},
     ("jobset.x-k8s.io", "JobSet"): jobset(),
     ("kubeflow.org", "PyTorchJob"): kubeflow("pytorchReplicaSpecs", "Master", "Worker"),

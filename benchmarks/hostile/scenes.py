@@ -399,6 +399,21 @@ def _floating(rng: Random) -> Body:
     return _plain({"amount": amount, "inUse": amount} if rng.random() < 0.5 else {"source": source})
 
 
+def _budget(rng: Random) -> Body:
+    """Very many names, amounts at the bounds, and periods that end at once."""
+    names = [f"{rng.choice(NAMES)}-{at}"[:200] for at in range(rng.choice((1, 1000)))]
+    amounts = {"cpu": rng.choice(("1n", "1E", 10**15)), "money": rng.choice((0.001, "1P"))}
+    period = rng.choice(({"period": "Hour"}, {"halfLife": "1m"}, {"start": "0001-01-01T00:00:00Z"}, {}))
+    return _plain(
+        {"namespaces": ["*"], "users": names, "amounts": amounts, "mode": rng.choice(("Hard", "Soft")), **period}
+    )
+
+
+def _prices(rng: Random) -> Body:
+    price = {"resource": rng.choice(("cpu", "memory")), "perHour": rng.choice(("1e15", "0", "0.0000001"))}
+    return _plain({"currency": "x" * 16, "prices": [price] * rng.choice((1, 200))})
+
+
 def _schema(rng: Random) -> Body:
     deep: Body = {"type": "string", "pattern": rng.choice(PATTERNS), "maxLength": 10}
     for _ in range(rng.choice((1, 30))):
@@ -490,7 +505,7 @@ _KINDS: dict[str, dict[str, tuple[Scene, ...]]] = {
     },
     "scheduling.volcano.sh": {"Queue": (_queue,)},
     "topology.volcano.sh": {"HyperNode": (_hypernode,)},
-    "quota.unisono.io": {"FloatingResource": (_floating,)},
+    "quota.unisono.io": {"FloatingResource": (_floating,), "Budget": (_budget,), "PriceList": (_prices,)},
     "bus.volcano.sh": {"Command": (_command,)},
     "apiextensions.k8s.io": {"CustomResourceDefinition": (_schema,)},
     "admissionregistration.k8s.io": {

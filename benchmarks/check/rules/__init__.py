@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from benchmarks.check.facts import Turn
-from benchmarks.check.rules import affinity, evictions, gangs, licenses, nodes, order, queues, topology, volumes
+from benchmarks.check.rules import (
+    affinity,
+    budgets,
+    evictions,
+    gangs,
+    licenses,
+    nodes,
+    order,
+    queues,
+    topology,
+    volumes,
+)
 
 _RULES = (
     nodes.rules,
@@ -13,6 +24,7 @@ _RULES = (
     topology.rules,
     queues.rules,
     licenses.rules,
+    budgets.rules,
     evictions.rules,
     order.rules,
 )

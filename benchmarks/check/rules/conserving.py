@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from benchmarks.check.facts import LICENSES, Amounts, Pod, Turn, add, amounts
-from benchmarks.check.rules import licenses
+from benchmarks.check.rules import budgets, licenses
 from benchmarks.check.rules.affinity import repel, terms
 from benchmarks.check.rules.nodes import host_ports, takes
 from benchmarks.check.rules.shares import Limits
@@ -82,6 +82,8 @@ def fitting(turn: Turn) -> list[str]:
     for key, group in turn.facts.all("PodGroup").items():
         pods = _next(turn, key, group, fresh)
         if not pods or key in coming or not all(_judged(pod) for pod in pods):
+            continue
+        if budgets.used_up(turn, key):
             continue
         if licenses.asks(turn, key) and not _licensed(turn, left, key, pods):
             continue

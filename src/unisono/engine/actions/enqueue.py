@@ -15,7 +15,7 @@ from unisono.engine.eviction.search import Evictions, evictions_of
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.plugin_host.orders import Heap
 from unisono.engine.session.book import Evictable, View
-from unisono.engine.session.budgets import used_up
+from unisono.engine.session.budgets import spendings_of, used_up
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import listed
 from unisono.engine.session.queue_limits import closed
@@ -138,6 +138,7 @@ class Admission:
     def __init__(self, cycle: Cycle) -> None:
         self.session = cycle.session
         self.hooks: CombinedAnswers = cycle.hooks
+        self.budgets = spendings_of(cycle.session) is not None
         self._room = AdmissionRoom(cycle)
         self._served: set[str] = set()
         self._refused: dict[int, Refusal] = {}
@@ -290,7 +291,7 @@ def _ask(cycle: Cycle, gate: Admission, job: JobState) -> None:
     if job.ready_count and job.is_ready:  # it holds its minimum: its new phase is still on its way
         job.phase = "Inqueue"
         return
-    refusal = closed(job.queue) or used_up(job)
+    refusal = closed(job.queue) or (used_up(job) if gate.budgets else None)
     if refusal is None and job.min_resources is not None and not _admitted_before(job):
         refusal = gate.ask(job)
     if refusal is not None:

@@ -20,7 +20,7 @@ from unisono.engine.decisions import NO_ANNOTATIONS, Bind, Decisions, Eviction, 
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.plugin_host.orders import Orders
 from unisono.engine.plugin_host.stopwatch import Stopwatch
-from unisono.engine.session.budgets import open_budgets
+from unisono.engine.session.budgets import open_spendings
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
 from unisono.engine.verdict import Cause
@@ -86,7 +86,7 @@ class Cycle:
         self.lookup = lookup
         self.stopwatch = stopwatch or Stopwatch()
         self.session = Session(snapshot, now, seed)
-        open_budgets(self.session)
+        open_spendings(self.session)
         self.hooks = CombinedAnswers(config, lookup, self.stopwatch)
         self.hooks.open(self.session)
         static = StaticResults.of(self.session, config)

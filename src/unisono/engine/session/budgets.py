@@ -83,19 +83,6 @@ class _Seen:
     by_name: dict[str, tuple[Tally, Tally]] = field(default_factory=dict)
 
 
-def open_budgets(session: Session) -> None:
-    """Find out how the budgets stand, and give jobs and queues the limits of those that are used up."""
-    if session.snapshot.catalogue.budgets:
-        spendings = Spendings(session)
-        session.shared.put(spendings)
-        spendings.limit()
-
-
-def spendings_of(session: Session) -> Spendings | None:
-    """The budgets as they stand; None where there are none."""
-    return session.shared.find(Spendings)
-
-
 class Spendings:
     """All budgets of a session.
 
@@ -249,6 +236,19 @@ class Spendings:
             if place not in record.derived:
                 record.derived[place] = found
         return found
+
+
+def open_spendings(session: Session) -> None:
+    """Let the budgets of the cluster hold in a session that has just begun; nothing where there are none."""
+    if session.snapshot.catalogue.budgets:
+        found = Spendings(session)
+        session.shared.put(found)
+        found.limit()
+
+
+def spendings_of(session: Session) -> Spendings | None:
+    """Budgets as they stand; None where there are none."""
+    return session.shared.find(Spendings)
 
 
 class BudgetLimit(Limit):

@@ -369,7 +369,7 @@ class TakingBack:
         beneficiary: str = "",
         notice: float = 0.0,
     ) -> int:
-        """Take back every job of which a pod is a victim; returns how many pods were named. Members give notice."""
+        """Take back every job of which a pod is a victim; returns how many pods were named."""
         count = 0
         for namespace, name, uid in victims:
             task = self._state.feed.state.tasks.get(f"{namespace}/{name}")

@@ -1,0 +1,39 @@
+"""Nothing starts over a hard budget that is used up, and nobody is evicted for what may not start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.check.facts import Turn
+
+
+def rules(turn: Turn) -> Iterator[str]:
+    """All of them."""
+    for group in sorted({pod.group for pod, _ in turn.bound()}):
+        if shut := used_up(turn, group):
+            yield f"{group} starts, and budget {shut} is used up"
+    for _, _, beneficiary in turn.evictions:
+        if beneficiary and (shut := used_up(turn, beneficiary)):
+            yield f"a pod is evicted for {beneficiary}, and budget {shut} is used up"
+
+
+def used_up(turn: Turn, group: str) -> str:
+    """A hard budget of a PodGroup of which nothing is left, by its status: no other one is used up here."""
+    found = turn.facts.all("PodGroup").get(group)
+    if found is None:
+        return ""
+    queues = turn.facts.lineage(turn.facts.queue_of(group))
+    for name, budget in turn.facts.all("Budget").items():
+        spec, used = budget["spec"], budget["status"]["used"]
+        mine = (
+            bool(set(queues) & set(spec.get("queues", ())))
+            or found["metadata"]["namespace"] in spec.get("namespaces", ())
+            or turn.facts.user_of(group) in spec.get("users", ())
+        )
+        if (
+            mine
+            and spec["mode"] == "Hard"
+            and any(float(used[key]) >= amount for key, amount in spec["amounts"].items())
+        ):
+            return str(name)
+    return ""
