@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final, Literal
 
 from unisono.api import keys
-from unisono.api.annotations import EVICTABLE, KUEUE_QUEUES, RELOCATE_AFTER, SERVE
+from unisono.api.annotations import EVICTABLE, IDLE_AFTER, KUEUE_QUEUES, RELOCATE_AFTER, RETRY_ELSEWHERE, SERVE
 from unisono.api.kind import Kind
 from unisono.api.kind_families import (
     BATCH_CRON_JOBS,
@@ -273,7 +273,9 @@ _BUDGET = re.compile(r"[0-9]+%?", re.ASCII).fullmatch
 
 _VALUES: Final[Mapping[str, tuple[Callable[[str], object], str, str]]] = {
     keys.PREEMPTABLE: (_BOOLS, "true or false", "counts as false"),
+    IDLE_AFTER: (lambda text: duration_or_none(text) is not None, "a duration such as 8h", "is left out"),
     RELOCATE_AFTER: (lambda text: duration_or_none(text) is not None, "a duration such as 10m", "is left out"),
+    RETRY_ELSEWHERE: (lambda text: duration_or_none(text) is not None, "a duration such as 5m", "is left out"),
     EVICTABLE: (_readable_levels, "all, surplus or none", "is left out"),
     keys.COOLDOWN_TIME: (lambda text: duration_or_none(text) is not None, "a duration such as 10m", "is left out"),
     keys.SLA_WAITING_TIME: (_positive_duration, "a duration such as 1h", "is left out"),
