@@ -14,6 +14,7 @@ READS = {
     "sdk/functions/launch.py": "command lines of users",
     "sdk/jobs/builders.py": "command lines of users",
     "sdk/jobs/program.py": "command lines of users",
+    "sdk/state/stragglers.py": "what programs print",
     "sdk/state/views.py": "what programs print",
 }
 """Modules that search texts with patterns, and whose texts."""

@@ -10,6 +10,8 @@ from unisono.jobkinds.word_places import unreadable
 READ = {
     ours.MIN_RUN_TIME: ("10m", "10"),
     ours.EVICT_NOTICE: ("2m", "two minutes"),
+    ours.RETRY_ELSEWHERE: ("5m", "5"),
+    ours.IDLE_AFTER: ("4h", "4 hours"),
     ours.ELASTIC_COOL_DOWN: ("5m", "5 min"),
     ours.RELOCATE_AFTER: ("5m", "5"),
     ours.RESERVE_TIMEOUT: ("5m", "soon"),
@@ -40,7 +42,7 @@ READ = {
 """A value that counts, and one that does not."""
 
 REFUSED = {
-    *(ours.LICENSES, ours.PRICES, ours.GIGABYTES, ours.HOT_SPARES),
+    *(ours.LICENSES, ours.PRICES, ours.GIGABYTES, ours.HOT_SPARES, ours.IDLE_GPUS),
     *(ours.MAX_RUN_TIME, ours.DEFAULT_RUN_TIME, ours.QUOTAS, ours.QUEUE_NAMESPACES, ours.USER_LIMITS, ours.JOB_KIND),
 }
 """Admission refuses what cannot be read of these."""
@@ -48,7 +50,7 @@ REFUSED = {
 TEXTS = {
     *(ours.WORKING_DIRECTORY, ours.READABLE_DIRECTORIES, ours.WRITABLE_DIRECTORIES, ours.SHARED_NETWORK),
     *(ours.FLEET, ours.NETWORK, ours.CLUSTER_ID, ours.QUEUE_USERS, ours.RESERVATION),
-    *(ours.SIMULATED, ours.SERVICE_ADDRESS),
+    *(ours.SIMULATED, ours.SERVICE_ADDRESS, ours.NODE_FAULTS),
 }
 """Names and paths, of which every text is one, and marks that count by being there."""
 
@@ -61,6 +63,7 @@ WRITTEN_HERE = {
     *(ours.CLUSTER, ours.DISPATCH, ours.SEAL, ours.HUB, ours.APPLICATION, ours.ORIGIN_UID, ours.ORIGIN_GROUP),
     *(ours.USE, ours.LAST_CLUSTER, ours.CLUSTER_POINTS, ours.DIVISION, ours.APPLIED, ours.GANG, ours.SPLIT),
     *(ours.MEMBER_REASONS, ours.USER, ours.ADMITTED_QUEUES, ours.CHECKED),
+    *(ours.NODE_CHECK, ours.NODE_CHECKS, ours.QUARANTINE),
 }
 """What components write, and nobody else."""
 

@@ -201,6 +201,10 @@ NODE_FAULTS: Final = "unisono.io/node-faults"
 NODE_CHECK: Final = "unisono.io/node-check"
 """On a pod (label): it checks its node for the NodeCheck of this name."""
 
+RETRY_ELSEWHERE: Final = "unisono.io/retry-elsewhere"
+"""On a Job: when a pod of it fails within that time of its start, such as ``5m``, and the job has not been restarted,
+it is restarted once, whatever its policies say, and keeps away from the node."""
+
 EVICT_NOTICE: Final = "unisono.io/evict-notice"
 """On a pod or a PodGroup: how long a pod is told before it is evicted, such as ``2m``."""
 

@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from math import log2
 from typing import Final, NamedTuple
 
-from unisono.api.times import rfc3339, time_or
+from unisono.api.annotations import RETRY_ELSEWHERE
+from unisono.api.times import duration_or_none, rfc3339, time_or
 
 HALF_LIFE: Final = 3600.0
 """Seconds in which a count halves."""
+MOST_EARLY_SECONDS: Final = 3600.0
 _MOST = 32
 """Entries of one book; the least ones are dropped."""
 _LONGEST = _MOST * 320
@@ -41,6 +43,12 @@ class Failures(NamedTuple):
     def settled(self, now: float) -> Failures:
         """The same as it counts now, so that the text changes when a node is avoided no longer."""
         return Failures(self.at(now), now) if self.number > 1 else self
+
+
+def early_seconds(annotations: Mapping[str, str] | None) -> float:
+    """Within how many seconds of its start a pod must fail for its job to start again elsewhere, once; 0.0: never."""
+    asked = duration_or_none((annotations or {}).get(RETRY_ELSEWHERE)) or 0.0
+    return min(asked, MOST_EARLY_SECONDS)
 
 
 def book_of(text: str | None) -> dict[str, Failures]:

@@ -1,6 +1,7 @@
 """Keeps the books of nodes on which pods of a job fail, in annotations of PodGroups (`unisono.api.failed_nodes`).
 
-Of pods of a gang that fail together only the first one counts: the others fail because of it.
+Of pods of a gang that fail together only the first one counts: the others fail because of it. The first failure of a
+job that asks to be retried elsewhere counts twice, so that the node is avoided at once.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import contextlib
 
 from unisono.api.annotations import FAILED_NODES
 from unisono.api.core import Pod
-from unisono.api.failed_nodes import avoided, book_of, failed, text_of
+from unisono.api.failed_nodes import avoided, book_of, early_seconds, failed, text_of
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.times import format_duration, time_or
@@ -34,7 +35,7 @@ class FailedNodesController(Controller):
         """``recorder`` records events on PodGroups."""
         self._recorder = recorder
         # By PodGroup: when and where pods have failed. Such pods may be gone before their PodGroup is looked at.
-        self._failed: dict[str, list[tuple[float, str]]] = {}
+        self._failed: dict[str, list[tuple[float, str, float]]] = {}
         # By PodGroup: its UID and its book. A job that restarts makes its PodGroup anew, and keeps its book.
         self._books: dict[str, tuple[str, str]] = {}
 
@@ -50,7 +51,9 @@ class FailedNodesController(Controller):
 
     def _pod_changed(self, event_type: EventType, new: Pod, old: Pod | None) -> None:
         if _fails(event_type, new, old):
-            failure = (_ended(new, self._clock.time()), new.spec.node_name or "")
+            end = _ended(new, self._clock.time())
+            lasted = end - time_or(new.status.start_time or new.metadata.creation_timestamp, 0.0)
+            failure = end, new.spec.node_name or "", lasted
             for key in groups_of(new):
                 self._failed.setdefault(key, []).append(failure)
 
@@ -62,8 +65,11 @@ class FailedNodesController(Controller):
         text = known if said is None and (group is None or group.metadata.uid != uid) else said or ""
         book = {name: one if one.until > now else one.settled(now) for name, one in book_of(text).items()}
         told: list[str] = []
-        for time, node in sorted(self._failed.get(key, ())):
+        early = early_seconds(group.metadata.annotations if group is not None else None)
+        for time, node, lasted in sorted(self._failed.get(key, ())):
             if all(abs(time - one.last) >= _TOGETHER for one in book.values()):
+                if not book and lasted < early:
+                    book = failed(book, node, time)
                 book = failed(book, node, time)
                 told.append(node)
         new, until = text_of(book, now), avoided(book, now)

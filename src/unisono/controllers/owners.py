@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
-from unisono.api.annotations import EVICTABLE, IDLE_AFTER, LICENSES, RELOCATE_AFTER, RESERVATION
+from unisono.api.annotations import EVICTABLE, IDLE_AFTER, LICENSES, RELOCATE_AFTER, RESERVATION, RETRY_ELSEWHERE
 from unisono.api.base import Object, OwnerReference
 from unisono.api.keys import (
     COOLDOWN_TIME,
@@ -31,7 +31,10 @@ RESTART_ROUND = "unisono.io/restart-round"
 
 
 # Annotations and labels that pods and pod groups take over from their job or from the pod they are made for.
-INHERITED_ANNOTATIONS = (PREEMPTABLE, COOLDOWN_TIME, REVOCABLE_ZONE, EVICTABLE, RELOCATE_AFTER, RESERVATION, IDLE_AFTER)
+INHERITED_ANNOTATIONS = (
+    *(PREEMPTABLE, COOLDOWN_TIME, REVOCABLE_ZONE, EVICTABLE, RELOCATE_AFTER, RESERVATION),
+    *(IDLE_AFTER, RETRY_ELSEWHERE),
+)
 INHERITED_LABELS = (PREEMPTABLE, COOLDOWN_TIME)
 
 

@@ -291,6 +291,8 @@ _VALUES: Final[Mapping[str, tuple[Callable[[str], object], str, str]]] = {
     RELOCATE_AFTER: _DURATION,
     ours.MIN_RUN_TIME: _DURATION,
     ours.EVICT_NOTICE: _DURATION,
+    ours.IDLE_AFTER: _DURATION,
+    ours.RETRY_ELSEWHERE: _DURATION,
     ours.ELASTIC_COOL_DOWN: _DURATION,
     ours.RESERVE_TIMEOUT: _DURATION,
     ours.START_TIMEOUT: _DURATION,

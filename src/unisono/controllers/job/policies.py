@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from unisono.api.annotations import PROGRESS
 from unisono.api.conditions import pod_failure
+from unisono.api.failed_nodes import early_seconds
 from unisono.api.groups.batch import LifecyclePolicy
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import JOB_VERSION
-from unisono.api.times import parse_duration, parse_time
+from unisono.api.times import parse_duration, parse_time, time_or
 from unisono.controllers.job import view as phases
 from unisono.controllers.job.observed import TaskPod, recorded_pods
 from unisono.controllers.job.view import JobView, TaskView
@@ -69,6 +72,7 @@ class Occurrence:
         pod: name of the pod concerned.
         partition: partition of that pod.
         exit_codes: codes other than 0 with which the pod's containers ended.
+        lasted: seconds between the start of the pod that failed and its end, if it has not told of a step.
 
     """
 
@@ -79,6 +83,7 @@ class Occurrence:
     pod: str = ""
     partition: str | None = None
     exit_codes: frozenset[int] = frozenset()
+    lasted: float = math.inf
 
 
 def occurrences(
@@ -140,9 +145,17 @@ def _of_pod(pod: TaskPod) -> Iterator[Occurrence]:
         yield _at(pod, POD_EVICTED, pod.deleted, f"pod {pod.name} was deleted")
     if pod.phase == "Failed":
         text = pod_failure(pod.name, pod.exit_codes, pod.pod.status.reason)
-        yield _at(pod, POD_FAILED, pod.ended_at, text, pod.exit_codes)
+        yield replace(_at(pod, POD_FAILED, pod.ended_at, text, pod.exit_codes), lasted=_before_a_step(pod))
     elif pod.phase == "Pending" and not pod.deleting:
         yield _at(pod, POD_PENDING, pod.created, f"pod {pod.name} is pending")
+
+
+def _before_a_step(pod: TaskPod) -> float:
+    """Seconds that a pod ran before it failed; infinite where it says that it has done a step, or was disrupted."""
+    said = (pod.pod.metadata.annotations or {}).get(PROGRESS, "").strip()
+    if pod.disrupted or (said and not said.startswith("0/")):
+        return math.inf
+    return max(pod.ended_at - time_or(pod.pod.status.start_time, pod.created), 0.0)
 
 
 def _of_task(task: TaskView, pods: list[TaskPod], current: list[TaskPod]) -> Iterator[Occurrence]:
@@ -250,7 +263,7 @@ def judge(view: JobView, occurrences: Iterable[Occurrence], now: float) -> Verdi
     """
     verdicts = Verdicts()
     for occurrence in occurrences:
-        policy = _policy_for(view, occurrence)
+        policy = _RESTARTED if _goes_elsewhere(view, occurrence) else _policy_for(view, occurrence)
         if policy is None:
             continue
         action = policy.action or phases.SYNC_JOB
@@ -269,6 +282,15 @@ def judge(view: JobView, occurrences: Iterable[Occurrence], now: float) -> Verdi
             # The parts go first; the phase that follows looks again.
             return verdicts
     return verdicts
+
+
+_RESTARTED = LifecyclePolicy(action=phases.RESTART_JOB)
+
+
+def _goes_elsewhere(view: JobView, occurrence: Occurrence) -> bool:
+    """Whether a job starts again elsewhere, once: a pod failed soon after its start, and the job asks for that."""
+    first = occurrence.event == POD_FAILED and not view.retry_count
+    return first and occurrence.lasted < early_seconds(view.job.metadata.annotations)
 
 
 def _has_target(action: str, occurrence: Occurrence) -> bool:
