@@ -7,6 +7,7 @@ from fleet_world import GPU, fleet, node, template
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from unisono.api.annotations import SPLIT
 from unisono.api.decode import decode
 from unisono.api.groups.batch import Job
@@ -203,7 +204,7 @@ async def test_accelerators_of_several_tasks_must_be_what_their_template_asks_fo
         assert clusters(world, "wrong") == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=3), min_size=2, max_size=4),
     st.lists(st.tuples(st.sampled_from([1, 2, 4, 8]), st.integers(1, 6)), min_size=1, max_size=3),
