@@ -222,14 +222,16 @@ def test_a_job_runs_and_comes_to_its_end(shared: RunningPlane, example: Example)
 def waits_for_its_claim(scene: Scene, claim: tuple[str, str]) -> None:
     """Nothing starts while the claim is missing, every answer names it, and the claim is all it takes."""
     name, mode = claim
-    wait_until(
-        "the verdict is there",
-        lambda: (
-            f'persistentvolumeclaim "{name}" not found' in scene.kubectl("describe", "podgroup", scene.example.name)
-        ),
-    )
+    lack = f'persistentvolumeclaim "{name}" not found'
+
+    def says_so() -> bool:
+        conditions = (scene.group() or {}).get("status", {}).get("conditions") or ()
+        return any(lack in each.get("message", "") for each in conditions)
+
+    wait_until("the verdict is there", says_so)
+    assert lack in scene.kubectl("describe", "podgroup", scene.example.name)
     told = scene.plane.unisono("explain", scene.example.job, "-n", scene.example.namespace).stdout
-    assert f'persistentvolumeclaim "{name}" not found' in told
+    assert lack in told
     assert not scene.pods("Running")
     scene.kubectl("apply", "-f", "-", text=CLAIM.format(name=name, mode=mode))
 
@@ -365,6 +367,12 @@ def must_specify(container: str) -> str:
     return "failed quota: gpu-quota: must specify " + "; ".join(f"{each} for: {container}" for each in amounts)
 
 
+def _told(plane: RunningPlane, name: str, text: str) -> bool:
+    """Whether an event of an object says this; ``kubectl describe`` takes a third of a second to show it."""
+    events = plane.objects("events", "ai-team-a")
+    return any(one["involvedObject"]["name"] == name and text in one["message"] for one in events)
+
+
 def test_a_quota_on_limits_refuses_pods_that_have_none_and_taints_keep_others_away(start_plane: Start) -> None:
     plane = start_plane(
         "--no-agent",
@@ -382,10 +390,8 @@ def test_a_quota_on_limits_refuses_pods_that_have_none_and_taints_keep_others_aw
     plane.apply(UNLIMITED)
     for job, container in (("vcjob/unlimited", "c"), ("pytorchjob/unlimited", "pytorch")):
         text = must_specify(container)
-        wait_until(
-            f"the events of {job} say why it has no pods",
-            lambda job=job, text=text: text in plane.kubectl("-n", "ai-team-a", "describe", job),
-        )
+        wait_until(f"the events of {job} say why it has no pods", lambda text=text: _told(plane, "unlimited", text))
+        assert text in plane.kubectl("-n", "ai-team-a", "describe", job)
         told = plane.unisono("explain", job, "-n", "ai-team-a").stdout
         assert "unlimited waits for pods that the server refuses" in told
         assert text in told
@@ -400,7 +406,8 @@ def test_a_quota_on_limits_refuses_pods_that_have_none_and_taints_keep_others_aw
     assert (pod["spec"]["priorityClassName"], pod["spec"]["priority"]) == ("low-priority-training", 100)
     wait_until(
         "the pod without tolerations says what keeps it away",
-        lambda: "untolerated taint" in plane.kubectl("-n", "ai-team-a", "describe", "pod", "intolerant"),
+        lambda: _told(plane, "intolerant", "untolerated taint"),
     )
+    assert "untolerated taint" in plane.kubectl("-n", "ai-team-a", "describe", "pod", "intolerant")
     quota = json.loads(plane.kubectl("-n", "ai-team-a", "get", "quota", "gpu-quota", "-o", "json"))
     assert quota["status"]["used"]["requests.nvidia.com/gpu"] == "1"
