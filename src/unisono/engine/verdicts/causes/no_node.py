@@ -18,6 +18,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors, JobReport
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import tasks_fitting
+from unisono.engine.session.sub_groups import is_grouped
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.check_causes import end_of_check, waiting_for_checks
@@ -142,7 +143,7 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
     fit, task, job, cycle = report.fit, report.task, waiting.job, waiting.cycle
     assert fit is not None and task is not None
     placed = job.ready_count + report.schedulable()
-    placeable = max(placed, min(waiting.findable, job.min_member - 1)) if placed < job.min_member else placed
+    placeable = _placeable(waiting, placed)
     missing = lacking_tasks(job, placeable)
     empty = waiting.tools.capacity.empty(task.pod_class)
     cause, room = _where(waiting, task, fit, empty)
@@ -209,6 +210,14 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         evictions=full,
         untried=untried,
     )
+
+
+def _placeable(waiting: Waiting, placed: int) -> int:
+    """Pods that have a place or would find one: of a gang of several kinds the actions try only the first ones."""
+    job, kinds = waiting.job, waiting.kinds
+    if placed >= job.min_member or len(kinds) < 2 or is_grouped(job, waiting.cycle.session.snapshot.hyper_nodes):
+        return placed
+    return max(placed, min(waiting.findable, job.min_member - 1))
 
 
 def _where(waiting: Waiting, task: Task, fit: FitErrors, empty: EmptyFit) -> tuple[Cause, Room]:
