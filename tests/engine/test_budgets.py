@@ -186,7 +186,7 @@ def test_a_job_that_does_not_fit_is_told_how_long_it_may_run() -> None:
     there = budget("team", {"cpu": 2}, {"cpu": 0}, starts="IfItFits")
     asks = gang("g", 2, annotations={RUN_SECONDS: "7200"})
     verdict = schedule(cluster(nodes(3), there, asks), now=START).verdicts["ns/g"]
-    assert shown(verdict.message).startswith("a pod would need more than budget team has: 2 of the")
+    assert shown(verdict.message).startswith("a pod needs 2 hours of cpu, and ")
     assert RaiseBudget("team", {"cpu": 4}) in verdict.changes
     assert AddAnnotation(RUN_SECONDS, "3600") in verdict.changes
 

@@ -323,12 +323,12 @@ class FittingLimit(BudgetLimit):
                 f"budget {self.name} takes only jobs that are known to fit, and it is not stated how long it runs"
             )
         short = [
-            f"{plain(amount)} of the {plain(max(budget.left(name) - budget.expected.get(name, 0.0), 0.0))} "
-            f"{unit(name)} that are left beside what running jobs need"
+            f"{plain(amount)} {unit(name)}, and "
+            f"{plain(max(budget.left(name) - budget.expected.get(name, 0.0), 0.0))} of budget {self.name} are left"
             for name, amount in needed.items()
             if budget.left(name) - budget.expected.get(name, 0.0) + _EDGE < amount
         ]
-        return _refusal(f"a pod would need more than budget {self.name} has: {'; '.join(short)}")
+        return _refusal(f"a pod needs {'; '.join(short)} beside what running jobs need")
 
 
 def used_up(job: JobState) -> Refusal | None:
