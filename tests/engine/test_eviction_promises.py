@@ -14,7 +14,9 @@ from test_filter_causes import near
 
 from support.build import cluster, flatten, group, node, pod, priority_class, queue, schedule
 from support.examples import examples
+from unisono.api.decode import decode
 from unisono.api.groups.scheduling import SubGroupPolicySpec
+from unisono.api.kinds import PODS
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 
@@ -29,6 +31,11 @@ ORDERS = (
 )
 
 
+AWAY = {
+    "requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}}
+    ]
+}
 BY_PRIORITY = """
 actions: "enqueue, allocate, preempt, backfill"
 tiers:
@@ -230,6 +237,25 @@ def test_a_pod_gets_the_place_of_one_of_its_own_job_that_was_evicted_for_it() ->
     plane.settle()
     assert sum(map(len, plane.evicted)) == 1
     assert {each.metadata.name for each in plane.pods() if each.spec.node_name} == {"g-1", "g-2", "g-3"}
+
+
+def test_a_victim_that_keeps_a_pod_away_from_another_node_is_not_spared() -> None:
+    """It asks for nothing, and there is room for all on its node; but the gang wants no such pod in the zone."""
+    zone = {"zone": "z"}
+    away = decode(
+        PODS, {"spec": {"containers": [{"name": "c"}], "affinity": {"podAntiAffinity": AWAY}}}
+    ).obj.spec.affinity
+    things: list[Any] = [*RANKS, queue("qa", 1), node("n0", cpu=1, labels=zone), node("n1", cpu=2, labels=zone)]
+    for name, on, cpu in (("v", "n0", {"cpu": 1}), ("w", "n1", {})):
+        things += [group(name, 1, queue="qa", phase="Running", priority_class="low")]
+        things += [pod(f"{name}-0", name, node=on, labels={"app": "a"}, **cpu)]
+    things += [group("g", 2, queue="qa", priority_class="high", created=10)]
+    things += [pod("g-0", "g", cpu=1, affinity=away), pod("g-1", "g", cpu=2)]
+    plane = Plane(acting("allocate, gangpreempt, backfill", spared=False), things)
+    for _ in range(4):
+        plane.cycle()
+    assert plane.running().get("g") == 2
+    assert sum(map(len, plane.evicted)) == 2
 
 
 @pytest.mark.parametrize("order", ["allocate, preempt, backfill", "allocate, gangpreempt, backfill"])

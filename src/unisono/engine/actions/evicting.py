@@ -63,6 +63,12 @@ def _units(cycle: Cycle, key: str) -> list[list[Placement]]:
     return list(reversed(units.values()))
 
 
+def _looks_beyond_its_node(pod_class: PodClass) -> bool:
+    """Whether it matters to the pod, or to pods near it, who else is in its domains."""
+    terms = pod_class.terms
+    return bool(terms.near or terms.away or any(spread.hard for spread in terms.spread))
+
+
 class _Needless:
     """Trials; each leaves everything as it was, or a unit of victims where they are."""
 
@@ -87,7 +93,7 @@ class _Needless:
         columns = {column for placement in unit for column in placement.columns}
         there = {id(placement): placement for column in columns for placement in self._promised.get(column, ())}
         own = self._of_job.get(job.key, [])
-        if any(placement.pod_class.terms.near for placement in own):  # pods that are promised places are company
+        if any(_looks_beyond_its_node(placement.pod_class) for placement in (*own, *unit)):
             there |= {id(placement): placement for placement in own}
         moved = [placement for placement in there.values() if placement.status is TaskStatus.PIPELINED] or own[:1]
         moved.sort(key=lambda placement: placement.job is job)  # others keep their nodes

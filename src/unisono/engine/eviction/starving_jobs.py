@@ -240,8 +240,8 @@ _RIVALS = 16
 def is_for_others(cycle: Cycle, evictions: Evictions, job: JobState, mark: int, purpose: Purpose) -> bool:
     """Whether another job of the queue, which is served first, would take the room made since ``mark``.
 
-    Such a job has a higher priority, and its queue may not reclaim what it requests although it may reclaim for this
-    one. This one would get nothing, and pods would be evicted for it again.
+    Such a job has a higher priority, and never has others evicted, or its queue may not reclaim what it requests
+    although it may reclaim for this one. This one would get nothing, and pods would be evicted for it again.
     """
     rivals = list(_rivals(cycle, job)) if purpose in _RECLAIMING else []
     if not rivals:
@@ -258,13 +258,15 @@ def is_for_others(cycle: Cycle, evictions: Evictions, job: JobState, mark: int, 
 
 
 def _takes_free(cycle: Cycle, evictions: Evictions, job: JobState, mark: int) -> bool:
-    """Whether the job gets what it needs from free room; undone."""
+    """Whether the job gets its minimum, or more of what it wants beyond it, from free room; undone."""
+    taken = False
     for task in cycle.pending(job, best_effort=False):
         if not cycle.hooks.starving(job) or not evictions.take_free(job, task):
             break
-    satisfied = not cycle.hooks.starving(job)
+        taken = True
+    starts = taken and cycle.hooks.vote("pipelined", job) is None
     evictions.rollback(mark)
-    return satisfied
+    return starts
 
 
 def _rivals(cycle: Cycle, job: JobState) -> Iterator[JobState]:
@@ -273,12 +275,14 @@ def _rivals(cycle: Cycle, job: JobState) -> Iterator[JobState]:
     for other in cycle.eligible:
         if other.queue is not job.queue or other.priority <= job.priority or not other.counts[TaskStatus.PENDING]:
             continue
-        shape = other.shape or other.key
-        if shape in shapes or other.phase == "Pending" or is_bounded(cycle.session, other):
+        shape, waiting = other.shape or other.key, other.record.pending.values()
+        bounded = cycle.hooks.has("domain_gradients") and is_bounded(cycle.session, other)
+        if shape in shapes or other.phase == "Pending" or bounded:
             continue
         shapes.add(shape)
-        classes = list({task.pod_class.id: task.pod_class for task in other.record.pending.values()}.values())
-        if cycle.hooks.first("preemptive", other.queue, classes) is None:
+        classes = list({task.pod_class.id: task.pod_class for task in waiting}.values())
+        never = all(task.never_preempts for task in waiting)
+        if not never and cycle.hooks.first("preemptive", other.queue, classes) is None:
             continue
         if cycle.valid(other) and cycle.hooks.starving(other):
             yield other
