@@ -131,7 +131,7 @@ async def test_many_faults_take_a_node_out_and_who_lifts_that_begins_anew() -> N
         await it.warn("XIDError")
         assert await it.stands() == ("Failed", "gpus")
         (told,) = it.recorder.of("NodeQuarantined")
-        assert told.startswith("NodeCheck gpus faults: xid=2@")
+        assert told.startswith("faults were told of it: xid=2@")
         await it.client.patch(NODES, "n0", {"spec": {"taints": None}})
         await it.advance(5)
         assert await it.stands() == ("Lifted", "")

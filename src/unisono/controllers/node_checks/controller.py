@@ -176,8 +176,9 @@ class NodeCheckController(Controller):
     def _tell(self, check: NodeCheck, rule: CheckRule, node: Node, step: Step, tries: str) -> None:
         name = node.metadata.name
         if step.out:
-            what = "faults" if step.faulty else f"failed {tries}"
-            words = f"NodeCheck {rule.name} {what}: {step.why}; the node takes no jobs until"
+            failed = f"NodeCheck {rule.name} failed {tries}: {step.why}"
+            told = f"faults were told of it: {step.why} (NodeCheck {rule.name})" if step.faulty else failed
+            words = f"{told}; the node takes no jobs until"
             until = "its time is over" if rule.quarantine_seconds < float("inf") else f"'unisono node lift {name}'"
             self._recorder.event(node, "Warning", "NodeQuarantined", f"{words} {until}")
         elif step.mark.state == KEPT:
