@@ -52,7 +52,7 @@ class BudgetController(Controller):
         # When which version of the server's state was known: (time, resourceVersion).
         self._marks: deque[tuple[float, str]] = deque(maxlen=_MOST_MARKS)
         self._gap: dict[str, str] = {}
-        self._started = False
+        self._following = False
 
     def setup(self, context: Context) -> None:
         """Watch budgets and prices, and whose pods hold what."""
@@ -70,18 +70,23 @@ class BudgetController(Controller):
 
     async def start(self) -> None:
         """Take in what is there, and what was deleted since it was counted last."""
+        if len(self._budgets):
+            self._follow()
+            await self._catch_up()
+
+    def _follow(self) -> None:
+        """Take in what is there; without budgets nothing is kept of pods, of which there may be a million."""
+        self._following = True
         for node in self._nodes.items():
             self._uses.put_node(node)
         for queue in self._queues.items():
             self._uses.put_queue(queue.metadata.name, queue.spec.parent or "")
         for group in self._groups.items():
             self._uses.put_group(group)
-        self._started = True
         now = self._clock.time()
         for pod in self._pods.items():
             self._uses.put_pod(pod, now)
         self._mark()
-        await self._catch_up()
 
     # ---- what was missed
 
@@ -134,19 +139,19 @@ class BudgetController(Controller):
         self._look_again(self._budgets.keys())
 
     def _node_changed(self, event_type: EventType, new: Node, old: Node | None) -> None:
-        if event_type != "DELETED":
+        if self._following and event_type != "DELETED":
             self._uses.put_node(new)
 
     def _queue_changed(self, event_type: EventType, new: Queue, old: Queue | None) -> None:
-        if event_type != "DELETED":
+        if self._following and event_type != "DELETED":
             self._uses.put_queue(new.metadata.name, new.spec.parent or "")
 
     def _group_changed(self, event_type: EventType, new: PodGroup, old: PodGroup | None) -> None:
-        if self._started:
+        if self._following:
             self._uses.put_group(new, gone=event_type == "DELETED")
 
     def _pod_changed(self, event_type: EventType, new: Pod, old: Pod | None) -> None:
-        if not self._started:
+        if not self._following:
             return
         moved = self._uses.put_pod(new, self._clock.time(), gone=event_type == "DELETED")
         self._mark()
@@ -178,6 +183,8 @@ class BudgetController(Controller):
             purse = purse_of(budget)
         except ValueError as error:
             raise SetAside(str(error)) from error
+        if not self._following:
+            self._follow()
         self._mark()
         now, tally = self._clock.time(), tally_of(budget, purse)
         found = look(
