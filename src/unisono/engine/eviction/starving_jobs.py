@@ -17,6 +17,8 @@ from unisono.engine.cycle.transaction import Placement
 from unisono.engine.eviction.evictable_amounts import ActorRank, Among, EvictableAmounts, Rule
 from unisono.engine.eviction.search import Evictions
 from unisono.engine.placement.first_gangs import serve_promised
+from unisono.engine.placement.remaining_tasks import RemainingByGroup
+from unisono.engine.placement.sub_group_solver import Solver
 from unisono.engine.placement.waiting_line import place, remaining_of
 from unisono.engine.session import queue_limits
 from unisono.engine.session.budgets import BudgetLimit
@@ -141,7 +143,7 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
 
     """
     hooks, mark = cycle.hooks, cycle.transaction.checkpoint()
-    if hooks.has("domain_gradients") and is_bounded(cycle.session, job):
+    if _is_kept_in_domain(cycle, job):
         return False  # room for one task after the other need not be in one domain: gangpreempt and gangreclaim do that
     if evictions.known_to_fail(job, tasks, rule):
         return False
@@ -156,6 +158,10 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
         return True
     evictions.note_failure(job, tasks, rule)
     return False
+
+
+def _is_kept_in_domain(cycle: Cycle, job: JobState) -> bool:
+    return cycle.hooks.has("domain_gradients") and is_bounded(cycle.session, job)
 
 
 def settle(
@@ -259,6 +265,14 @@ def is_for_others(cycle: Cycle, evictions: Evictions, job: JobState, mark: int, 
 
 def _takes_free(cycle: Cycle, evictions: Evictions, job: JobState, mark: int) -> bool:
     """Whether the job gets its minimum, or more of what it wants beyond it, from free room; undone."""
+    if _is_kept_in_domain(cycle, job):
+        solver = Solver(
+            cycle, job, RemainingByGroup.of(cycle, job, cycle.pending(job, best_effort=False)), promise=True
+        )
+        before = solver.mark()
+        starts = solver.solve() is not None
+        solver.undo(before)
+        return starts
     taken = False
     for task in cycle.pending(job, best_effort=False):
         if not cycle.hooks.starving(job) or not evictions.take_free(job, task):
@@ -276,8 +290,7 @@ def _rivals(cycle: Cycle, job: JobState) -> Iterator[JobState]:
         if other.queue is not job.queue or other.priority <= job.priority or not other.counts[TaskStatus.PENDING]:
             continue
         shape, waiting = other.shape or other.key, other.record.pending.values()
-        bounded = cycle.hooks.has("domain_gradients") and is_bounded(cycle.session, other)
-        if shape in shapes or other.phase == "Pending" or bounded:
+        if shape in shapes or other.phase == "Pending":
             continue
         shapes.add(shape)
         classes = list({task.pod_class.id: task.pod_class for task in waiting}.values())
