@@ -86,6 +86,19 @@ def test_whose_budget_it_is(whose: dict[str, list[str]], held: bool) -> None:
     assert (not decisions.binds) == held
 
 
+@pytest.mark.parametrize("pods", [True, False], ids=["with pods", "without"])
+@pytest.mark.parametrize("whose", [{"queues": ["spent"]}, {"users": ["ann"]}, {"namespaces": ["ns2"]}], ids=str)
+def test_what_a_budget_stops_claims_no_share(whose: dict[str, list[str]], pods: bool) -> None:
+    """Half of the cluster would stay empty for it."""
+    there = budget("team", {"cpu": 1}, {"cpu": 1}, **whose)
+    hog = gang("hog", 8, queue="spent", namespace="ns2", cpu=1, min_resources=True)
+    hog[0].metadata.annotations = {USER: "ann"}
+    things = [nodes(2, cpu=4), queue("spent"), queue("other"), there, hog if pods else hog[:1]]
+    jobs = [gang(f"g{at}", 1, queue="other", cpu=1) for at in range(8)]
+    decisions = schedule(cluster(things, jobs), default_config(), now=NOW)
+    assert len(decisions.binds) == 8
+
+
 def test_a_new_period_begins_with_nothing() -> None:
     """The builders' clock begins at 22:13:20, so that a new hour begins 2,800 seconds later."""
     there = budget("team", {"cpu": 1}, {"cpu": 1}, period="Hour")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from unisono.api.selecting import lineage
 from unisono.cluster.resources import PODS, Vector
 from unisono.cluster.status import TaskStatus
+from unisono.engine.session.budgets import is_stopped, spendings_of, used_up
 from unisono.engine.session.limit import UNLIMITED, Amounts, by_row, exceeded, listed
 
 if TYPE_CHECKING:
@@ -292,18 +293,30 @@ def requests_of(session: Session, promisable: Amounts, admission: Mapping[str, A
     requests = {name: listed(_claim(session.queues[name]), session.registry) for name in admission}
     for job, number in _unborn(session):
         request = requests.get(job.queue.name)
-        if request is not None and session.book.counts(job.record):
+        if request is None or is_stopped(job.queue):
+            continue
+        if session.book.counts(job.record) and used_up(job) is None:
             _add_unborn(job, number, request, [promisable, admission[job.queue.name]])
-        elif request is not None:  # its pods wait for others that do not come, and can use no share
-            for row, amount in enumerate((job.record.request - job.record.allocated).tolist()):
-                request[row] -= amount * number
+        else:  # its pods wait for others that do not come, and can use no share
+            _take_off(request, job, number)
+    spendings = spendings_of(session)
+    for job in spendings.stopped if spendings is not None else ():
+        request = requests.get(job.queue.name)
+        if request is not None and job.queue.open and not is_stopped(job.queue) and not _is_unborn(job):
+            _take_off(request, job)
     _add_returning(session, requests)
     return requests
 
 
 def _claim(queue: QueueState) -> Vector:
-    """What its pods hold and ask for; those that wait in a closed queue are placed nowhere, and ask for nothing."""
-    return queue.record.request if queue.open else queue.record.allocated
+    """What its pods hold and ask for; what waits where nothing is placed, as the queue is closed, asks for nothing."""
+    return queue.record.request if queue.open and not is_stopped(queue) else queue.record.allocated
+
+
+def _take_off(request: Amounts, job: JobState, number: int = 1) -> None:
+    """Take what the job's waiting pods ask for, so often, off its queue's ``request``."""
+    for row, amount in enumerate((job.record.request - job.record.allocated).tolist()):
+        request[row] -= amount * number
 
 
 def _water_fill(
