@@ -168,6 +168,6 @@ def test_the_next_cycle_is_due_when_the_first_pods_time_is_over() -> None:
 
 
 def test_nothing_is_evicted_where_the_plug_in_is_not_configured() -> None:
-    text = DEFAULT_TEXT.replace("  - name: calendar\n    arguments: {calendar.AutoEnable: true}\n", "")
+    text = DEFAULT_TEXT.replace("  - {name: calendar, arguments: {calendar.AutoEnable: true}}\n", "")
     state = cluster([node("n000")], queue("q", annotations=BOTH), running("a"))
     assert schedule(state, load_config(text), now=START + 9 * HOUR).evictions == []
