@@ -1,4 +1,4 @@
-"""A hard budget is used up, or has too little left: how much was used, by when there is more, and what would help."""
+"""A hard budget is used up, or has too little left: by when there is more, and what would help."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def used_up(waiting: Waiting) -> Draft | None:
     tight = [one for one in hard if one.up] or [one for one in hard if one.purse.fits]
     told, more = [refusal.message], [one for one in tight if one.purse.name not in refusal.message]
     told += [f"budget {one.purse.name} is used up as well" for one in more if one.up]
-    again = [_again(waiting, one) for one in tight]
+    again = [_again(one) for one in tight]
     waits = [moment for moment in again if moment < inf]
     if waits and len(waits) == len(again):
         told.append(f"there is more at {rfc3339(max(waits))}")
@@ -37,10 +37,12 @@ def used_up(waiting: Waiting) -> Draft | None:
     return Draft(verdict, _ladders(waiting, tight), last=last)
 
 
-def _again(waiting: Waiting, spending: Spending) -> float:
+def _again(spending: Spending) -> float:
     """When there is more of a budget: its next period, or what was used will count less."""
     if spending.up and spending.purse.half_life:
-        return spending.purse.left_again_at(spending.tally, spending.rates)
+        again = spending.purse.left_again_at(spending.tally, spending.rates)
+        # By the minute: it is worked out anew each time, and a message that is another one is written again.
+        return ceil(again / 60.0) * 60.0 if again < inf else inf
     return spending.tally.end
 
 
