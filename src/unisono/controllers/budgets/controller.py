@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from unisono.api.base import Object
-from unisono.api.budget_use import Uses
-from unisono.api.budgets import Prices, prices_of, purse_of, tally_of
+from unisono.api.budget_use import PriceTime, Uses
+from unisono.api.budgets import MONEY, Prices, Purse, prices_of, purse_of, tally_of
 from unisono.api.core import Node, Pod
 from unisono.api.groups.budgets import Budget, PriceList
 from unisono.api.groups.scheduling import PodGroup, Queue
@@ -35,6 +35,7 @@ _CATCH_UP_SECONDS = 2.0
 _SETTLE_SECONDS = 1.0
 _MOST_MARKS = 1000
 _FORGET_SECONDS = 600.0
+_MOST_PRICE_TIMES = 16
 
 
 class BudgetController(Controller):
@@ -47,8 +48,9 @@ class BudgetController(Controller):
         self._recorder, self._default_queue = recorder, default_queue
         self._written: LastWritten[Budget] = LastWritten()
         self._uses = Uses(default_queue)
-        self._prices: dict[str, Prices] = {}
-        self._version = 0
+        # What was used before prices changed costs what they were; the first time began before all that is counted.
+        self._priced = [PriceTime(-inf, 0, {})]
+        self._started = False
         # When which version of the server's state was known: (time, resourceVersion).
         self._marks: deque[tuple[float, str]] = deque(maxlen=_MOST_MARKS)
         self._gap: dict[str, str] = {}
@@ -70,6 +72,7 @@ class BudgetController(Controller):
 
     async def start(self) -> None:
         """Take in what is there, and what was deleted since it was counted last."""
+        self._started = True
         if len(self._budgets):
             self._follow()
             await self._catch_up()
@@ -128,15 +131,26 @@ class BudgetController(Controller):
     # ---- what changes
 
     def _prices_changed(self, event_type: EventType, new: PriceList, old: PriceList | None) -> None:
+        last = self._priced[-1]
+        prices: dict[str, Prices] = dict(last.prices)
         if event_type == "DELETED":
-            self._prices.pop(new.metadata.name, None)
+            prices.pop(new.metadata.name, None)
         else:
             try:
-                self._prices[new.metadata.name] = prices_of(new)
+                prices[new.metadata.name] = prices_of(new)
             except ValueError:
                 return
-        self._version += 1
+        if prices == last.prices:
+            return
+        self._priced.append(PriceTime(self._clock.time(), last.version + 1, prices))
+        self._drop_prices(-inf if self._started else inf)
         self._look_again(self._budgets.keys())
+
+    def _drop_prices(self, before: float) -> None:
+        """Drop prices that had changed by a moment, and the oldest of too many; those that are left hold from ever."""
+        while len(self._priced) > 1 and (self._priced[1].since <= before or len(self._priced) > _MOST_PRICE_TIMES):
+            del self._priced[0]
+            self._priced[0] = self._priced[0]._replace(since=-inf)
 
     def _node_changed(self, event_type: EventType, new: Node, old: Node | None) -> None:
         if self._following and event_type != "DELETED":
@@ -187,9 +201,8 @@ class BudgetController(Controller):
             self._follow()
         self._mark()
         now, tally = self._clock.time(), tally_of(budget, purse)
-        found = look(
-            budget, purse, tally, self._uses.holds(purse, self._prices, self._version), now, self._gap_of(budget)
-        )
+        holds = self._uses.holds_over(purse, self._priced)
+        found = look(budget, purse, tally, holds, now, self._gap_of(budget), self._lacks(purse))
         if found.status is not None:
             status = msgspec.structs.replace(found.status, pods=self._known_at(now - LAG_SECONDS) or found.status.pods)
             try:
@@ -200,6 +213,13 @@ class BudgetController(Controller):
                 self._recorder.event(budget, notice.type, notice.reason, notice.message)
             self._forget(now)
         return found.again
+
+    def _lacks(self, purse: Purse) -> str:
+        """What a budget names that is not there; empty where all is."""
+        told: list[str] = []
+        if MONEY in purse.amounts and purse.prices not in self._priced[-1].prices:
+            told.append(f"there is no PriceList {purse.prices}, so that nothing costs anything")
+        return "; ".join(told)
 
     def _gap_of(self, budget: Budget) -> str:
         """What is missing in this period; a new period is complete."""
@@ -233,6 +253,7 @@ class BudgetController(Controller):
         for purse in self._purses():
             longest = max(longest, purse.least)
         self._uses.forget(min(counted, now - _FORGET_SECONDS), longest)
+        self._drop_prices(counted)
 
 
 def _is_said(event_type: EventType, new: Budget, old: Budget | None) -> bool:
