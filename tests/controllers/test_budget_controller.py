@@ -25,10 +25,11 @@ class World(ControllerWorld):
 
     async def begin(self, amounts: dict[str, Any], **spec: Any) -> None:
         there = budget("team", amounts, **spec)
+        await self.client.create(QUEUES, queue("default"))
+        self.client.put(NODES, node("node-0", labels={"kind": "spot"}))
+        await self.advance(1)
         there.metadata.creation_timestamp = rfc3339(self.clock.time())
         await self.client.create(BUDGETS, there)
-        await self.client.create(QUEUES, queue("default"))
-        await self.client.create(NODES, node("node-0", labels={"kind": "spot"}))
         await self.advance(1)
 
     async def job(self, name: str, *, user: str = "ann", **requests: Any) -> None:
@@ -236,7 +237,13 @@ async def priced(it: World, per_hour: str | None) -> None:
 
 @pytest.mark.parametrize(
     ("prices", "costs"),
-    [(["36", "72"], 3.0), (["36", None], 1.0), (["36", None, "36"], 2.0), ([None, "36"], 1.0), (["36", "0", "72"], 3.0)],
+    [
+        (["36", "72"], 3.0),
+        (["36", None], 1.0),
+        (["36", None, "36"], 2.0),
+        ([None, "36"], 1.0),
+        (["36", "0", "72"], 3.0),
+    ],
     ids=str,
 )
 async def test_what_was_used_costs_what_prices_were(prices: list[str | None], costs: float) -> None:
@@ -274,6 +281,29 @@ async def test_a_price_list_that_is_not_there_is_told() -> None:
         await it.advance(300)
         assert await it.condition("ResolvedRefs") == "False"
         assert len(it.recorder.of("RefsNotFound")) == 2
+
+
+async def test_names_of_nothing_are_told_until_they_are_there() -> None:
+    async with World() as it:
+        await it.begin(
+            {"cpu": 1, "nvidia.com/gpus": 10, "licenses.unisono.io/m": 1}, queues=["nosuch", "root", "default"]
+        )
+        await it.advance(300)
+        said = "there is no queue nosuch; no node has nvidia.com/gpus"
+        assert said in it.recorder.of("RefsNotFound")
+        assert await it.condition("ResolvedRefs") == "False"
+        await it.client.create(QUEUES, queue("nosuch"))
+        await it.advance(10)
+        assert it.recorder.of("RefsNotFound")[-1] == "no node has nvidia.com/gpus"
+        here = node("node-1")
+        here.status.allocatable = {"nvidia.com/gpus": "8"}
+        it.client.put(NODES, here)
+        await it.advance(300)
+        assert await it.condition("ResolvedRefs") == "True"
+        it.client.remove(NODES, "node-1")
+        told = len(it.recorder.of("RefsNotFound"))
+        await it.advance(300)
+        assert len(it.recorder.of("RefsNotFound")) == told, "a node that comes back"
 
 
 async def test_a_count_is_written_once_a_minute_while_something_runs() -> None:

@@ -175,7 +175,6 @@ class Uses:
                 found.append(Hold(use.start, end, rates))
         return found
 
-
     def holds_over(self, purse: Purse, times: Sequence[PriceTime]) -> list[Hold]:
         """What counts for a budget, at the prices that held at the time; ``times``: one after the other, not empty."""
         if MONEY not in purse.amounts or len(times) == 1:

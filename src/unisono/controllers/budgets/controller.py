@@ -22,6 +22,8 @@ from unisono.api.groups.budgets import Budget, PriceList
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.kind import Kind
 from unisono.api.kinds import BUDGETS, NODES, POD_GROUPS, PODS, PRICE_LISTS, QUEUES
+from unisono.api.licenses import PREFIX
+from unisono.api.selecting import ROOT
 from unisono.api.times import rfc3339, time_or
 from unisono.controllers.budgets.decide import LAG_SECONDS, look
 from unisono.controllers.objects import LastWritten, write_status
@@ -53,6 +55,8 @@ class BudgetController(Controller):
         self._started = False
         # When which version of the server's state was known: (time, resourceVersion).
         self._marks: deque[tuple[float, str]] = deque(maxlen=_MOST_MARKS)
+        # Resources that nodes have had: one that is away for an hour is not misspelt.
+        self._resources: set[str] = set()
         self._gap: dict[str, str] = {}
         self._following = False
 
@@ -81,7 +85,7 @@ class BudgetController(Controller):
         """Take in what is there; without budgets nothing is kept of pods, of which there may be a million."""
         self._following = True
         for node in self._nodes.items():
-            self._uses.put_node(node)
+            self._put_node(node)
         for queue in self._queues.items():
             self._uses.put_queue(queue.metadata.name, queue.spec.parent or "")
         for group in self._groups.items():
@@ -154,11 +158,17 @@ class BudgetController(Controller):
 
     def _node_changed(self, event_type: EventType, new: Node, old: Node | None) -> None:
         if self._following and event_type != "DELETED":
-            self._uses.put_node(new)
+            self._put_node(new)
+
+    def _put_node(self, node: Node) -> None:
+        self._uses.put_node(node)
+        self._resources.update(node.status.allocatable or ())
 
     def _queue_changed(self, event_type: EventType, new: Queue, old: Queue | None) -> None:
         if self._following and event_type != "DELETED":
             self._uses.put_queue(new.metadata.name, new.spec.parent or "")
+        if event_type != "MODIFIED":
+            self._look_again(self._budgets.keys())
 
     def _group_changed(self, event_type: EventType, new: PodGroup, old: PodGroup | None) -> None:
         if self._following:
@@ -219,6 +229,13 @@ class BudgetController(Controller):
         told: list[str] = []
         if MONEY in purse.amounts and purse.prices not in self._priced[-1].prices:
             told.append(f"there is no PriceList {purse.prices}, so that nothing costs anything")
+        names = sorted(purse.queues - {ROOT})
+        told += [f"there is no queue {name}" for name in names if self._queues.get(name) is None]
+        told += [
+            f"no node has {name}"
+            for name in purse.amounts
+            if self._resources and name not in (MONEY, *self._resources) and not name.startswith(PREFIX)
+        ]
         return "; ".join(told)
 
     def _gap_of(self, budget: Budget) -> str:
