@@ -179,8 +179,7 @@ async def test_percentages_and_the_end_are_told_once_also_by_who_takes_over() ->
         await it.advance(1790)
         assert len(it.recorder.of("BudgetWarning")) == 2
         assert it.recorder.of("BudgetUsedUp") == ["1 of 1 hours of cpu are used"]
-        (up,) = [one for one in (await it.status()).conditions if one.type == "UsedUp"]
-        assert up.status == "True"
+        assert await it.condition("UsedUp") == "True"
         await it.restart()
         await it.advance(300)
         assert len(it.recorder.of("BudgetUsedUp")) == 1
@@ -264,6 +263,16 @@ async def test_what_was_used_costs_what_prices_were(prices: list[str | None], co
         await it.advance(300)
         assert await it.used("money") / 3600.0 == pytest.approx(costs, abs=0.06)
         assert await it.used() == pytest.approx(100 * len(prices), abs=2)
+
+
+async def test_what_is_left_goes_with_the_condition() -> None:
+    async with World() as it:
+        await it.begin({"cpu": 1})
+        await it.job("a", cpu=1)
+        await it.runs("a")
+        await it.advance(3602)
+        assert await it.condition("UsedUp") == "True"
+        assert float((await it.status()).left["cpu"]) <= 0.0
 
 
 async def test_a_price_list_that_is_not_there_is_told() -> None:

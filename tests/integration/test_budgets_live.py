@@ -55,7 +55,8 @@ async def _periods(folder: Path) -> None:
         client = await begun(shadow)
         with pytest.raises(ApiError, match=r"spec.amounts.*say how many hours of what"):
             await client.create(BUDGETS, a_budget("empty"))
-        await client.create(BUDGETS, a_budget("team", amounts={"cpu": 1}, period="Hour", warn_at=[50]))
+        made = await client.create(BUDGETS, a_budget("team", amounts={"cpu": 1}, period="Hour", warn_at=[50]))
+        assert made.spec.mode == "Hard"
         await client.create(JOBS, a_job("first", "team"))
         await until(shadow, 30.0)
         assert await places(client) == {"first": "a"}

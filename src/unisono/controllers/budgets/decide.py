@@ -94,7 +94,6 @@ def _status(
     gap: str,
     lacks: str,
 ) -> BudgetStatus:
-    same = counted.start == present.start
     warned = (budget.status.warned or 0) if time_or(budget.status.period_start, -1.0) == present.start else 0
     reached = [percent for percent in purse.warn_at if _share(purse, present) * 100.0 >= percent - 1e-9]
     conditions = [
@@ -102,14 +101,13 @@ def _status(
         _condition(budget, "Counted", not gap, "Gap" if gap else "Counted", gap or "all use is known", now),
         _condition(budget, _THERE, not lacks, "NotFound" if lacks else "Found", lacks or _ALL_THERE, now),
     ]
-    kept = counted if same else present
     return BudgetStatus(
         counted=rfc3339_micro(counted.at),
         pods=budget.status.pods,
         period_start=rfc3339(counted.start),
         period_end=rfc3339(counted.end) if counted.end < inf else None,
         used=decimals(counted.used),
-        left=decimals({name: amount - kept.used.get(name, 0.0) for name, amount in purse.amounts.items()}),
+        left=decimals({name: amount - present.used.get(name, 0.0) for name, amount in purse.amounts.items()}),
         rate=decimals(rates) or None,
         previous=decimals(counted.previous) or None,
         exhausted_at=rfc3339(ends) if ends < inf and not up else None,
