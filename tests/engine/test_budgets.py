@@ -190,6 +190,17 @@ def test_the_message_stays_while_use_goes_on(forgotten: dict[str, str]) -> None:
     assert len(told) == 1
 
 
+def test_another_queue_is_offered_also_where_the_first_ones_are_full() -> None:
+    """Two have no room for the job, and one a used-up budget of its own."""
+    full = [queue(name, capability={"cpu": 1}) for name in ("a", "b", "c", "d")]
+    shut = budget("shut", {"cpu": 1}, {"cpu": 1}, queues=["e"])
+    there = budget("team", {"cpu": 1}, {"cpu": 1}, queues=["mine"])
+    state = cluster(nodes(3), full, queue("e"), queue("f"), queue("mine"), shut, there, gang("g", 2, queue="mine"))
+    changes = schedule(state, default_config(), now=NOW).verdicts["ns/g"].changes
+    assert UseQueue("default") in changes
+    assert UseQueue("f") in changes
+
+
 def test_a_job_that_does_not_fit_is_told_how_long_it_may_run() -> None:
     there = budget("team", {"cpu": 2}, {"cpu": 0}, starts="IfItFits")
     asks = gang("g", 2, annotations={RUN_SECONDS: "7200"})
