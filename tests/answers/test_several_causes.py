@@ -11,9 +11,10 @@ from benchmarks.answers.composed import judge_composed
 from benchmarks.answers.mutations import CAUSES, KINDS, case_of, drawn
 from benchmarks.answers.plane import Plane
 
-from unisono.sdk.fixes.fix import Fix
+from unisono.api.kinds import BUDGETS
+from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.mending import explanations as mending
-from unisono.sdk.mending.until_it_runs import limit_of, until_it_runs
+from unisono.sdk.mending.until_it_runs import limit_of, same, until_it_runs
 
 SEED = 20
 TOGETHER = (
@@ -131,6 +132,16 @@ def test_one_limit_is_raised_once_in_a_chain() -> None:
     assert first == limit_of(raised("a", cpu=7))
     assert first not in (limit_of(raised("b", cpu=1)), limit_of(raised("a", memory=1)))
     assert limit_of(Fix("", False, {"kind": "Uncordon", "nodes": ("n",)}, ())) == ()
+
+
+def test_a_budget_is_offered_to_be_raised_once() -> None:
+    def raised(to: int, budget: str = "team") -> Fix:
+        patch = Operation("patch", BUDGETS, budget, "", {"spec": {"amounts": {"cpu": str(to)}}})
+        change = {"kind": "RaiseBudget", "name": budget, "amounts": {"cpu": to}}
+        return Fix(f"raise budget {budget} to {to} hours of cpu", True, change, (patch,))
+
+    assert same(raised(17), raised(18))
+    assert not same(raised(17), raised(17, "other"))
 
 
 @pytest.mark.more

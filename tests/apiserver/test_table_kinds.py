@@ -243,7 +243,30 @@ KINDS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         },
         {"PARENT": "root", "STATE": "Open", "WEIGHT": 2, "CPU": "4", "MEMORY": "8Gi", "GPU": "3", "AGE": "60m"},
     ),
+    (
+        "Budget",
+        {
+            "metadata": metadata(),
+            "spec": {"mode": "Hard", "amounts": {"nvidia.com/gpu": 50}},
+            "status": {
+                "used": {"nvidia.com/gpu": "0.6581234567"},
+                "conditions": [{"type": "UsedUp", "status": "False", "message": "0.658 of 50 hours of nvidia.com/gpu"}],
+            },
+        },
+        {"Mode": "Hard", "Used": "0.658 of 50 hours of nvidia.com/gpu", "UsedUp": "False"},
+    ),
 ]
+
+
+def test_no_column_of_budgets_shows_a_map() -> None:
+    kind = next(kind for kind in ALL_KINDS if kind.kind == "Budget")
+    amounts = {"cpu": "1"}
+    obj = {
+        "metadata": metadata(),
+        "spec": {"amounts": amounts},
+        "status": dict.fromkeys(("used", "left", "rate"), amounts),
+    }
+    assert not [value for value in shown(kind, obj).values() if isinstance(value, dict | list)]
 
 
 @pytest.mark.parametrize(("kind_name", "obj", "expected"), KINDS)

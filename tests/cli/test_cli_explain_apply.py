@@ -61,7 +61,9 @@ def applied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
         (["--apply", "3", "--yes"], [], "2 fixes are known for job/train"),
         (["--apply", "1"], [], "say --yes"),
         (["--yes"], [], "go with --apply N"),
-        ([], [], "apply a fix with: unisono explain job/train --apply N"),
+        ([], [], "apply a fix with: unisono explain job/train -n default --apply N (in a script with --yes)"),
+        ([], [], "deletes job.batch.volcano.sh/train and makes it again: its pods, age and place in line are gone"),
+        (["--apply", "2", "--yes"], [(AGAIN.text, False)], "deletes job.batch.volcano.sh/train and makes it again"),
     ],
 )
 def test_the_fix_of_that_number_is_carried_out(

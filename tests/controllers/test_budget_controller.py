@@ -25,10 +25,11 @@ class World(ControllerWorld):
 
     async def begin(self, amounts: dict[str, Any], **spec: Any) -> None:
         there = budget("team", amounts, **spec)
+        await self.client.create(QUEUES, queue("default"))
+        self.client.put(NODES, node("node-0", labels={"kind": "spot"}))
+        await self.advance(1)
         there.metadata.creation_timestamp = rfc3339(self.clock.time())
         await self.client.create(BUDGETS, there)
-        await self.client.create(QUEUES, queue("default"))
-        await self.client.create(NODES, node("node-0", labels={"kind": "spot"}))
         await self.advance(1)
 
     async def job(self, name: str, *, user: str = "ann", **requests: Any) -> None:
@@ -49,6 +50,10 @@ class World(ControllerWorld):
 
     async def status(self) -> Any:
         return (await self.client.get(BUDGETS, "team")).status
+
+    async def condition(self, name: str) -> str:
+        (found,) = [one for one in (await self.status()).conditions if one.type == name]
+        return str(found.status)
 
     async def used(self, name: str = "cpu") -> float:
         """Seconds of one that are in the status."""
@@ -174,8 +179,7 @@ async def test_percentages_and_the_end_are_told_once_also_by_who_takes_over() ->
         await it.advance(1790)
         assert len(it.recorder.of("BudgetWarning")) == 2
         assert it.recorder.of("BudgetUsedUp") == ["1 of 1 hours of cpu are used"]
-        (up,) = [one for one in (await it.status()).conditions if one.type == "UsedUp"]
-        assert up.status == "True"
+        assert await it.condition("UsedUp") == "True"
         await it.restart()
         await it.advance(300)
         assert len(it.recorder.of("BudgetUsedUp")) == 1
@@ -217,6 +221,98 @@ async def test_money_and_users() -> None:
             await it.ends(name)
         await it.advance(300)
         assert await it.used("money") / 3600.0 == pytest.approx(1.0, abs=0.001)
+
+
+async def priced(it: World, per_hour: str | None) -> None:
+    """The one PriceList as it is from now on; None: there is none."""
+    there = it.client.find(PRICE_LISTS, "default")
+    if per_hour is None:
+        it.client.remove(PRICE_LISTS, "default")
+    elif there is None:
+        await it.client.create(PRICE_LISTS, price_list(Price("cpu", per_hour)))
+    else:
+        it.client.put(PRICE_LISTS, price_list(Price("cpu", per_hour)))
+
+
+@pytest.mark.parametrize(
+    ("prices", "costs"),
+    [
+        (["36", "72"], 3.0),
+        (["36", None], 1.0),
+        (["36", None, "36"], 2.0),
+        ([None, "36"], 1.0),
+        (["36", "0", "72"], 3.0),
+    ],
+    ids=str,
+)
+async def test_what_was_used_costs_what_prices_were(prices: list[str | None], costs: float) -> None:
+    """A CPU is held for 100 seconds at each of the prices, of which 36 is one for these; none costs nothing."""
+    async with World() as it:
+        await it.begin({"money": 100, "cpu": 100})
+        before = None
+        for at, price in enumerate(prices):
+            if price != before:
+                await priced(it, price)
+            before = price
+            await it.advance(1)
+            if not at:
+                await it.job("a")
+                await it.runs("a")
+            await it.advance(99)
+        await it.ends("a")
+        await it.advance(300)
+        assert await it.used("money") / 3600.0 == pytest.approx(costs, abs=0.06)
+        assert await it.used() == pytest.approx(100 * len(prices), abs=2)
+
+
+async def test_what_is_left_goes_with_the_condition() -> None:
+    async with World() as it:
+        await it.begin({"cpu": 1})
+        await it.job("a", cpu=1)
+        await it.runs("a")
+        await it.advance(3602)
+        assert await it.condition("UsedUp") == "True"
+        assert float((await it.status()).left["cpu"]) <= 0.0
+
+
+async def test_a_price_list_that_is_not_there_is_told() -> None:
+    async with World() as it:
+        await it.begin({"money": 100})
+        await it.advance(10)
+        assert it.recorder.of("RefsNotFound") == ["there is no PriceList default, so that nothing costs anything"]
+        assert await it.condition("ResolvedRefs") == "False"
+        await priced(it, "1")
+        await it.advance(10)
+        assert await it.condition("ResolvedRefs") == "True"
+        await priced(it, None)
+        await it.advance(10)
+        await it.restart()
+        await it.advance(300)
+        assert await it.condition("ResolvedRefs") == "False"
+        assert len(it.recorder.of("RefsNotFound")) == 2
+
+
+async def test_names_of_nothing_are_told_until_they_are_there() -> None:
+    async with World() as it:
+        await it.begin(
+            {"cpu": 1, "nvidia.com/gpus": 10, "licenses.unisono.io/m": 1}, queues=["nosuch", "root", "default"]
+        )
+        await it.advance(300)
+        said = "there is no queue nosuch; no node has nvidia.com/gpus"
+        assert said in it.recorder.of("RefsNotFound")
+        assert await it.condition("ResolvedRefs") == "False"
+        await it.client.create(QUEUES, queue("nosuch"))
+        await it.advance(10)
+        assert it.recorder.of("RefsNotFound")[-1] == "no node has nvidia.com/gpus"
+        here = node("node-1")
+        here.status.allocatable = {"nvidia.com/gpus": "8"}
+        it.client.put(NODES, here)
+        await it.advance(300)
+        assert await it.condition("ResolvedRefs") == "True"
+        it.client.remove(NODES, "node-1")
+        told = len(it.recorder.of("RefsNotFound"))
+        await it.advance(300)
+        assert len(it.recorder.of("RefsNotFound")) == told, "a node that comes back"
 
 
 async def test_a_count_is_written_once_a_minute_while_something_runs() -> None:

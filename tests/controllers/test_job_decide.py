@@ -269,6 +269,19 @@ def test_why_the_pod_group_waits_is_told():
     assert [n.message for n in plan.notices] == ["PodGroup default:job unschedulable, reason: queue is full"]
 
 
+@pytest.mark.parametrize(("later", "news"), [("3.51 of 4 are used", False), ("3.5 of 4 are reserved", True)])
+def test_numbers_that_move_are_no_event_of_their_own(later: str, news: bool) -> None:
+    keys = set()
+    for message in ("3.5 of 4 are used", later):
+        waiting = msgspec.to_builtins(group("Pending"))
+        waiting["status"]["conditions"] = [{"type": "Unschedulable", "status": "True", "message": message}]
+        given = stored(job(task("a", 1)), "Pending")
+        (notice,) = decide(Observed(given, [], msgspec.convert(waiting, PodGroup)), NOW).notices
+        assert message in notice.message
+        keys.add(notice.once)
+    assert (len(keys) == 2) == news
+
+
 def test_the_pod_group_follows_the_job_and_keeps_defaults_of_the_server():
     given = stored(job(task("a", 2), networkTopology={"highestTierAllowed": 1}), "Pending")
     have = group(

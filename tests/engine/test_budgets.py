@@ -188,11 +188,30 @@ def test_the_verdict_has_numbers_and_fixes_that_were_tried() -> None:
     verdict = decisions.verdicts["ns/g"]
     assert verdict.cause is Cause.BUDGET
     assert shown(verdict.message) == (
-        f"budget team is used up: 10 of 10 hours of cpu; there is more at {rfc3339(START + 2800.0)}"
+        f"budget team is used up: all 10 hours of cpu; there is more at {rfc3339(START + 2800.0)}"
     )
     assert RaiseBudget("team", {"cpu": 12}) in verdict.changes
     assert UseQueue("other") in verdict.changes
     assert f"wait until {rfc3339(START + 2800.0)}" in verdict.suggestion
+
+
+@pytest.mark.parametrize("forgotten", [{}, {"period": "Hour"}, {"half_life": "2h"}], ids=str)
+def test_the_message_stays_while_use_goes_on(forgotten: dict[str, str]) -> None:
+    """It stands in conditions and events, which are written whenever it is another one."""
+    state = cluster(nodes(3), budget("team", {"cpu": 10}, {"cpu": 12}, **forgotten), holder("old", 2), gang("g", 2))
+    told = {schedule(state, now=START + 60.0 + after).verdicts["ns/g"].message for after in (0.0, 3.1, 60.7, 400.3)}
+    assert len(told) == 1
+
+
+def test_another_queue_is_offered_also_where_the_first_ones_are_full() -> None:
+    """Two have no room for the job, and one a used-up budget of its own."""
+    full = [queue(name, capability={"cpu": 1}) for name in ("a", "b", "c", "d")]
+    shut = budget("shut", {"cpu": 1}, {"cpu": 1}, queues=["e"])
+    there = budget("team", {"cpu": 1}, {"cpu": 1}, queues=["mine"])
+    state = cluster(nodes(3), full, queue("e"), queue("f"), queue("mine"), shut, there, gang("g", 2, queue="mine"))
+    changes = schedule(state, default_config(), now=NOW).verdicts["ns/g"].changes
+    assert UseQueue("default") in changes
+    assert UseQueue("f") in changes
 
 
 def test_a_job_that_does_not_fit_is_told_how_long_it_may_run() -> None:

@@ -55,7 +55,8 @@ async def _periods(folder: Path) -> None:
         client = await begun(shadow)
         with pytest.raises(ApiError, match=r"spec.amounts.*say how many hours of what"):
             await client.create(BUDGETS, a_budget("empty"))
-        await client.create(BUDGETS, a_budget("team", amounts={"cpu": 1}, period="Hour", warn_at=[50]))
+        made = await client.create(BUDGETS, a_budget("team", amounts={"cpu": 1}, period="Hour", warn_at=[50]))
+        assert made.spec.mode == "Hard"
         await client.create(JOBS, a_job("first", "team"))
         await until(shadow, 30.0)
         assert await places(client) == {"first": "a"}
@@ -69,7 +70,7 @@ async def _periods(folder: Path) -> None:
         assert [one.status for one in (await status_of(client)).conditions or () if one.type == "UsedUp"] == ["True"]
         (group,) = [one for one in (await client.list(POD_GROUPS)).items if one.metadata.name.startswith("second")]
         (said,) = [one for one in group.status.conditions if one.type == "Unschedulable"]
-        assert "budget team is used up: 1." in said.message
+        assert "budget team is used up: all 1 hours of cpu" in said.message
         assert f"there is more at {rfc3339(NOW + HOUR_ENDS)}" in said.message
         assert len(await events(client, "BudgetWarning")) == len(await events(client, "BudgetUsedUp")) == 1
 

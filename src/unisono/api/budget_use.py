@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import inf
+from typing import NamedTuple
 
-from unisono.api.budgets import Hold, Prices, Purse
+from unisono.api.budgets import MONEY, Hold, Prices, Purse
 from unisono.api.conditions import is_true
 from unisono.api.core import Node, Pod
 from unisono.api.groups.scheduling import PodGroup
@@ -16,6 +18,14 @@ from unisono.api.resources import pod_requests
 from unisono.api.selecting import DEFAULT_QUEUE, account_of, lineage, pod_group_of, queue_of
 
 _MILLIS = 1000.0
+
+
+class PriceTime(NamedTuple):
+    """PriceLists by name as they are from a moment on; ``version`` tells apart what they have said so far."""
+
+    since: float
+    version: int
+    prices: Mapping[str, Prices]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +173,18 @@ class Uses:
             if rates:
                 end = use.end if use.evicted else max(use.end, use.start + purse.least)
                 found.append(Hold(use.start, end, rates))
+        return found
+
+    def holds_over(self, purse: Purse, times: Sequence[PriceTime]) -> list[Hold]:
+        """What counts for a budget, at the prices that held at the time; ``times``: one after the other, not empty."""
+        if MONEY not in purse.amounts or len(times) == 1:
+            return self.holds(purse, times[-1].prices, times[-1].version)
+        found: list[Hold] = []
+        for time, following in pairwise([*times, PriceTime(inf, -1, {})]):
+            for start, end, rates in self.holds(purse, time.prices, time.version):
+                low, high = max(start, time.since), min(end, following.since)
+                if low < high:
+                    found.append(Hold(low, high, rates))
         return found
 
 

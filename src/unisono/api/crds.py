@@ -171,12 +171,10 @@ _COLUMNS: dict[type[Object], tuple[Column, ...]] = {
     kinds.BUDGETS.struct: (
         Column("Mode", "string", ".spec.mode"),
         Column("Period", "string", ".spec.period"),
-        Column("Amounts", "string", ".spec.amounts"),
-        Column("Used", "string", ".status.used"),
+        # Columns of kubectl show no maps: the condition names the amounts in words.
+        Column("Used", "string", '.status.conditions[?(@.type=="UsedUp")].message'),
         Column("UsedUp", "string", '.status.conditions[?(@.type=="UsedUp")].status'),
         Column("Exhausted", "string", ".status.exhaustedAt"),
-        Column("Left", "string", ".status.left", priority=1),
-        Column("Rate", "string", ".status.rate", priority=1),
         _AGE,
     ),
     kinds.PRICE_LISTS.struct: (Column("Currency", "string", ".spec.currency"), _AGE),

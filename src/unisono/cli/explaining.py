@@ -208,6 +208,10 @@ def fix_lines(fixes: Sequence[Fix], first: int = 1) -> list[str]:
         lines += [f"           {command}" for command in commands[:_COMMANDS]]
         if len(commands) > _COMMANDS:
             lines.append(f"           and {len(commands) - _COMMANDS} more commands, see --output json")
+        if again := [operation.title for operation in fix.operations if operation.verb == "replace"]:
+            lines.append(
+                f"           deletes {', '.join(again)} and makes it again: its pods, age and place in line are gone"
+            )
         if fix.why_not:
             lines.append(f"           {fix.why_not}")
     return lines

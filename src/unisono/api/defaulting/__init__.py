@@ -51,6 +51,7 @@ _DEFAULTS: dict[type[Object], Callable[[Any], None]] = {
     kind_families.KNATIVE_SERVICES.struct: workloads.default_knative_service,
     kinds.POD_GROUPS.struct: kubeflow.default_pod_group,
     kinds.QUEUES.struct: kubeflow.default_queue,
+    kinds.BUDGETS.struct: kubeflow.default_budget,
 }
 
 

@@ -11,6 +11,7 @@ import msgspec
 from unisono.api.core.container import Container, ContainerPort
 from unisono.api.core.pod import PodSpec
 from unisono.api.groups.batch import CronJob, HyperJob, Job, JobSpec, TaskSpec
+from unisono.api.groups.budgets import HARD, Budget
 from unisono.api.groups.flow import RETAIN, JobFlow
 from unisono.api.groups.kubeflow import (
     AnyTrainingJob,
@@ -185,6 +186,11 @@ def default_pod_group(group: PodGroup) -> None:
         if policy.sub_group_size is None:
             policy.sub_group_size = 1
         default_topology(policy.network_topology)
+
+
+def default_budget(budget: Budget) -> None:
+    """Hard, as the definition of the kind says."""
+    budget.spec.mode = budget.spec.mode or HARD
 
 
 def default_queue(queue: Queue) -> None:

@@ -49,7 +49,7 @@ class BudgetSpec(Base):
     half_life: str | None = None
     start: Time | None = None
     time_zone: str | None = None
-    mode: Annotated[str, Meta(extra_json_schema={"enum": [HARD, SOFT]})] | None = None
+    mode: Annotated[str, Meta(extra_json_schema={"enum": [HARD, SOFT], "default": HARD})] | None = None
     starts: Annotated[str, Meta(extra_json_schema={"enum": [WHILE_LEFT, IF_IT_FITS]})] | None = None
     running: Annotated[str, Meta(extra_json_schema={"enum": [FINISH, EVICT]})] | None = None
     notice: str | None = None
@@ -67,7 +67,7 @@ class BudgetStatus(Base):
         period_start: when the present period began, or counting did.
         period_end: when the next one begins.
         used: in this period, or with the half-life.
-        left: of ``spec.amounts``; below zero where more was used.
+        left: of ``spec.amounts`` as this is written, a moment after ``counted``; below zero where more was used.
         rate: how much is used in an hour, as of ``counted``.
         previous: what the last period used.
         exhausted_at: when it is used up, at the present rate; absent where that is not in this period.

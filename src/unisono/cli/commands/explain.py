@@ -46,7 +46,7 @@ def command(
         return
     explanation = run_async(_explained(where, what))
     starts = _starts(where, explanation) if estimate else None
-    _show(explanation, starts, output)
+    _show(where, explanation, starts, output)
 
 
 async def _explained(where: Where, what: tuple[str, ...]) -> Explanation:
@@ -64,7 +64,7 @@ def _starts(where: Where, explanation: Explanation) -> list[Start]:
     return estimated_starts(where, groups) if groups else []
 
 
-def _show(explanation: Explanation, starts: list[Start] | None, output: str) -> None:
+def _show(where: Where, explanation: Explanation, starts: list[Start] | None, output: str) -> None:
     from unisono.cli.explaining import explanation_json, explanation_lines
     from unisono.cli.printing import print_json
 
@@ -84,7 +84,10 @@ def _show(explanation: Explanation, starts: list[Start] | None, output: str) -> 
         for line in lines(starts):
             click.echo(line)
     if any(fix.operations for fix in explanation.fixes):
-        click.echo(f"  apply a fix with: unisono explain {explanation.title} --apply N")
+        from unisono.cli.connection import namespace_of
+
+        place = "" if explanation.kind == "Queue" else f" -n {namespace_of(where)}"
+        click.echo(f"  apply a fix with: unisono explain {explanation.title}{place} --apply N (in a script with --yes)")
 
 
 async def _apply(where: Where, what: tuple[str, ...], number: int, *, yes: bool, dry_run: bool) -> None:

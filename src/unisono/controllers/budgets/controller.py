@@ -15,13 +15,15 @@ from typing import Any
 import msgspec
 
 from unisono.api.base import Object
-from unisono.api.budget_use import Uses
-from unisono.api.budgets import Prices, prices_of, purse_of, tally_of
+from unisono.api.budget_use import PriceTime, Uses
+from unisono.api.budgets import MONEY, Prices, Purse, prices_of, purse_of, tally_of
 from unisono.api.core import Node, Pod
 from unisono.api.groups.budgets import Budget, PriceList
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.kind import Kind
 from unisono.api.kinds import BUDGETS, NODES, POD_GROUPS, PODS, PRICE_LISTS, QUEUES
+from unisono.api.licenses import PREFIX
+from unisono.api.selecting import ROOT
 from unisono.api.times import rfc3339, time_or
 from unisono.controllers.budgets.decide import LAG_SECONDS, look
 from unisono.controllers.objects import LastWritten, write_status
@@ -35,6 +37,7 @@ _CATCH_UP_SECONDS = 2.0
 _SETTLE_SECONDS = 1.0
 _MOST_MARKS = 1000
 _FORGET_SECONDS = 600.0
+_MOST_PRICE_TIMES = 16
 
 
 class BudgetController(Controller):
@@ -47,10 +50,13 @@ class BudgetController(Controller):
         self._recorder, self._default_queue = recorder, default_queue
         self._written: LastWritten[Budget] = LastWritten()
         self._uses = Uses(default_queue)
-        self._prices: dict[str, Prices] = {}
-        self._version = 0
+        # What was used before prices changed costs what they were; the first time began before all that is counted.
+        self._priced = [PriceTime(-inf, 0, {})]
+        self._started = False
         # When which version of the server's state was known: (time, resourceVersion).
         self._marks: deque[tuple[float, str]] = deque(maxlen=_MOST_MARKS)
+        # Resources that nodes have had: one that is away for an hour is not misspelt.
+        self._resources: set[str] = set()
         self._gap: dict[str, str] = {}
         self._following = False
 
@@ -70,6 +76,7 @@ class BudgetController(Controller):
 
     async def start(self) -> None:
         """Take in what is there, and what was deleted since it was counted last."""
+        self._started = True
         if len(self._budgets):
             self._follow()
             await self._catch_up()
@@ -78,7 +85,7 @@ class BudgetController(Controller):
         """Take in what is there; without budgets nothing is kept of pods, of which there may be a million."""
         self._following = True
         for node in self._nodes.items():
-            self._uses.put_node(node)
+            self._put_node(node)
         for queue in self._queues.items():
             self._uses.put_queue(queue.metadata.name, queue.spec.parent or "")
         for group in self._groups.items():
@@ -128,23 +135,40 @@ class BudgetController(Controller):
     # ---- what changes
 
     def _prices_changed(self, event_type: EventType, new: PriceList, old: PriceList | None) -> None:
+        last = self._priced[-1]
+        prices: dict[str, Prices] = dict(last.prices)
         if event_type == "DELETED":
-            self._prices.pop(new.metadata.name, None)
+            prices.pop(new.metadata.name, None)
         else:
             try:
-                self._prices[new.metadata.name] = prices_of(new)
+                prices[new.metadata.name] = prices_of(new)
             except ValueError:
                 return
-        self._version += 1
+        if prices == last.prices:
+            return
+        self._priced.append(PriceTime(self._clock.time(), last.version + 1, prices))
+        self._drop_prices(-inf if self._started else inf)
         self._look_again(self._budgets.keys())
+
+    def _drop_prices(self, before: float) -> None:
+        """Drop prices that had changed by a moment, and the oldest of too many; those that are left hold from ever."""
+        while len(self._priced) > 1 and (self._priced[1].since <= before or len(self._priced) > _MOST_PRICE_TIMES):
+            del self._priced[0]
+            self._priced[0] = self._priced[0]._replace(since=-inf)
 
     def _node_changed(self, event_type: EventType, new: Node, old: Node | None) -> None:
         if self._following and event_type != "DELETED":
-            self._uses.put_node(new)
+            self._put_node(new)
+
+    def _put_node(self, node: Node) -> None:
+        self._uses.put_node(node)
+        self._resources.update(node.status.allocatable or ())
 
     def _queue_changed(self, event_type: EventType, new: Queue, old: Queue | None) -> None:
         if self._following and event_type != "DELETED":
             self._uses.put_queue(new.metadata.name, new.spec.parent or "")
+        if event_type != "MODIFIED":
+            self._look_again(self._budgets.keys())
 
     def _group_changed(self, event_type: EventType, new: PodGroup, old: PodGroup | None) -> None:
         if self._following:
@@ -187,9 +211,8 @@ class BudgetController(Controller):
             self._follow()
         self._mark()
         now, tally = self._clock.time(), tally_of(budget, purse)
-        found = look(
-            budget, purse, tally, self._uses.holds(purse, self._prices, self._version), now, self._gap_of(budget)
-        )
+        holds = self._uses.holds_over(purse, self._priced)
+        found = look(budget, purse, tally, holds, now, self._gap_of(budget), self._lacks(purse))
         if found.status is not None:
             status = msgspec.structs.replace(found.status, pods=self._known_at(now - LAG_SECONDS) or found.status.pods)
             try:
@@ -200,6 +223,20 @@ class BudgetController(Controller):
                 self._recorder.event(budget, notice.type, notice.reason, notice.message)
             self._forget(now)
         return found.again
+
+    def _lacks(self, purse: Purse) -> str:
+        """What a budget names that is not there; empty where all is."""
+        told: list[str] = []
+        if MONEY in purse.amounts and purse.prices not in self._priced[-1].prices:
+            told.append(f"there is no PriceList {purse.prices}, so that nothing costs anything")
+        names = sorted(purse.queues - {ROOT})
+        told += [f"there is no queue {name}" for name in names if self._queues.get(name) is None]
+        told += [
+            f"no node has {name}"
+            for name in purse.amounts
+            if self._resources and name not in (MONEY, *self._resources) and not name.startswith(PREFIX)
+        ]
+        return "; ".join(told)
 
     def _gap_of(self, budget: Budget) -> str:
         """What is missing in this period; a new period is complete."""
@@ -233,6 +270,7 @@ class BudgetController(Controller):
         for purse in self._purses():
             longest = max(longest, purse.least)
         self._uses.forget(min(counted, now - _FORGET_SECONDS), longest)
+        self._drop_prices(counted)
 
 
 def _is_said(event_type: EventType, new: Budget, old: Budget | None) -> bool:

@@ -20,6 +20,7 @@ BUSY_SECONDS, IDLE_SECONDS = 60.0, 240.0
 GAP_SECONDS = 5.0
 """Counts are written no closer together than this, unless there is something to tell."""
 _SOONEST = 0.01
+_THERE, _ALL_THERE = "ResolvedRefs", "all that it names is there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,9 @@ class Look:
     again: float
 
 
-def look(budget: Budget, purse: Purse, tally: Tally, holds: Sequence[Hold], now: float, gap: str = "") -> Look:
+def look(
+    budget: Budget, purse: Purse, tally: Tally, holds: Sequence[Hold], now: float, gap: str = "", lacks: str = ""
+) -> Look:
     """Count, and say what follows.
 
     Args:
@@ -48,6 +51,7 @@ def look(budget: Budget, purse: Purse, tally: Tally, holds: Sequence[Hold], now:
         holds: who has used what since then.
         now: seconds since the epoch.
         gap: why not all use since then is known; empty where it is.
+        lacks: what it names that is not there; empty where all is.
 
     """
     counted = count(purse, tally, holds, now - LAG_SECONDS)
@@ -55,7 +59,7 @@ def look(budget: Budget, purse: Purse, tally: Tally, holds: Sequence[Hold], now:
     rates = rate_of(holds, now)
     up = purse.used_up(present.used)
     ends = purse.used_up_at(present, rates)
-    status = _status(budget, purse, counted, present, rates, ends, up, now, gap)
+    status = _status(budget, purse, counted, present, rates, ends, up, now, gap, lacks)
     notices = _notices(budget, purse, present, up, status)
     again = _again(purse, counted, present, rates, ends, now)
     before, since = budget.status, now - time_or(budget.status.counted, -inf)
@@ -88,22 +92,22 @@ def _status(
     up: list[str],
     now: float,
     gap: str,
+    lacks: str,
 ) -> BudgetStatus:
-    same = counted.start == present.start
     warned = (budget.status.warned or 0) if time_or(budget.status.period_start, -1.0) == present.start else 0
     reached = [percent for percent in purse.warn_at if _share(purse, present) * 100.0 >= percent - 1e-9]
     conditions = [
         _condition(budget, "UsedUp", bool(up), "NothingLeft" if up else "Left", _used_text(purse, present), now),
         _condition(budget, "Counted", not gap, "Gap" if gap else "Counted", gap or "all use is known", now),
+        _condition(budget, _THERE, not lacks, "NotFound" if lacks else "Found", lacks or _ALL_THERE, now),
     ]
-    kept = counted if same else present
     return BudgetStatus(
         counted=rfc3339_micro(counted.at),
         pods=budget.status.pods,
         period_start=rfc3339(counted.start),
         period_end=rfc3339(counted.end) if counted.end < inf else None,
         used=decimals(counted.used),
-        left=decimals({name: amount - kept.used.get(name, 0.0) for name, amount in purse.amounts.items()}),
+        left=decimals({name: amount - present.used.get(name, 0.0) for name, amount in purse.amounts.items()}),
         rate=decimals(rates) or None,
         previous=decimals(counted.previous) or None,
         exhausted_at=rfc3339(ends) if ends < inf and not up else None,
@@ -130,8 +134,8 @@ def _condition(budget: Budget, kind: str, is_so: bool, reason: str, message: str
     return Condition(type=kind, status=status, reason=reason, message=message[:1024], last_transition_time=since)
 
 
-def _said(conditions: Sequence[Condition] | None) -> set[tuple[str, str]]:
-    return {(one.type, one.status) for one in conditions or ()}
+def _said(conditions: Sequence[Condition] | None) -> set[tuple[str, str, str]]:
+    return {(one.type, one.status, (one.message or "") * (one.type == _THERE)) for one in conditions or ()}
 
 
 def _notices(budget: Budget, purse: Purse, present: Tally, up: list[str], status: BudgetStatus) -> tuple[Notice, ...]:
@@ -147,6 +151,9 @@ def _notices(budget: Budget, purse: Purse, present: Tally, up: list[str], status
         text = f"{status.warned}% are used: {_used_text(purse, present)}"
         forecast = f"; it is used up at {status.exhausted_at} if it goes on like this" if status.exhausted_at else ""
         found.append(Notice("Warning", "BudgetWarning", text + forecast))
+    lacks = next(one.message or "" for one in status.conditions or () if one.type == _THERE)
+    if lacks not in (_ALL_THERE, *(one.message for one in before.conditions or () if one.type == _THERE)):
+        found.append(Notice("Warning", "RefsNotFound", lacks))
     was_up = any(one.type == "UsedUp" and one.status == "True" for one in before.conditions or ())
     if up and not was_up:
         found.append(Notice("Warning", "BudgetUsedUp", _used_text(purse, present)))

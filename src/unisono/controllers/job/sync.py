@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from unisono.controllers.job.policies import group_version
 from unisono.controllers.job.view import JobView, TaskView
 from unisono.controllers.objects import SLICE
 from unisono.controllers.plan import BasePlan
+
+_NUMBERS = re.compile(r"\d+(\.\d+)?")
 
 # ``dependsOn``: which tasks may start, and which never will. Linear in the pods, the tasks and what they depend on.
 
@@ -234,7 +237,8 @@ def _tell_why_pending(plan: VolcanoPlan, view: JobView, group: PodGroup) -> None
     if newest is not None and newest.type != "Scheduled":
         kind = (newest.type or "").lower()
         message = f"PodGroup {view.namespace}:{view.name} {kind}, reason: {newest.message}"
-        plan.warn("PodGroupPending", message, once=message)
+        # The condition follows the amounts, events do not: numbers that move are no news.
+        plan.warn("PodGroupPending", message, once=_NUMBERS.sub("0", message))
 
 
 def _missing(view: JobView, pods: Sequence[TaskPod], expected: frozenset[str]) -> Iterator[PodSlot]:

@@ -278,7 +278,7 @@ class BudgetLimit(Limit):
         return 0
 
     def refusal(self, pod_class: PodClass, *, now: bool) -> Refusal:
-        """That it is used up, with what was used."""
+        """That it is used up."""
         return refused(self.spending)
 
 
@@ -349,8 +349,9 @@ def is_stopped(queue: QueueState) -> bool:
 
 
 def refused(spending: Spending) -> Refusal:
-    """That a budget is used up."""
-    return _refusal(f"budget {spending.purse.name} is used up: {used_text(spending, spending.up)}")
+    """That a budget is used up; how far it is overdrawn moves with every look, and is in its status."""
+    amounts = ", ".join(f"{plain(spending.purse.amounts[name])} {unit(name)}" for name in spending.up)
+    return _refusal(f"budget {spending.purse.name} is used up: all {amounts}")
 
 
 def _refusal(text: str) -> Refusal:

@@ -452,7 +452,12 @@ def _with(body: Any, one: Operation) -> Any:
 
 
 def same(fix: Fix, other: Fix) -> bool:
-    """Whether two fixes do the same; where nothing can be sent, whether they say the same."""
+    """Whether two fixes do the same; where nothing can be sent, whether they say the same.
+
+    How much of a budget was used has moved between two looks at it, and so has the amount to which it is raised.
+    """
+    if fix.change["kind"] == other.change["kind"] == "RaiseBudget":
+        return limit_of(fix) == limit_of(other)
     return fix.operations == other.operations and (bool(fix.operations) or fix.text == other.text)
 
 

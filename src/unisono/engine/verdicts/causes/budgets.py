@@ -1,4 +1,4 @@
-"""A hard budget is used up, or has too little left: how much was used, by when there is more, and what would help."""
+"""A hard budget is used up, or has too little left: by when there is more, and what would help."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from math import ceil, inf
 
 from unisono.api.annotations import RUN_SECONDS
 from unisono.api.budgets import HOUR
-from unisono.api.selecting import lineage
+from unisono.api.selecting import DEFAULT_QUEUE, lineage
 from unisono.api.times import rfc3339
-from unisono.engine.changes import AddAnnotation, RaiseBudget, UseQueue
+from unisono.engine.changes import AddAnnotation, Change, RaiseBudget, UseQueue
 from unisono.engine.session.budgets import Spending, spendings_of
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.waiting import Waiting
 
-_MOST_QUEUES = 2
+_OFFERED_QUEUES, _TRIED_QUEUES = 2, 8
 _LEAST_SECONDS = 60
 
 
@@ -28,7 +28,7 @@ def used_up(waiting: Waiting) -> Draft | None:
     tight = [one for one in hard if one.up] or [one for one in hard if one.purse.fits]
     told, more = [refusal.message], [one for one in tight if one.purse.name not in refusal.message]
     told += [f"budget {one.purse.name} is used up as well" for one in more if one.up]
-    again = [_again(waiting, one) for one in tight]
+    again = [_again(one) for one in tight]
     waits = [moment for moment in again if moment < inf]
     if waits and len(waits) == len(again):
         told.append(f"there is more at {rfc3339(max(waits))}")
@@ -37,10 +37,12 @@ def used_up(waiting: Waiting) -> Draft | None:
     return Draft(verdict, _ladders(waiting, tight), last=last)
 
 
-def _again(waiting: Waiting, spending: Spending) -> float:
+def _again(spending: Spending) -> float:
     """When there is more of a budget: its next period, or what was used will count less."""
     if spending.up and spending.purse.half_life:
-        return spending.purse.left_again_at(spending.tally, spending.rates)
+        again = spending.purse.left_again_at(spending.tally, spending.rates)
+        # By the minute: it is worked out anew each time, and a message that is another one is written again.
+        return ceil(again / 60.0) * 60.0 if again < inf else inf
     return spending.tally.end
 
 
@@ -82,15 +84,18 @@ def _other_queues(waiting: Waiting, tight: list[Spending]) -> Ladders:
     """Open queues that these budgets are not for, where they are for queues alone."""
     if any(one.purse.users or one.purse.namespaces for one in tight):
         return []
-    queues = waiting.cycle.session.queues
+    queues, spendings = waiting.cycle.session.queues, spendings_of(waiting.cycle.session)
+    shut = [*tight, *(one for one in (spendings.all if spendings is not None else ()) if one.purse.hard and one.up)]
     parents = {name: queue.record.parent for name, queue in queues.items()}
     above = set(parents.values())
     free = [
         name
-        for name, queue in sorted(queues.items())
+        for name, queue in sorted(queues.items(), key=lambda item: (item[0] != DEFAULT_QUEUE, item[0]))
         if name not in above
         and name != "root"
         and queue.open
-        and not any(each in one.purse.queues for one in tight for each in lineage(name, parents))
+        and not any(each in one.purse.queues for one in shut for each in lineage(name, parents))
     ]
-    return [[UseQueue(name)] for name in free[:_MOST_QUEUES]]
+    # Those behind come in where one before them would not let the job start either.
+    tried: list[Change] = [UseQueue(name) for name in free[:_TRIED_QUEUES]]
+    return [tried[at::_OFFERED_QUEUES] for at in range(min(_OFFERED_QUEUES, len(tried)))]
