@@ -62,6 +62,17 @@ SCENARIOS: dict[str, tuple[list[Event], list[tuple[Any, ...]]]] = {
         ],
         [("p", "q", 5, 42, "Deleted")],
     ),
+    "is stopped: its processes end by a signal": (
+        [
+            (0, a_job("j")),
+            (0, GROUP()),
+            (5, a_pod("p", bound=5)),
+            (60, a_pod("p", bound=5, deleting=True)),
+            (61, a_pod("p", bound=5, deleting=True, phase="Failed", ended=60, exit_code=143)),
+            (62, a_pod("p", bound=5, deleting=True, phase="Failed", ended=60, exit_code=143), True),
+        ],
+        [("p", "q", 5, 60, "Deleted")],
+    ),
     "changes its queue": (
         [(0, a_job("j")), (0, GROUP()), (5, a_pod("p", bound=5)), (20, GROUP("r")), (61, a_pod("p", bound=5, **DONE))],
         [("p", "q", 5, 20, "Moved"), ("p", "r", 20, 60, "Succeeded")],

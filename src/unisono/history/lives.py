@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 
 from unisono.api.base import Object
-from unisono.api.conditions import is_true
 from unisono.api.core import Pod
 from unisono.api.kinds import POD_GROUPS
-from unisono.api.pod_states import pod_end
+from unisono.api.pod_states import failed_by_itself, is_disrupted, pod_end
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import pod_requests
 from unisono.api.selecting import controller_of
@@ -221,9 +220,9 @@ def outcome_of(pod: Pod) -> tuple[str, int | None]:
     end = pod_end(pod)
     if pod.status.phase == "Succeeded":
         return "Succeeded", end.exit_code
-    if is_true(pod.status.conditions, "DisruptionTarget"):
+    if is_disrupted(pod):
         return EVICTED, end.exit_code
-    return ("Failed" if pod.status.phase == "Failed" else DELETED), end.exit_code
+    return ("Failed" if failed_by_itself(pod) else DELETED), end.exit_code
 
 
 def restarts_of(pod: Pod) -> int:
