@@ -1,4 +1,4 @@
-"""Nodes that an answer adds in a copy of the cluster have passed their NodeChecks: as many as are needed are offered."""
+"""Nodes that an answer adds in a copy of the cluster have passed their NodeChecks, and are as many as are needed."""
 
 from __future__ import annotations
 
