@@ -57,13 +57,14 @@ class World(ControllerWorld):
         self.client.put(EVENTS, told)
         await self.advance(5)
 
-    async def fail(self, job: str, number: int) -> None:
+    async def fail(self, job: str, number: int, *, deleted: bool = False, reason: str | None = None) -> None:
         there = pod(f"{job}-{number}", job, node="n0", phase="Running", namespace="default", cpu=1)
         self.client.put(PODS, there)
         await self.advance(1)
         end = ContainerStateTerminated(exit_code=1, finished_at=rfc3339(self.clock.time()))
         there.status.container_statuses = [ContainerStatus(name="main", state=ContainerState(terminated=end))]
-        there.status.phase = "Failed"
+        there.status.phase, there.status.reason = "Failed", reason
+        there.metadata.deletion_timestamp = rfc3339(self.clock.time()) if deleted else None
         self.client.put(PODS, there)
         await self.advance(5)
 
@@ -113,6 +114,19 @@ async def test_failures_of_a_job_count_once_and_only_where_there_is_a_check() ->
         assert await it.book() == {"job-failure": 1.0}
         await it.fail("other", 0)
         assert await it.book() == {"job-failure": 2.0}
+
+
+async def test_pods_that_are_deleted_or_evicted_or_out_of_time_say_nothing_about_their_node() -> None:
+    async with World() as it:
+        await it.begin(when=["AfterFailure", "AfterFault"])
+        await it.fail("stopped", 0, deleted=True)
+        await it.fail("evicted", 0, reason="Evicted")
+        await it.fail("late", 0, reason="DeadlineExceeded")
+        assert await it.book() == {}
+        assert await it.stands() == ("", "")
+        await it.fail("broken", 0)
+        assert await it.book() == {"job-failure": 1.0}
+        assert await it.stands() == ("Checking", "")
 
 
 async def test_a_fault_has_the_node_checked() -> None:

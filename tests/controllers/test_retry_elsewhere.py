@@ -82,3 +82,31 @@ async def test_a_pod_that_was_evicted_did_not_fail_early() -> None:
         await fail(it, sorted(it.names())[0], "n7", DisruptionTarget="True")
         await restarted(it)
         assert "Restarting" not in it.history()
+
+
+async def test_a_pod_that_somebody_deleted_did_not_fail_early() -> None:
+    async with World() as it:
+        await it.submit(asking(policies=[]))
+        await it.admit()
+        first = sorted(it.names())[0]
+        with it.client.hands():
+            await it.client.patch(PODS, first, {"spec": {"nodeName": "n7"}}, namespace="default")
+            await it.client.delete(PODS, first, "default", grace_seconds=30)
+        await fail(it, first, "n7")
+        assert book(it) == {}
+        await restarted(it)
+        assert "Restarting" not in it.history()
+
+
+async def test_a_pod_that_ran_out_of_its_time_did_not_fail_early() -> None:
+    async with World() as it:
+        await it.submit(asking(policies=[]))
+        await it.admit()
+        first = sorted(it.names())[0]
+        with it.client.hands():
+            late = {"status": {"reason": "DeadlineExceeded"}}
+            await it.client.patch(PODS, first, late, namespace="default", subresource="status")
+        await fail(it, first, "n7")
+        assert book(it) == {}
+        await restarted(it)
+        assert "Restarting" not in it.history()

@@ -14,7 +14,7 @@ from unisono.api.kinds import NODE_CHECKS as CHECKS
 from unisono.api.kinds import NODES, PODS
 from unisono.api.node_checks import Mark, marks_text
 from unisono.cluster.state import ClusterState
-from unisono.engine.changes import AddToleration, LiftQuarantine
+from unisono.engine.changes import AddNodes, AddToleration, LiftQuarantine
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.config_file.reader import default_config
 from unisono.engine.decisions import Decisions
@@ -134,3 +134,13 @@ def test_a_job_that_only_waits_for_a_check_is_told_to_wait() -> None:
     verdict = decide(cluster(marked("n0", "Waiting"), node_check(), gang("j", 1, gpu=8))).verdicts["ns/j"]
     assert not verdict.changes
     assert "wait until node n0 has passed NodeCheck gpus" in verdict.suggestion
+
+
+@pytest.mark.parametrize("out", ["", "gpus", "by-hand"])
+@pytest.mark.parametrize("mark", ["InUse", "Waiting", ""])
+def test_nodes_that_would_be_added_count_as_having_passed_and_are_as_many_as_are_needed(mark: str, out: str) -> None:
+    there = marked("n0", mark, out=out, labels={"rack": "a"})
+    state = cluster(there, user(gpu=8), node_check(nodes=None, node_selector={"rack": "a"}), gang("j", 2, gpu=8))
+    verdict = decide(state).verdicts["ns/j"]
+    assert AddNodes("n0", 2) in verdict.changes
+    assert "added" not in verdict.message

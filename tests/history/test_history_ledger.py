@@ -12,7 +12,7 @@ from support.histories import Story, a_group, a_job, a_pod, owner, seconds, uid_
 from unisono.api.base import Object
 from unisono.api.groups.job_set import JobSet
 from unisono.api.kind_families import JOB_FLOWS, JOB_SETS
-from unisono.api.kinds import JOBS, NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.kinds import JOBS, NODE_CHECKS, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.history.records import CLUSTER, is_gpu
 
 Event = tuple[float, Object] | tuple[float, Object, bool]
@@ -61,6 +61,17 @@ SCENARIOS: dict[str, tuple[list[Event], list[tuple[Any, ...]]]] = {
             (42, a_pod("p", bound=5), True),
         ],
         [("p", "q", 5, 42, "Deleted")],
+    ),
+    "is stopped: its processes end by a signal": (
+        [
+            (0, a_job("j")),
+            (0, GROUP()),
+            (5, a_pod("p", bound=5)),
+            (60, a_pod("p", bound=5, deleting=True)),
+            (61, a_pod("p", bound=5, deleting=True, phase="Failed", ended=60, exit_code=143)),
+            (62, a_pod("p", bound=5, deleting=True, phase="Failed", ended=60, exit_code=143), True),
+        ],
+        [("p", "q", 5, 60, "Deleted")],
     ),
     "changes its queue": (
         [(0, a_job("j")), (0, GROUP()), (5, a_pod("p", bound=5)), (20, GROUP("r")), (61, a_pod("p", bound=5, **DONE))],
@@ -256,6 +267,21 @@ def test_a_gang_without_a_job_stands_for_itself_and_has_its_owners_name() -> Non
     assert uid == uid_of(POD_GROUPS, "g")
     assert (record.kind, record.name, record.outcome, record.exit_code) == ("Pod", "solo", "Failed", 9)
     assert seconds(record.ended) == 50
+
+
+@pytest.mark.parametrize(
+    ("labelled", "owned", "resource"),
+    [(True, True, NODE_CHECKS.resource), (True, False, PODS.resource), (False, True, PODS.resource)],
+)
+def test_the_pods_of_a_node_check_are_its_own_and_a_label_alone_hides_nothing(
+    labelled: bool, owned: bool, resource: str
+) -> None:
+    pod = a_pod("check-1", gang="", check="gpus", bound=1)
+    pod.metadata.labels = pod.metadata.labels if labelled else None
+    pod.metadata.owner_references = pod.metadata.owner_references if owned else None
+    story = Story()
+    story.tell(2, pod)
+    assert [(each.name, each.resource) for each in story.store().jobs.values()] == [("check-1", resource)]
 
 
 def test_deleting_a_gang_whose_pods_all_succeeded_is_no_failure() -> None:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.api.conditions import pod_failure
+from unisono.api.kinds import NODE_CHECKS
 from unisono.history.records import HOUR, Hour, Interval, JobRecord, Share, ended_as, hours_of_interval, pieces, worse
-from unisono.history.report import By, Counting, Window, accounts, size_of, waiting
+from unisono.history.report import BY, By, Counting, Window, accounts, size_of, waiting
 
 DAY = 24 * HOUR
 T0 = 19_000 * DAY  # a midnight: 2022-01-08
@@ -18,7 +19,8 @@ T0 = 19_000 * DAY  # a midnight: 2022-01-08
 
 def job(name: str = "j", **given: Any) -> JobRecord:
     values = {"queue": "q", "user": "ann", "created": T0, "started": T0 + HOUR, **given}
-    return JobRecord(name, "v1", "Job", "jobs.batch.volcano.sh", "ns", name, **values)
+    resource = values.pop("resource", "jobs.batch.volcano.sh")
+    return JobRecord(name, "v1", "Job", resource, "ns", name, **values)
 
 
 def held(start: float, end: float, *, cards: int = 1, queue: str = "q", outcome: str = "Succeeded") -> Interval:
@@ -62,6 +64,27 @@ def test_a_window_clips(interval: Interval, at: Window, expected: float | None) 
 
 def test_days_get_their_parts() -> None:
     assert gpu_hours(window(0, 100), "day", held(20, 50)) == {"2022-01-08": 4, "2022-01-09": 24, "2022-01-10": 2}
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("summed", [False, True])
+def test_node_checks_have_a_row_of_their_own_and_no_part_in_the_totals(by: By, summed: bool) -> None:
+    counting = Counting(window(0, 24), by)
+    lives = [(job(), held(2, 5)), (job("check", queue="", resource=NODE_CHECKS.resource), held(1, 2, outcome="Failed"))]
+    for record, interval in lives:
+        if summed:
+            for hour, amount in hours_of_interval(interval, record):
+                counting.hour(hour, amount)
+            continue
+        record.ended, record.outcome = interval.end, interval.outcome
+        counting.job(record)
+        counting.interval(interval, record)
+    report = counting.report(0)
+    assert (report.total.gpu_hours, report.total.failures) == (3, 0)
+    assert sum(report.total.ended.values()) == report.total.waiting.jobs == (0 if summed else 1)
+    assert {each.queue for each in report.sizes} == (set() if summed else {"q"})
+    (own,) = [row for row in report.rows if row.key == "(node checks)"]
+    assert (own.gpu_hours, own.failures, len(report.rows)) == (1, 1, 2)
 
 
 def test_jobs_that_wait_at_the_end_of_a_time_are_counted() -> None:
@@ -220,3 +243,8 @@ def test_a_line_of_accounts() -> None:
     assert (line.state, line.elapsed, line.gpu_hours, line.gpus, line.pods) == ("Running", 5 * 3600, 20, 4, 2)
     [line] = accounts(window(0, 9, now=6), [(job(started=0), [])]).jobs
     assert (line.state, line.elapsed) == ("Pending", 0)
+
+
+def test_of_a_node_check_alone_it_is_said_what_it_used() -> None:
+    (line,) = accounts(window(0, 10), [(job("check", resource=NODE_CHECKS.resource), [held(1, 3)])]).jobs
+    assert line.gpu_hours == 2

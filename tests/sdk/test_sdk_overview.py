@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from unisono.api.annotations import CLUSTER, ORIGIN_GROUP, VERDICT
+from unisono.api.annotations import CLUSTER, ORIGIN_GROUP, QUARANTINE, VERDICT
+from unisono.api.core import Taint
 from unisono.api.decode import decode
 from unisono.api.kind_families import ATTACHED_CLUSTERS
 from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES, RESERVATIONS, TEMPORARY_QUOTAS
+from unisono.api.node_checks import BY_HAND
 from unisono.api.times import parse_time
 from unisono.api.verdict import Cause, Verdict, encode
 from unisono.cli.overview_lines import overview_lines, queue_table, short_amounts
@@ -208,6 +210,28 @@ def test_what_the_calendar_has_for_now_and_the_next_day_is_shown() -> None:
     assert "reservation/exam from 2026-01-01T08:00:00Z 1 node, for ann" in text
     assert "later" not in text and "wrong" not in text
     assert "Calendar" not in "\n".join(overview_lines(look(), width=200))
+
+
+def test_nodes_in_quarantine_are_named_with_their_reason_and_take_no_jobs() -> None:
+    def out(number: int, by: str, why: str) -> Any:
+        there = node(f"gpu-{number}")
+        there.spec.taints = [Taint(key=QUARANTINE, value=by, effect="NoSchedule")]
+        there.metadata.annotations = {QUARANTINE: why} if why else None
+        return there
+
+    nodes = [node("n1"), out(1, "gpus", "NodeCheck gpus failed: \x1b[31mexit code 7"), out(2, BY_HAND, "")]
+    found = look(nodes=nodes, pods=[])
+    assert found.ready == ["n1"]
+    assert [each.total for each in found.resources if each.name == GPU] == ["8"]
+    lines = overview_lines(found, width=200)
+    (first,) = [line for line in lines if line.startswith("Nodes")]
+    assert first == "Nodes  1 ready, 2 in quarantine"
+    assert r"  gpu-1 is in quarantine (gpus): NodeCheck gpus failed: \x1b[31mexit code 7" in lines
+    assert "  gpu-2 is in quarantine (by-hand)" in lines
+    many = overview_lines(look(nodes=[out(at, "gpus", "") for at in range(9)]), width=200)
+    assert sum("is in quarantine" in line for line in many) == 5
+    assert "  and 4 more: unisono node list" in many
+    assert not any("quarantine" in line for line in overview_lines(look(), width=200))
 
 
 def test_the_overview_as_json_is_made_of_plain_values() -> None:

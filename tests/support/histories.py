@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 from support.build import START, amounts, group, node, queue
-from unisono.api.annotations import USER
+from unisono.api.annotations import NODE_CHECK, USER
 from unisono.api.base import Object, ObjectMeta, OwnerReference
 from unisono.api.core import (
     Container,
@@ -24,7 +24,7 @@ from unisono.api.core import (
 from unisono.api.groups.batch import Job, JobSpec, JobState, JobStatus
 from unisono.api.kind import Kind
 from unisono.api.kind_families import JOB_FLOWS
-from unisono.api.kinds import JOBS, NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.kinds import JOBS, NODE_CHECKS, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.times import rfc3339
 from unisono.history.ledger import KINDS, Ledger
 from unisono.history.records import Changes, Interval, JobRecord, Memory
@@ -92,11 +92,13 @@ def a_pod(
     ended: float | None = None,
     exit_code: int = 0,
     evicted: bool = False,
+    deleting: bool = False,
+    check: str = "",
     restarts: int = 0,
     uid: str = "",
     resources: Mapping[str, Any] = {"cpu": 2, "gpu": 1},
 ) -> Pod:
-    """A pod of a job that got its node after ``bound`` seconds, and ended after ``ended``."""
+    """A pod of a job that got its node after ``bound`` seconds, and ended after ``ended``; or of a NodeCheck."""
     conditions = []
     if bound is not None and node:
         conditions.append(PodCondition(type="PodScheduled", status="True", last_transition_time=rfc3339(START + bound)))
@@ -108,12 +110,17 @@ def a_pod(
             terminated=ContainerStateTerminated(exit_code=exit_code, finished_at=rfc3339(START + ended))
         )
     references = [] if alone else [parent or owner(JOBS, job, namespace=namespace)]
+    if check:
+        owned = {"api_version": NODE_CHECKS.api_version, "kind": NODE_CHECKS.kind, "name": check, "uid": check}
+        references = [OwnerReference(**owned)]
     return Pod(
         metadata=ObjectMeta(
             name=name,
             namespace=namespace,
             uid=uid or f"uid-{namespace}-{name}",
             creation_timestamp=rfc3339(START + created),
+            deletion_timestamp=rfc3339(START + created) if deleting else None,
+            labels={NODE_CHECK: check} if check else None,
             annotations={"scheduling.k8s.io/group-name": gang} if gang else None,
             owner_references=references or None,
         ),

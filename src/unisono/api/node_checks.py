@@ -276,6 +276,21 @@ def book_of(annotations: Mapping[str, str] | None) -> dict[str, Mark]:
     return marks_of((annotations or {}).get(NODE_CHECKS))
 
 
+def of_new_one(annotations: Mapping[str, str] | None, passed: Iterable[str], now: float) -> dict[str, str]:
+    """The annotations of a node in whose place a new one is imagined: no faults, no quarantine, all checks passed.
+
+    Args:
+        annotations: of the node.
+        passed: names of the checks that the new one has passed.
+        now: when, seconds since 1970.
+
+    """
+    ours = (NODE_CHECKS, NODE_FAULTS, QUARANTINE)
+    kept = {key: value for key, value in (annotations or {}).items() if key not in ours}
+    marks = {name: Mark(PASSED, now) for name in passed}
+    return {**kept, NODE_CHECKS: marks_text(marks)} if marks else kept
+
+
 def lifting(node: Node, now: float, *, check: bool) -> dict[str, Any]:
     """The merge patch that lifts the quarantine of a node, whoever has put it there.
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from unisono.api.annotations import EVICT_NOTICE, MOST_NOTICE_SECONDS, RUN_SECONDS
 from unisono.api.base import Quantity
-from unisono.api.conditions import is_true
+from unisono.api.conditions import DEADLINE_EXCEEDED, is_true
 from unisono.api.core import Container, ContainerStatus, Pod
 from unisono.api.core.container import ResourceRequirements
 from unisono.api.core.pod import PodSpec
@@ -112,6 +112,30 @@ def has_ended(pod: Pod) -> bool:
 def container_statuses(pod: Pod) -> list[ContainerStatus]:
     """The statuses of all containers, init containers first."""
     return [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
+
+
+_BY_ITS_NODE = frozenset({"Evicted", "NodeShutdown", "Preempting", "Terminated"})
+"""Reasons of pods that a kubelet ended for its node's sake; older ones set no condition."""
+
+
+def is_disrupted(pod: Pod) -> bool:
+    """Whether the cluster takes, or took, the pod's place away: its end is not its own failure."""
+    by_its_node = pod.status.phase == "Failed" and pod.status.reason in _BY_ITS_NODE
+    return by_its_node or is_true(pod.status.conditions, "DisruptionTarget")
+
+
+def failed_by_itself(pod: Pod) -> bool:
+    """Whether the pod's end is a failure: the one meaning of that for reports, books of nodes and restarts.
+
+    Pods that are being deleted, as those of deleted, suspended and stopped jobs are, end because they are told to;
+    evicted ones, because their place is taken away.
+    """
+    return pod.status.phase == "Failed" and not pod.metadata.deletion_timestamp and not is_disrupted(pod)
+
+
+def failed_on_its_node(pod: Pod) -> bool:
+    """Whether the pod's failure may be its node's: it had one, and no time limit ended it."""
+    return failed_by_itself(pod) and bool(pod.spec.node_name) and pod.status.reason != DEADLINE_EXCEEDED
 
 
 @dataclass(frozen=True, slots=True)

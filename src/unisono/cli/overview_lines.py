@@ -11,7 +11,7 @@ import click
 from unisono.api.messages import counted
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import readable, resource_list
-from unisono.cli.printing import columns, duration_text
+from unisono.cli.printing import columns, duration_text, visible
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -197,7 +197,15 @@ def _nodes(found: Overview, style: Style) -> list[str]:
         if names:
             more = f" and {len(names) - _MOST_NODES} more" if len(names) > _MOST_NODES else ""
             counts.append(style(f"{len(names)} {word} ({', '.join(names[:_MOST_NODES])}{more})", fg="red"))
+    out = found.quarantined
+    if out:
+        counts.append(style(f"{len(out)} in quarantine", fg="red"))
     lines = [f"{style('Nodes', bold=True)}  {', '.join(counts)}"]
+    for line in out[:_MOST_NODES]:
+        why = f": {visible(line.reason)}" if line.reason else ""
+        lines.append(f"  {line.name} is in quarantine ({visible(line.by)}){why}")
+    if len(out) > _MOST_NODES:
+        lines.append(f"  and {len(out) - _MOST_NODES} more: unisono node list")
     rows = [[each.name, each.used, each.total, each.largest, _holes(each.holes)] for each in found.resources]
     if rows:
         lines += _indented(columns(["resource", "used", "of", "largest hole", "free"], rows, empty=""))

@@ -13,9 +13,9 @@ from unisono.api.core import Pod
 from unisono.api.failed_nodes import avoided, book_of, early_seconds, failed, text_of
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import POD_GROUPS, PODS
+from unisono.api.pod_states import failed_on_its_node
 from unisono.api.times import format_duration, time_or
 from unisono.controllers.node_scaling.decide import groups_of
-from unisono.controllers.pod_facts import is_disrupted
 from unisono.controllers.recorder import Recorder
 from unisono.errors import NotFound
 from unisono.kube.client import EventType
@@ -97,12 +97,8 @@ class FailedNodesController(Controller):
             del self._books[next(iter(self._books))]
 
 
-def _has_failed(pod: Pod) -> bool:
-    return pod.status.phase == "Failed" and bool(pod.spec.node_name) and not is_disrupted(pod)
-
-
 def _fails(_: EventType, new: Pod, old: Pod | None) -> bool:
-    return _has_failed(new) and old is not None and not _has_failed(old)
+    return failed_on_its_node(new) and old is not None and not failed_on_its_node(old)
 
 
 def _ended(pod: Pod, now: float) -> float:

@@ -8,9 +8,10 @@ from unisono.api.annotations import NODE_CHECK, NODE_FAULTS
 from unisono.api.core import Event, Node, Pod
 from unisono.api.kinds import EVENTS, NODE_CHECKS, NODES, PODS
 from unisono.api.node_faults import JOB_FAILURE, faults_of, faults_text, of_condition, of_event, with_fault
+from unisono.api.pod_states import failed_on_its_node
 from unisono.api.selecting import pod_group_of
 from unisono.controllers.node_scaling.shrink import is_of_node
-from unisono.controllers.pod_facts import finished_at, is_disrupted
+from unisono.controllers.pod_facts import finished_at
 from unisono.controllers.recorder import Recorder
 from unisono.errors import NotFound
 from unisono.kube.client import EventType
@@ -110,4 +111,4 @@ def _conditions(node: Node) -> Iterator[tuple[str, float]]:
 
 def _has_failed(pod: Pod) -> bool:
     ours = NODE_CHECK in (pod.metadata.labels or {})
-    return pod.status.phase == "Failed" and not ours and not is_disrupted(pod) and not is_of_node(pod)
+    return failed_on_its_node(pod) and not ours and not is_of_node(pod)

@@ -15,7 +15,7 @@ from unisono.api.groups.batch_v1 import (
     parse_indexes,
 )
 from unisono.api.keys import POD_DELETION_COST
-from unisono.api.pod_states import container_statuses, has_ended
+from unisono.api.pod_states import container_statuses, has_ended, is_disrupted
 from unisono.api.times import time_or
 
 PENDING: Final = "Pending"
@@ -92,11 +92,6 @@ def next_available(pods: Iterable[Pod], min_ready_seconds: int, now: float) -> f
     times = (available_at(pod, min_ready_seconds) for pod in pods) if min_ready_seconds else ()
     waits = [due - now for due in times if due is not None and due > now]
     return min(waits) if waits else None
-
-
-def is_disrupted(pod: Pod) -> bool:
-    """Whether the cluster takes, or took, the pod's place away: its end is not its own failure."""
-    return is_true(pod.status.conditions, "DisruptionTarget")
 
 
 def restarts(pod: Pod) -> int:

@@ -15,7 +15,7 @@ from unisono.api.conditions import ENDED, SUCCEEDED
 from unisono.api.core import Pod
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
-from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.kinds import NODE_CHECKS, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.pod_states import began, has_ended, over_at
 from unisono.api.selecting import DEFAULT_QUEUE, pod_group_of, queue_of
 from unisono.api.times import millis
@@ -230,7 +230,8 @@ class Ledger:
         owner, api_version, kind, name = lives.owner_of(pod)
         known = _KIND_OF.get((api_version.rpartition("/")[0], kind))
         if known is None or known.resource not in JOB_RESOURCES:
-            owner, api_version, kind, name, known = uid, PODS.api_version, PODS.kind, pod.metadata.name, PODS
+            known = NODE_CHECKS if lives.is_of_check(pod) else PODS
+            owner, api_version, kind, name = uid, known.api_version, known.kind, pod.metadata.name
         namespace = pod.metadata.namespace or "default"
         found = self._book.jobs.get(owner)
         if found is not None:

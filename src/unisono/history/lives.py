@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.annotations import NODE_CHECK
 from unisono.api.base import Object
-from unisono.api.conditions import is_true
 from unisono.api.core import Pod
-from unisono.api.kinds import POD_GROUPS
-from unisono.api.pod_states import pod_end
+from unisono.api.kinds import NODE_CHECKS, POD_GROUPS
+from unisono.api.pod_states import failed_by_itself, is_disrupted, pod_end
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import pod_requests
 from unisono.api.selecting import controller_of
@@ -216,14 +216,20 @@ def owner_of(obj: Object) -> tuple[str, str, str, str]:
     return ("", "", "", "") if owner is None else (owner.uid, owner.api_version, owner.kind, owner.name)
 
 
+def is_of_check(pod: Pod) -> bool:
+    """Whether a NodeCheck has made the pod, as label and owner say; by a label alone no user leaves the reports."""
+    owners = ((each.api_version, each.kind) for each in pod.metadata.owner_references or ())
+    return NODE_CHECK in (pod.metadata.labels or {}) and (NODE_CHECKS.api_version, NODE_CHECKS.kind) in owners
+
+
 def outcome_of(pod: Pod) -> tuple[str, int | None]:
     """How the pod ended, and the exit code that explains it."""
     end = pod_end(pod)
     if pod.status.phase == "Succeeded":
         return "Succeeded", end.exit_code
-    if is_true(pod.status.conditions, "DisruptionTarget"):
+    if is_disrupted(pod):
         return EVICTED, end.exit_code
-    return ("Failed" if pod.status.phase == "Failed" else DELETED), end.exit_code
+    return ("Failed" if failed_by_itself(pod) else DELETED), end.exit_code
 
 
 def restarts_of(pod: Pod) -> int:

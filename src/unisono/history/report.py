@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from unisono.api.kinds import NODE_CHECKS
 from unisono.api.resources import is_bytes
 from unisono.api.times import rfc3339
 from unisono.errors import ApiError
@@ -104,7 +105,7 @@ class Report(msgspec.Struct, omit_defaults=True):
         end: seconds since 1970.
         by: what a row stands for.
         rows: most use first, days in their order.
-        total: of all rows.
+        total: of all rows but `CHECKS`.
         sizes: waiting times by queue and size.
         capacity: of the cluster by resource, in the units of ``Row.hours``; empty where the viewer may not list nodes.
         summed: a part of the time is known as sums of hours alone: without jobs and without waiting times.
@@ -168,6 +169,8 @@ MOST_ROWS = 10_000
 """Rows of one answer."""
 NOBODY = "(unknown)"
 """Stands for the user of jobs of which the server did not say who submitted them."""
+CHECKS = "(node checks)"
+"""The row of the pods of NodeChecks, whatever a row stands for: they are no jobs, and the total is without them."""
 _SIZES = ((1, "1 GPU"), (8, "2-8 GPUs"), (64, "9-64 GPUs"), (512, "65-512 GPUs"))
 _WEEK_SECONDS = 7 * 86400.0
 
@@ -252,7 +255,8 @@ class Counting:
             wait = max(0, job.started - job.created)
             for each in self._sums(job.queue, job, job.started):
                 each.waits.append(wait)
-            self._sizes.setdefault((job.queue, *size_of(job)), []).append(wait)
+            if not _is_check(job):
+                self._sizes.setdefault((job.queue, *size_of(job)), []).append(wait)
         last = min(self._window.end, self._window.now + 1)
         if job.created < last and not 0 < job.started < last and not 0 < job.ended < last:
             for each in self._sums(job.queue, job, last - 1):
@@ -338,9 +342,12 @@ class Counting:
         if found is None:
             found = self._rows[key] = _Sum(kind=job.kind if self._by == "job" else "")
         yield found
-        yield self._total
+        if not _is_check(job):
+            yield self._total
 
     def _key(self, queue: str, job: JobRecord, moment: int) -> str:
+        if _is_check(job):
+            return CHECKS
         match self._by:
             case "queue":
                 return queue
@@ -353,6 +360,10 @@ class Counting:
         return f"{job.namespace}/{job.name}" if job.name else "(older jobs)"
 
 
+def _is_check(job: JobRecord) -> bool:
+    return job.resource == NODE_CHECKS.resource
+
+
 def accounts(window: Window, jobs: Iterable[tuple[JobRecord, Sequence[Interval]]], *, more: bool = False) -> Accounts:
     """Jobs with their use in a window."""
     return Accounts(window.start / 1000, window.end / 1000, [_line(window, *each) for each in jobs], more)
@@ -362,7 +373,8 @@ def _line(window: Window, job: JobRecord, intervals: Sequence[Interval]) -> JobL
     counting = Counting(window, "job")
     for interval in intervals:
         counting.interval(interval, job)
-    used = counting.report(0).total
+    report = counting.report(0)
+    used = next(iter(report.rows), report.total)
     ended = job.ended or window.now
     return JobLine(
         job.uid,

@@ -13,6 +13,7 @@ from unisono.api.failed_nodes import early_seconds
 from unisono.api.groups.batch import LifecyclePolicy
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import JOB_VERSION
+from unisono.api.pod_states import failed_on_its_node
 from unisono.api.times import parse_duration, parse_time, time_or
 from unisono.controllers.job import view as phases
 from unisono.controllers.job.observed import TaskPod, recorded_pods
@@ -151,9 +152,9 @@ def _of_pod(pod: TaskPod) -> Iterator[Occurrence]:
 
 
 def _before_a_step(pod: TaskPod) -> float:
-    """Seconds that a pod ran before it failed; infinite where it says that it has done a step, or was disrupted."""
+    """Seconds that a pod ran before it failed; infinite where it has told of a step, or the failure is no node's."""
     said = (pod.pod.metadata.annotations or {}).get(PROGRESS, "").strip()
-    if pod.disrupted or (said and not said.startswith("0/")):
+    if not failed_on_its_node(pod.pod) or (said and not said.startswith("0/")):
         return math.inf
     return max(pod.ended_at - time_or(pod.pod.status.start_time, pod.created), 0.0)
 

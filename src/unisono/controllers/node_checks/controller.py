@@ -27,7 +27,7 @@ from unisono.api.node_checks import (
     taking_out,
 )
 from unisono.api.node_faults import JOB_FAILURE, begun_again, faults_of, number
-from unisono.api.pod_states import has_ended
+from unisono.api.pod_states import failed_on_its_node, has_ended
 from unisono.api.resources import pod_requests
 from unisono.api.times import rfc3339
 from unisono.controllers.node_checks.decide import (
@@ -44,7 +44,7 @@ from unisono.controllers.node_checks.decide import (
 from unisono.controllers.node_scaling.shrink import is_of_node
 from unisono.controllers.objects import LastWritten, write_status
 from unisono.controllers.owners import index
-from unisono.controllers.pod_facts import finished_at, is_disrupted
+from unisono.controllers.pod_facts import finished_at
 from unisono.controllers.recorder import Recorder
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
 from unisono.kube.client import EventType
@@ -292,8 +292,8 @@ def _uses(rule: CheckRule, pod: Pod) -> bool:
 
 def _failed(pod: Pod) -> list[str]:
     """Index function: the node on which a pod of a job has failed."""
-    failed = pod.status.phase == "Failed" and not _check(pod) and not is_disrupted(pod) and not is_of_node(pod)
-    return [pod.spec.node_name] if failed and pod.spec.node_name else []
+    failed = failed_on_its_node(pod) and not _check(pod) and not is_of_node(pod)
+    return [pod.spec.node_name or ""] if failed else []
 
 
 def _checking(pod: Pod) -> list[str]:

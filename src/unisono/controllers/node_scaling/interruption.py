@@ -12,13 +12,13 @@ from unisono.api import keys
 from unisono.api.annotations import CHECKPOINT_BEFORE, INTERRUPTED, INTERRUPTED_AT
 from unisono.api.core import Node, Pod, Taint
 from unisono.api.kinds import NODES, PODS
-from unisono.api.pod_states import has_ended
+from unisono.api.pod_states import has_ended, is_disrupted
 from unisono.api.selecting import pod_group_of
 from unisono.api.times import format_duration, rfc3339, time_or
 from unisono.controllers.node_scaling.decide import POD_INDEX, groups_of
 from unisono.controllers.node_scaling.shrink import is_of_node
 from unisono.controllers.owners import index
-from unisono.controllers.pod_facts import is_deleting, is_disrupted
+from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Recorder
 from unisono.errors import ApiError, Conflict, NotFound
 from unisono.kube.client import EventType

@@ -56,7 +56,7 @@ from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.session.sub_groups import effective
 from unisono.engine.verdict import Cause
-from unisono.engine.verdicts.check_causes import out_of_quarantine
+from unisono.engine.verdicts.check_causes import out_of_quarantine, soon_enough
 from unisono.engine.verdicts.demand import kinds_of
 from unisono.engine.verdicts.draft import Ladders
 from unisono.engine.verdicts.holders import comes_again, port_holders
@@ -347,6 +347,8 @@ def for_fit(cycle: Cycle, job: JobState, task: Task, cause: Cause, placeable: in
     if placeable and placeable >= job.min_member:
         missing = max(job.counts[TaskStatus.PENDING], 1)
     nodes = [*_more_nodes(empty, missing), *_other_nodes(cycle, task, empty, missing)]
+    if soon_enough(cycle, task.pod_class, missing):
+        nodes = []
     if cause is Cause.PORT_TAKEN:
         return [_ports(cycle, job, task, missing), _smaller(job, placeable), nodes]
     if cause in (Cause.NODES_FULL, Cause.TOO_LARGE):

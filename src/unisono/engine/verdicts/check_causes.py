@@ -14,7 +14,9 @@ from unisono.cluster.taints import repels
 from unisono.engine.answers import BoolArray
 from unisono.engine.changes import Change, LiftQuarantine, listed
 from unisono.engine.cycle.context import Cycle
+from unisono.engine.plugins.common.node_selectors import match_pod, per_node
 from unisono.engine.plugins.node_checks import NodeChecksPlugin, reason_of
+from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.verdicts.labels import enough
 
@@ -44,6 +46,17 @@ def end_of_check(cycle: Cycle, counts: Mapping[str, int]) -> str:
     return ""
 
 
+def soon_enough(cycle: Cycle, pod_class: PodClass, missing: int) -> bool:
+    """Whether nodes that wait for a check, and that nothing else closes, hold ``missing`` pods: none need be added."""
+    closed = [mask for plugin in _plugins(cycle) if plugin.concerns(pod_class) for _, mask in plugin.waiting]
+    if not closed:
+        return False
+    nodes = cycle.session.nodes
+    usable = nodes.table.ready & ~nodes.table.unschedulable & match_pod(pod_class, nodes)
+    usable &= per_node(nodes, lambda taints: repels(taints, pod_class.tolerations)) == 0
+    return bool(enough(usable & np.logical_or.reduce(closed), tasks_fitting(nodes.idle, pod_class), missing))
+
+
 def out_of_quarantine(nodes: NodeView, pod_class: PodClass, room: Vector, missing: int) -> list[Change]:
     """To let nodes take jobs again that failed a check; the fewest that hold what is missing, or all that hold some."""
     codes = [
@@ -57,7 +70,10 @@ def out_of_quarantine(nodes: NodeView, pod_class: PodClass, room: Vector, missin
 
 
 def _refusing(cycle: Cycle, counts: Mapping[str, int]) -> list[tuple[CheckRule, BoolArray]]:
-    for plugin in cycle.hooks.plugins():
-        if isinstance(plugin, NodeChecksPlugin) and not cycle.hooks.guard.dead(plugin):
-            return [(rule, closed) for rule, closed in plugin.waiting if reason_of(rule).text in counts]
-    return []
+    waiting = [each for plugin in _plugins(cycle) for each in plugin.waiting]
+    return [(rule, closed) for rule, closed in waiting if reason_of(rule).text in counts]
+
+
+def _plugins(cycle: Cycle) -> list[NodeChecksPlugin]:
+    plugins = (one for one in cycle.hooks.plugins() if isinstance(one, NodeChecksPlugin))
+    return [one for one in plugins if not cycle.hooks.guard.dead(one)][:1]

@@ -14,7 +14,7 @@ from unisono.api.annotations import RUN_SECONDS, USER_LIMITS
 from unisono.api.core import Affinity, DeviceRequest, ResourceRequirements, Toleration
 from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME, JOB_VERSION
 from unisono.api.licenses import UNIT
-from unisono.api.node_checks import without_quarantine
+from unisono.api.node_checks import of_new_one, without_quarantine
 from unisono.api.pod_states import stated_run_seconds
 from unisono.api.queues import Family, exceeded, oversubscribed, raised, with_group
 from unisono.api.resources import to_units, to_wire
@@ -78,14 +78,17 @@ def _add_nodes(change: changes.AddNodes, edit: Edit, job: str) -> None:
 
 
 def add_nodes(change: changes.AddNodes, edit: Edit, prefix: str) -> None:
-    """Add copies of a node whose names begin with ``prefix``."""
-    table = edit.origin.nodes
+    """Add copies of a node whose names begin with ``prefix``; they have passed their checks."""
+    table, checks = edit.origin.nodes, edit.origin.catalogue.node_checks
     like = table.facts[table.index[change.like]]
     daemons = [task for task in edit.origin.tasks_on.get(change.like, {}).values() if is_of_daemonset(task)]
     for number in range(_bounded(change.count)):
         facts = copy(like)
         facts.name = f"{prefix}{number}"
         facts.labels = {**like.labels, HOSTNAME: facts.name}
+        facts.taints = tuple(without_quarantine(like.taints))
+        passed = [rule.name for _, rule in checks.items() if rule.means(facts.name, facts.labels)]
+        facts.annotations = of_new_one(like.annotations, passed, 0.0)
         edit.join(facts, [_on(task, facts.name) for task in daemons])
 
 

@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from unisono.api.annotations import VERDICT
+from unisono.api.annotations import QUARANTINE, VERDICT
 from unisono.api.documents import apply_json_patch, apply_merge_patch, json_diff
 from unisono.api.keys import HOSTNAME, NODE_UNSCHEDULABLE
-from unisono.api.kinds import NODES
+from unisono.api.kinds import NODE_CHECKS, NODES
+from unisono.api.node_checks import of_new_one
 from unisono.errors import UnisonoError
 from unisono.sdk.fixes.applying import apply_fix
 from unisono.sdk.fixes.change_texts import change_text
@@ -207,7 +208,7 @@ class _Search:
         from unisono.standalone.shadow import VirtualLoop, opened
 
         async def inside() -> T:
-            objects = [*self._objects, *_added_nodes(fixes, self._cluster.objects)]
+            objects = [*self._objects, *_added_nodes(fixes, self._cluster.objects, self._cluster.now)]
             async with opened(self._folder, now=self._cluster.now, objects=objects) as shadow:
                 shadow.start("controllers")
                 shadow.start("scheduler", self._cluster.config, Asked(lambda key: key not in self._others))
@@ -401,8 +402,12 @@ def _like_one_there(fix: Fix) -> Fix:
     return replace(fix, change=change, text=change_text(change))
 
 
-def _added_nodes(fixes: Sequence[Fix], objects: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Nodes as fixes add them: like one that is there as the fixes leave it, with names of their own, not cordoned."""
+def _added_nodes(fixes: Sequence[Fix], objects: Sequence[Mapping[str, Any]], now: float) -> list[dict[str, Any]]:
+    """Nodes as fixes add them: like one that is there as the fixes leave it, with names of their own.
+
+    They are not cordoned, and have passed their checks.
+    """
+    checks = [one["metadata"]["name"] for one in objects if one["kind"] == NODE_CHECKS.kind]
     nodes = {one["metadata"]["name"]: one for one in objects if one["kind"] == "Node"}
     for one in (one for fix in fixes for one in fix.operations if one.kind is NODES and one.verb == "patch"):
         if one.name in nodes and one.patch_type == "merge":
@@ -414,8 +419,10 @@ def _added_nodes(fixes: Sequence[Fix], objects: Sequence[Mapping[str, Any]]) -> 
             node = deepcopy(dict(like or {}))
             name = f"{change['like']}{_ADDED}{len(added)}"
             labels = {**(node["metadata"].get("labels") or {}), HOSTNAME: name}
-            node["metadata"] = {**node["metadata"], "name": name, "uid": name, "labels": labels}
-            taints = [one for one in node["spec"].get("taints") or () if one["key"] != NODE_UNSCHEDULABLE]
+            notes = of_new_one(node["metadata"].get("annotations"), checks, now)
+            node["metadata"] = {**node["metadata"], "name": name, "uid": name, "labels": labels, "annotations": notes}
+            closing = (NODE_UNSCHEDULABLE, QUARANTINE)
+            taints = [one for one in node["spec"].get("taints") or () if one["key"] not in closing]
             node["spec"] = {**node["spec"], "unschedulable": None, "taints": taints}
             added.append(node)
     return added

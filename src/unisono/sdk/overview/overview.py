@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unisono.api import messages
-from unisono.api.annotations import CLUSTER, ORIGIN_GROUP, ORIGIN_UID, USER
+from unisono.api.annotations import CLUSTER, ORIGIN_GROUP, ORIGIN_UID, QUARANTINE, USER
 from unisono.api.conditions import find_condition
 from unisono.api.decode import decode
 from unisono.api.groups.admission_registration import WEBHOOK_KINDS, ValidatingWebhook, does_our_work, hindrance
@@ -20,6 +20,7 @@ from unisono.api.groups.fleet import READY
 from unisono.api.kind_families import ATTACHED_CLUSTERS
 from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES, RESERVATIONS, SERVICES, TEMPORARY_QUOTAS
 from unisono.api.messages import counted
+from unisono.api.node_checks import quarantined_by
 from unisono.api.reservations import booking_of, numbers_of
 from unisono.api.resources import readable, resource_list
 from unisono.api.selecting import controller_of, pod_group_of, queue_of
@@ -136,12 +137,28 @@ class CalendarLine:
 
 
 @dataclass(frozen=True, slots=True)
+class QuarantineLine:
+    """A node that takes no jobs until its quarantine is lifted.
+
+    Attributes:
+        name: of the node.
+        by: the NodeCheck that took it out; ``by-hand`` for a person.
+        reason: as whoever did it wrote it; may be empty.
+
+    """
+
+    name: str
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """Everything at one moment.
 
     Attributes:
         components: parts of the control plane.
-        ready, not_ready, cordoned: names of nodes.
+        ready, not_ready, cordoned: names of nodes; those in quarantine are in none but ``not_ready``.
         nodes: all of them, by name.
         resources: of the nodes that take pods.
         queues: by name.
@@ -151,6 +168,7 @@ class Overview:
         unseen: kinds, in the plural, that the user may not list: nothing is known of them.
         within: the namespace whose jobs alone the user may list; empty for all. What nodes have left is not known then.
         calendar: Reservations and TemporaryQuotas, in the order of their windows.
+        quarantined: nodes that are out, by name.
 
     """
 
@@ -167,6 +185,7 @@ class Overview:
     unseen: tuple[str, ...] = ()
     within: str = ""
     calendar: list[CalendarLine] = field(default_factory=list)
+    quarantined: list[QuarantineLine] = field(default_factory=list)
 
     def json(self) -> dict[str, Any]:
         """For programs."""
@@ -197,7 +216,13 @@ class Answers:
 def overview(found: Answers, now: float) -> Overview:
     """The overview of what a server answered at ``now``, seconds since the epoch."""
     ready = [node for node in found.nodes if is_ready(node)]
-    open_nodes = [node for node in ready if not node.spec.unschedulable]
+    quarantined = [
+        QuarantineLine(node.metadata.name, by, (node.metadata.annotations or {}).get(QUARANTINE, ""))
+        for node in found.nodes
+        if (by := quarantined_by(node.spec.taints))
+    ]
+    serving = [node for node in ready if not quarantined_by(node.spec.taints)]
+    open_nodes = [node for node in serving if not node.spec.unschedulable]
     used = used_by_node(found.pods)
     by_group: dict[str, list[Pod]] = defaultdict(list)
     for pod in found.pods:
@@ -208,7 +233,7 @@ def overview(found: Answers, now: float) -> Overview:
         components(found.leases, now, found.problem, seen=LEASES.plural not in found.unseen),
         sorted(node.metadata.name for node in open_nodes),
         sorted(node.metadata.name for node in found.nodes if not is_ready(node)),
-        sorted(node.metadata.name for node in ready if node.spec.unschedulable),
+        sorted(node.metadata.name for node in serving if node.spec.unschedulable),
         [
             node_line(node, used.get(node.metadata.name, {}))
             for node in sorted(found.nodes, key=lambda node: node.metadata.name)
@@ -221,6 +246,7 @@ def overview(found: Answers, now: float) -> Overview:
         found.unseen,
         found.within,
         calendar_lines(found.reservations, found.quotas, now),
+        sorted(quarantined, key=lambda line: line.name),
     )
 
 

@@ -44,7 +44,7 @@ from unisono.api.keys import (
 )
 from unisono.api.kind_families import JOB_SETS
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICES
-from unisono.api.pod_states import has_ended
+from unisono.api.pod_states import has_ended, is_disrupted
 from unisono.api.selecting import DEFAULT_QUEUE
 from unisono.api.times import parse_time
 from unisono.controllers import owners, pod_facts
@@ -333,7 +333,7 @@ def _read(value: Any, struct: type[S]) -> S | None:
 
 
 def _is_disrupted(pod: Pod) -> bool:
-    return is_deleting(pod) or pod_facts.is_disrupted(pod)
+    return is_deleting(pod) or is_disrupted(pod)
 
 
 def pod_name(view: JobSetView, child: ChildJob, index: int) -> str:
