@@ -12,11 +12,10 @@ import pytest
 from eviction_world import RECLAIM, Plane, running_pods, settings
 from plugins_world import World, a_pod
 
-from support.build import cluster, flatten, gang, group, node, pod, queue
+from support.build import cluster, gang, group, node, pod, queue
 from support.examples import examples
-from unisono.api.annotations import USER, USER_LIMITS
 from unisono.api.core import Toleration
-from unisono.engine.config_file.reader import default_config, load_config
+from unisono.engine.config_file.reader import load_config
 
 OTHER = "somebody-else"
 CAPACITY = load_config(
@@ -157,25 +156,6 @@ def test_what_waits_in_a_closed_queue_is_no_claim_on_a_share(state: str, share: 
     world.job("runs", a_pod("1", node="n1"), queue="old", phase="Running").job("waits", *[a_pod("1")] * 8, queue="old")
     world.job("comes", *[a_pod("1")] * 6, queue="new")
     assert shares(world)["new"] == share * 1000
-
-
-@pytest.mark.parametrize(("most", "starts"), [("cpu=2", 6), ("cpu=3", 5), ("jobs=100", 4)])
-@pytest.mark.parametrize("pods", [True, False], ids=["with pods", "without"])
-def test_what_a_user_may_not_hold_is_no_claim_on_a_share(most: str, starts: int, pods: bool) -> None:
-    """One user of a queue asks for all of the cluster, and holds two cpu."""
-    limited = queue("limited")
-    limited.metadata.annotations = {USER_LIMITS: most}
-    things: list[Any] = [node("n1", cpu=8), limited, queue("other")]
-    things += [group("runs", 2, queue="limited", phase="Running"), *running_pods("runs", ["n1", "n1"])]
-    for at in range(8):
-        wants = gang(f"w{at}", 1, queue="limited", cpu=1, min_resources=True)
-        things += [wants if pods else wants[:1], gang(f"o{at}", 1, queue="other", cpu=1, created=-10.0)]
-    for one in flatten(things):
-        if getattr(one.spec, "queue", "") == "limited":
-            one.metadata.annotations = {USER: "ann"}
-    plane = Plane(default_config(), *things)
-    plane.settle()
-    assert sum(number for name, number in plane.running().items() if name.startswith("o")) == starts
 
 
 def test_a_driver_is_let_in_though_others_that_never_fit_claim_all_the_rest() -> None:

@@ -247,8 +247,7 @@ class PluginTiers:
         """Whether a plug-in failed."""
         failed = False
         clock, limit = self.stopwatch.monotonic, self.stopwatch.limit
-        # Hard limits come first: shares are divided among what may be used.
-        for plugin in sorted(self.plugins(), key=lambda plugin: not plugin.insists):
+        for plugin in self.plugins():
             if getattr(type(plugin), hook) is getattr(Plugin, hook):
                 if clock is not None:
                     self.stopwatch.watched(plugin, hook)  # it took no time

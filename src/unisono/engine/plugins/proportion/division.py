@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from unisono.api.selecting import lineage
 from unisono.cluster.resources import PODS, Vector
 from unisono.cluster.status import TaskStatus
 from unisono.engine.session.budgets import is_stopped, spendings_of, used_up
-from unisono.engine.session.limit import UNLIMITED, Amounts, Limit, aligned, by_row, exceeded, listed
+from unisono.engine.session.limit import UNLIMITED, Amounts, by_row, exceeded, listed
 
 if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState, QueueState
@@ -306,29 +304,8 @@ def requests_of(session: Session, promisable: Amounts, admission: Mapping[str, A
         request = requests.get(job.queue.name)
         if request is not None and job.queue.open and not is_stopped(job.queue) and not _is_unborn(job):
             _take_off(request, job)
-    if session.limits_accounts:
-        _bound_by_accounts(session, requests)
     _add_returning(session, requests)
     return requests
-
-
-def _bound_by_accounts(session: Session, requests: dict[str, Amounts]) -> None:
-    """Queues claim for an account, such as one of their users, no more than it may hold."""
-    waiting: dict[Limit, tuple[str, Vector]] = {}
-    for job in session.active:
-        own = [limit for limit in job.account_limits if limit.most and not limit.family]
-        if not own or job.queue.name not in requests:
-            continue
-        asked = aligned(job.record.request, session.registry)
-        if _is_unborn(job) and job.min_resources is not None:
-            asked = np.maximum(asked, aligned(job.min_resources, session.registry))
-        for limit in own:
-            _, sums = waiting.setdefault(limit, (job.queue.name, session.registry.zeros()))
-            sums += asked - aligned(job.record.allocated, session.registry)
-    for limit, (name, sums) in waiting.items():
-        for row, most in limit.most.items():
-            beyond = int(sums[row]) - max(most - int(limit.held[row]), 0)
-            requests[name][row] -= max(beyond, 0)
 
 
 def _claim(queue: QueueState) -> Vector:
