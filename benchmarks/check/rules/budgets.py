@@ -1,4 +1,4 @@
-"""Nothing starts over a hard budget that is used up, and nobody is evicted for what may not start."""
+"""No pod starts when its hard budget is used up, and no pod is evicted for one that may not start."""
 
 from __future__ import annotations
 

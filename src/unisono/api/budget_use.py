@@ -9,10 +9,9 @@ from math import inf
 from typing import NamedTuple
 
 from unisono.api.budgets import MONEY, Hold, Prices, Purse
-from unisono.api.conditions import is_true
 from unisono.api.core import Node, Pod
 from unisono.api.groups.scheduling import PodGroup
-from unisono.api.pod_states import began, has_ended, over_at
+from unisono.api.pod_states import began, has_ended, is_disrupted, over_at
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import pod_requests
 from unisono.api.selecting import DEFAULT_QUEUE, account_of, lineage, pod_group_of, queue_of
@@ -127,7 +126,7 @@ class Uses:
         ended = gone or has_ended(pod)
         if ended:
             use.end = over_at(pod, round(use.start * _MILLIS), moment) / _MILLIS
-            use.evicted = evicted or is_true(pod.status.conditions, "DisruptionTarget")
+            use.evicted = evicted or is_disrupted(pod)
         elif (held := _requests(pod)) != use.held:  # a pod that is resized in place
             use.held, use.rates = held, {}
         return group if begun or ended else ""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from unisono.api.budgets import Prices, Purse, Tally, prices_of, purse_of, tally_of
-from unisono.api.groups.budgets import Budget, PriceList
+from unisono.api.groups.budgets import Budget
+from unisono.cluster.calendar import ReadObjects
 
 
 class Budgets(dict[str, Purse]):
@@ -53,28 +54,8 @@ class Budgets(dict[str, Purse]):
         return list(self)
 
 
-class PriceLists(dict[str, Prices]):
-    """PriceLists by name; ``version`` moves with every change."""
+class PriceLists(ReadObjects[Prices]):
+    """PriceLists by name."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.version = 0
-
-    def put(self, obj: PriceList) -> bool:
-        """Add or change one; False where nothing differs. Raises ValueError: it breaks a rule."""
-        found = prices_of(obj)
-        if self.get(found.name) == found:
-            return False
-        self[found.name] = found
-        self.version += 1
-        return True
-
-    def remove(self, name: str) -> bool:
-        """Forget one; False when it was unknown."""
-        known = self.pop(name, None) is not None
-        self.version += known
-        return known
-
-    def known(self) -> list[str]:
-        """All names."""
-        return list(self)
+        super().__init__(prices_of)

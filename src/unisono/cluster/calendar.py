@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from unisono.api.budgets import Prices
 from unisono.api.node_checks import CheckRule, rule_of
 from unisono.api.reservations import Booking, Numbers, booking_of, numbers_of
 
-T = TypeVar("T", Booking, Numbers, CheckRule)
+T = TypeVar("T", Booking, Numbers, CheckRule, Prices)
 
 
-class _Read(dict[str, T], Generic[T]):
+class ReadObjects(dict[str, T], Generic[T]):
     """Objects of one kind by name, as ``read`` has them; ``version`` moves with every change."""
 
     def __init__(self, read: Callable[[Any], T]) -> None:
@@ -40,21 +41,21 @@ class _Read(dict[str, T], Generic[T]):
         return list(self)
 
 
-class Bookings(_Read[Booking]):
+class Bookings(ReadObjects[Booking]):
     """Reservations of nodes."""
 
     def __init__(self) -> None:
         super().__init__(booking_of)
 
 
-class TemporaryQuotas(_Read[Numbers]):
+class TemporaryQuotas(ReadObjects[Numbers]):
     """Other numbers of queues, for a time."""
 
     def __init__(self) -> None:
         super().__init__(numbers_of)
 
 
-class NodeChecks(_Read[CheckRule]):
+class NodeChecks(ReadObjects[CheckRule]):
     """Checks that nodes pass between jobs."""
 
     def __init__(self) -> None:

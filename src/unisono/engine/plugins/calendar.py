@@ -1,7 +1,7 @@
 """calendar: nodes that Reservations keep for some, or for maintenance, from a time to a time.
 
 Within a window its nodes take only the jobs that may use them; before it others only where they are known to end in
-time. A job that names a reservation runs on its nodes and within its windows alone. `unisono.engine.overdue` lets pods
+time. A job that names a reservation runs on its nodes and within its windows alone. `unisono.engine.calendar` lets pods
 leave whose time is over.
 """
 
