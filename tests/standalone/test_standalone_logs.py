@@ -46,6 +46,17 @@ def test_lines_go_to_the_standard_error_of_the_moment(monkeypatch: pytest.Monkey
     assert len(lines) == 2
 
 
+def test_loggers_that_have_spoken_follow_a_new_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    configure_logs()
+    log = structlog.get_logger("test")
+    log.warning("once")
+    structlog.configure(processors=[structlog.processors.JSONRenderer()])
+    with structlog.testing.capture_logs() as lines:
+        log.warning("twice")
+    assert [line["event"] for line in lines] == ["twice"]
+
+
 def test_libraries_are_limited_by_where_they_speak(monkeypatch: pytest.MonkeyPatch) -> None:
     stderr = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stderr)

@@ -134,7 +134,8 @@ def configure_logs(file: Path | None = None, *, level: str = "info") -> None:
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=structlog.WriteLoggerFactory(file=stream),
-        cache_logger_on_first_use=True,
+        # A cached logger would keep these processors when others are configured.
+        cache_logger_on_first_use=False,
     )
     # aiohttp and asyncio speak through the standard library; only their warnings matter to an operator.
     logging.basicConfig(handlers=[LibraryLogs()], level=logging.WARNING, force=True)
