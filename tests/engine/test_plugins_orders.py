@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from plugins_world import World, a_pod, class_of, job_of, task_of
 
+from support.build import cluster, config, gang, nodes, queue, schedule
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Purpose
 
@@ -130,3 +131,24 @@ def test_drf_victims_keep_a_share_that_is_no_smaller() -> None:
     assert masks(world, "drf", "a", "a-0", names, Purpose.PREEMPT) == [True, True, False]
     assert masks(world, "drf", "a", "a-0", names, Purpose.RECLAIM) is None
     assert masks(world, "drf", "a", "", names, Purpose.PREEMPT) is None
+
+
+# ---- equals
+
+
+@pytest.mark.parametrize(
+    ("ages", "first"),
+    [
+        ({"b": 5.0, "a": 9.0, "c": 7.0}, "b"),
+        ({"b": 5.0, "a": 5.0, "c": 7.0}, "a"),
+        ({"c": 5.0, "b": 5.0, "a": 6.0}, "b"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 2], ids=["alike", "of-other-shapes"])
+def test_among_equals_the_oldest_starts_and_then_the_first_by_name(
+    ages: dict[str, float], first: str, size: int
+) -> None:
+    waiting = [gang(name, 1 if name == first else size, 1, queue="q", created=age) for name, age in ages.items()]
+    setting = config(("priority", "gang"), ("predicates", "nodeorder"))
+    decisions = schedule(cluster([queue("q"), nodes(1, cpu=1), *waiting]), setting)
+    assert [bind.job for bind in decisions.binds] == [f"ns/{first}"]
