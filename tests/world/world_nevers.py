@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -21,6 +21,8 @@ PODS, NODES, GROUPS, LEASES = "pods", "nodes", "podgroups", "leases"
 _CARD, _CARD_MEMORY, _CARD_NUMBER = "volcano.sh/gpu-index", "volcano.sh/gpu-memory", "volcano.sh/gpu-number"
 # How stale the watch events may be that a decision is based on (seconds).
 _STALE = 75.0
+# After how long an admitted gang that found no place, or got no further pod, is let pass by those that fit.
+_SEEN, _UNFILLED = 0.25, 5.0
 # How long a gang may stand in part where nothing breaks: what the scheduler's patience is, and a retry.
 _PARTIAL = 150.0
 # What each process may write, by verb; others write nothing. Leases and events are everybody's.
@@ -99,6 +101,7 @@ class Truth:
     _made: dict[str, float] = field(default_factory=dict)
     _holders: list[tuple[float, str]] = field(default_factory=list)
     _wrote: dict[str, float] = field(default_factory=dict)
+    _let_in: dict[str, float] = field(default_factory=dict)
 
     def say(self, what: str) -> None:
         """Remember a finding once."""
@@ -301,8 +304,17 @@ class Truth:
                 self._loosened[f"seen {name}"] = 1.0
                 self._loosened[f"node {name}"] = -_STALE
 
+    def _waits_in_vain(self, key: str, group: Mapping[str, Any], pods: Sequence[Pod]) -> bool:
+        made = (self._made[pod.raw["metadata"]["uid"]] for pod in pods)
+        patience = _SEEN if len(pods) >= (group["spec"].get("minMember") or 1) else _UNFILLED
+        return self.now() - max(made, default=self._let_in.get(key, 0.0)) > patience
+
     def _admitted(self, key: str, queue: str) -> None:
-        """A PodGroup may begin: what is promised in its queue fits beside what is held there."""
+        """A PodGroup may begin: what is promised in its queue fits beside what is held there.
+
+        A gang that waits in vain, with its pods or for them, keeps nobody out (docs/decisions/0022).
+        """
+        self._let_in[key] = self.now()
         found = self._all("queues").get(queue)
         if found is None or self.now() - self._loosened.get(f"queue {queue}", -_STALE) < _STALE:
             return
@@ -312,8 +324,11 @@ class Truth:
             if (group["spec"].get("queue") or "default") != queue or phase not in ("Inqueue", "Running"):
                 continue
             asked, held = amounts(group["spec"].get("minResources")), Amounts()
-            for pod in self._pods.values() if phase == "Running" else ():
-                if pod.group == other and pod.occupies and not pod.leaving:
+            pods = [pod for pod in self._pods.values() if pod.group == other]
+            if phase == "Inqueue" and self._waits_in_vain(other, group, pods):
+                continue
+            for pod in pods if phase == "Running" else ():
+                if pod.occupies and not pod.leaving:
                     add(held, pod.requests)
             add(
                 promised, {name: min(most, held.get(name, most * (phase == "Inqueue"))) for name, most in asked.items()}
