@@ -37,6 +37,14 @@ def test_jobs_come_back_as_they_were_written(tmp_path: Path) -> None:
         ('{"name":"a","submit":0,"runSeconds":1,"roles":[{"gpuz":1}]}', "gpuz"),
         ('{"name":"a","submit":0,"runSeconds":1,"roles":[{"gpus":2,"gpuMilli":500}]}', "roles[0].gpuMilli"),
         ('{"name":"a","submit":0,"runSeconds":1,"roles":[{}],"gang":2}', "gang: 2 is not between 1 and"),
+        (
+            '{"name":"a","submit":0,"runSeconds":1,"roles":[{}],"after":"b"}',
+            "w.jsonl: job a: after: no job b is submitted before it",
+        ),
+        (
+            '{"name":"a","submit":0,"runSeconds":1,"roles":[{}],"thinkSeconds":3}',
+            "w.jsonl:2: thinkSeconds: name the job",
+        ),
         ('{"name":"a","submit":0}', "w.jsonl:2: Object missing required field"),
         ("nonsense", "w.jsonl:2:"),
     ],

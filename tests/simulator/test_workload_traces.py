@@ -127,6 +127,16 @@ def test_swf(tmp_path: Path) -> None:
     assert (first.job_class, second.job_class) == ("queue-1", "queue-1")
 
 
+@pytest.mark.parametrize(
+    ("before", "think", "after"),
+    [(1, 60, ("job-1", 60)), (1, -1, ("job-1", None)), (2, 60, ("", None)), (9, 60, ("", None)), (-1, 60, ("", None))],
+)
+def test_swf_jobs_that_follow_others(tmp_path: Path, before: int, think: int, after: tuple[str, float | None]) -> None:
+    text = SAMPLES["swf"][1].replace("-1  1  -1  1  -1  -1  -1\n", f"-1  1  -1  1  -1  {before}  {think}\n")
+    last = read(tmp_path, "swf", text)[-1]
+    assert (last.after, last.think_seconds) == after
+
+
 def test_openb(tmp_path: Path) -> None:
     cpu, shared = read(tmp_path, "openb")
     assert (cpu.name, cpu.submit, cpu.run_seconds, cpu.gpu_demand, cpu.job_class) == ("p-0", 10, 10, 0, "BE")

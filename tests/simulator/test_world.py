@@ -30,6 +30,32 @@ def test_a_gang_waits_until_all_of_it_fits() -> None:
     assert times(run)["b"] == (100, 150)
 
 
+@pytest.mark.parametrize(
+    ("submit", "think", "began"),
+    [(30, None, 100), (150, None, 150), (30, 25, 125), (300, 25, 125), (30, 0, 100)],
+)
+def test_a_job_that_follows_another_comes_after_its_end(submit: float, think: float | None, began: float) -> None:
+    follower = job("b", submit=submit, seconds=10, after="a", think_seconds=think)
+    last = job("c", submit=submit, seconds=10, after="b", think_seconds=5)
+    run = simulate([job("a", seconds=100), follower, last])
+    assert times(run) == {"a": (0, 100), "b": (began, began + 10), "c": (began + 15, began + 25)}
+    assert [outcome.job.submit for outcome in run.outcomes] == [0, began, began + 15]
+
+
+def test_who_follows_a_job_that_does_not_end_has_not_come() -> None:
+    run = simulate([job("a", seconds=100), job("b", submit=10, seconds=10, after="a")], until=50)
+    assert [outcome.state for outcome in run.outcomes] == [RUNNING, WAITING]
+    assert run.outcomes[1].job.submit > run.end
+
+
+def test_who_follows_a_job_that_is_given_up_comes_then() -> None:
+    changes = (NodeChange(20, "n-0", up=False), NodeChange(20, "n-1", up=False), NodeChange(40, "n-0", up=True))
+    jobs = [job("a", seconds=100, max_retries=0), job("b", submit=10, seconds=10, after="a", think_seconds=1)]
+    run = simulate(jobs, changes=changes)
+    assert [outcome.state for outcome in run.outcomes] == [FAILED, COMPLETED]
+    assert times(run)["b"] == (40, 50)
+
+
 def test_jobs_of_one_moment_start_in_the_order_of_the_workload() -> None:
     run = simulate([job(name, gpus=4, pods=2, seconds=10) for name in ("z", "m", "a")])
     assert times(run) == {"z": (0, 10), "m": (10, 20), "a": (20, 30)}

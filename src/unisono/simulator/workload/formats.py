@@ -12,7 +12,7 @@ import msgspec
 from unisono.api.field_error import UNREADABLE
 from unisono.simulator.files import open_text
 from unisono.simulator.workload import cloud_traces, traces
-from unisono.simulator.workload.job import MOST_JOBS, Job, NodeShape, WorkloadError, check
+from unisono.simulator.workload.job import MOST_JOBS, Job, NodeShape, WorkloadError, check, check_order
 
 # The native form of workloads: JSON lines, a header and then one job per line.
 #
@@ -33,8 +33,10 @@ def read(path: Path) -> list[Job]:
 
     """
     with open_text(path) as file:
-        jobs = list(_jobs(file, str(path)))
-    return sorted(jobs, key=lambda job: job.submit)
+        jobs = sorted(_jobs(file, str(path)), key=lambda job: job.submit)
+    if problem := check_order(jobs):
+        raise WorkloadError(f"{path}: {problem}")
+    return jobs
 
 
 def _jobs(lines: Iterable[str], name: str) -> Iterator[Job]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -87,6 +87,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
         max_retries: failures after which it is given up; None means never.
         topology_tier: highest tier of the topology tree that may join its pods.
         topology_hard: that tier is required, not only preferred.
+        after: name of a job that must have ended before it arrives.
+        think_seconds: how long after that end it arrives; None: at once, but not before ``submit``.
         censored: its end was not seen when it was recorded, so that ``run_seconds`` is assumed.
 
     """
@@ -110,6 +112,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     max_retries: int | None = None
     topology_tier: int | None = None
     topology_hard: bool = True
+    after: str = ""
+    think_seconds: float | None = None
     censored: bool = False
 
     @property
@@ -142,7 +146,7 @@ def check(job: Job) -> str:
     """What is wrong with a job, as ``field: problem``; empty when nothing is."""
     if not job.name or len(job.name) > 200 or "/" in job.name:
         return "name: give 1 to 200 characters without '/'"
-    for name in ("submit", "run_seconds", "estimate", "deadline", "checkpoint", "restart_overhead"):
+    for name in ("submit", "run_seconds", "estimate", "deadline", "checkpoint", "restart_overhead", "think_seconds"):
         value = getattr(job, name)
         if value is not None and not 0 <= value <= _LONGEST:
             return f"{_camel(name)}: {value!r} is not between 0 and {_LONGEST:.0f} seconds"
@@ -162,6 +166,18 @@ def check(job: Job) -> str:
         return f"annotations: {problem}"
     if job.max_retries is not None and job.max_retries < 0:
         return "maxRetries: must not be negative"
+    if job.think_seconds is not None and not job.after:
+        return "thinkSeconds: name the job that is waited for in after"
+    return ""
+
+
+def check_order(jobs: Sequence[Job]) -> str:
+    """What is wrong with the jobs that others wait for; ``jobs`` in order of submission."""
+    seen: set[str] = set()
+    for job in jobs:
+        if job.after and job.after not in seen:
+            return f"job {job.name}: after: no job {job.after} is submitted before it"
+        seen.add(job.name)
     return ""
 
 

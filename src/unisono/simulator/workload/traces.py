@@ -369,7 +369,17 @@ def read_swf(path: Path, shape: NodeShape, *, allocated: bool = False) -> list[J
                 jobs.append(job)
             if len(jobs) > MOST_JOBS:
                 raise WorkloadError(f"{path}:{number}: more than {MOST_JOBS} jobs are too many for one workload")
-    return sorted(jobs, key=lambda job: job.submit)
+    return _followed(sorted(jobs, key=lambda job: job.submit))
+
+
+def _followed(jobs: list[Job]) -> list[Job]:
+    """Jobs that wait for one that never started, or that was submitted later, come when they came in the log."""
+    seen: set[str] = set()
+    for at, job in enumerate(jobs):
+        if job.after and job.after not in seen:
+            jobs[at] = replace(job, after="", think_seconds=None)
+        seen.add(job.name)
+    return jobs
 
 
 def _swf_job(cells: list[str], shape: NodeShape, where: str, *, allocated: bool) -> Job | None:
@@ -384,14 +394,17 @@ def _swf_job(cells: list[str], shape: NodeShape, where: str, *, allocated: bool)
     if submit < 0:
         raise WorkloadError(f"{where}: submit time: {submit:g} is below 0")
     memory = int(values[9] // 1024) if values[9] > 0 else 0
+    before, think = int(values[16]), values[17]
     return Job(
-        name=f"job-{cells[0]}",
+        name=f"job-{int(values[0])}",
         submit=submit,
         run_seconds=run,
         roles=cpu_roles(processors, shape, memory),
         user=f"user-{int(values[11])}" if values[11] >= 0 else "",
         estimate=limit if limit > 0 else None,
         job_class=f"queue-{int(values[14])}" if values[14] >= 0 else "",
+        after=f"job-{before}" if before > 0 else "",
+        think_seconds=think if before > 0 and think >= 0 else None,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from math import inf
 from typing import Any, TypeVar
@@ -168,6 +168,7 @@ class Places:
         made: pods have been made for a job that was admitted; the engine has not seen them.
         pods_wait: the pods of a job are made when it is admitted, and not when it arrives.
         ended: how many jobs are over.
+        when_over: is told the name of each of them.
         uses: who has used what of budgets; None where there are none.
     """
 
@@ -186,6 +187,7 @@ class Places:
         self.room = Room(run.cluster.nodes)
         self.changed = self.made = self.pods_wait = False
         self.ended = 0
+        self.when_over: Callable[[str], None] = lambda _: None
         self.uses: Uses | None = None
         self._speed = SpeedModel(run.cluster, settings)
         self._pods: dict[str, tuple[LiveJob, int]] = {}
@@ -264,6 +266,7 @@ class Places:
         live.outcome.state, live.outcome.ended = state, None if state == outcomes.DROPPED else self.heap.now
         self.changed = True
         self.ended += 1
+        self.when_over(live.job.name)
 
     def _note_waiting(self, live: LiveJob) -> None:
         """Follow whether the job waits, and for what."""

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
+from msgspec.structs import replace
+
 from unisono import engine
 from unisono.api.budget_use import Uses
 from unisono.api.budgets import count
@@ -290,7 +292,9 @@ class World:
         opened = all((queue.status.state or "Open") == "Open" for queue in queues_of(self.cluster, jobs))
         whole = not self._live_state and opened
         self._cycles = Cycles(config, dict(plugins or {}), self._places, whole=whole)
-        self._arrivals_left = len(jobs) - len(adopted)
+        self._arrivals_left = 0
+        self._followers: dict[str, list[int]] = {}
+        self._places.when_over = self._let_follow
         failures = self.settings.failures
         self._failing = bool(failures.pod or failures.node or failures.domain)
 
@@ -347,6 +351,10 @@ class World:
             heap.now = max(heap.now, until)
         run.end = heap.now
         self._places.close()
+        for number in (number for waiting in self._followers.values() for number in waiting):
+            # What it waits for has not ended: it would have come later.
+            outcome = run.outcomes[number]
+            outcome.job = replace(outcome.job, submit=max(outcome.job.submit, run.end + 1.0))
         return run
 
     def _announce(self) -> None:
@@ -365,8 +373,12 @@ class World:
             live = LiveJob.of(number, adopted.job, self._run.outcomes[number], adopted.group)
             self._places.adopt(live, adopted)
             self._cycles.wake(0.0)
+        names = {job.name for job in self.jobs} if any(job.after for job in self.jobs) else ()
         for number, job in enumerate(self.jobs[len(self._adopted) :], start=len(self._adopted)):
-            self._heap.push(job.submit, "arrive", number)
+            if job.after in names:
+                self._followers.setdefault(job.after, []).append(number)
+            else:
+                self._arrives(number, job.submit)
         for change in (*self.settings.changes, *self._trouble.first()):
             if change.node not in self._places.numbers:
                 raise SimulationError(f"the settings change a node {change.node}, which the cluster does not have")
@@ -383,10 +395,24 @@ class World:
 
     # ---- events
 
+    def _arrives(self, number: int, at: float) -> None:
+        self._arrivals_left += 1
+        self._heap.push(at, "arrive", number)
+
+    def _let_follow(self, name: str) -> None:
+        """A job is over: those that waited for its end arrive."""
+        for number in self._followers.pop(name, ()):
+            outcome = self._run.outcomes[number]
+            think = outcome.job.think_seconds
+            at = max(outcome.job.submit, self.now) if think is None else self.now + think
+            outcome.job = replace(outcome.job, submit=at)
+            self._arrives(number, at)
+
     def _on_arrive(self, number: int) -> None:
         self._arrivals_left -= 1
-        job = self.jobs[number]
-        live = LiveJob.of(number, job, self._run.outcomes[number], self._maker.group(job, number))
+        outcome = self._run.outcomes[number]
+        job = outcome.job
+        live = LiveJob.of(number, job, outcome, self._maker.group(job, number))
         if live.key in self.live:
             raise SimulationError(f"two jobs of {job.user or 'one user'} have the name {job.name}: names must differ")
         self._places.add(live)
