@@ -231,6 +231,19 @@ def test_the_signal_before_the_time_limit(tmp_path: Path, signal: str) -> None:
     assert done.lines == expected, done.told
 
 
+@pytest.mark.parametrize("signal", SIGNALS)
+def test_the_signal_when_a_pod_is_to_be_evicted(tmp_path: Path, signal: str) -> None:
+    """The pod's notice says until when; without a time limit, too, and before one that is far away."""
+    body, options, expected = SIGNALS[signal]
+    ready = body.replace("sleep 60 &", "touch up-0 up-1\nsleep 60 &").replace("while", "touch up-$SLURM_PROCID; while")
+    pods = start_batch(f"#!/bin/bash\n{ready}", tmp_path, f"{options} --signal={signal}@30")
+    while not all((tmp_path / f"up-{rank}").exists() for rank in (0, 1)):
+        assert pods[0].poll() is None
+    (tmp_path / "notice").write_text("2026-01-01T00:00:30Z")
+    done = wait_for(pods, tmp_path)
+    assert done.lines == expected, done.told
+
+
 def test_a_pod_without_the_key_is_not_let_in(tmp_path: Path) -> None:
     async def knock(port: int) -> object:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

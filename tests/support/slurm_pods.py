@@ -62,6 +62,7 @@ def start_batch(
             "VC_RANK_HOSTS": hosts,
             "UNISONO_POD_IP": hosts.split(",")[node],
             "UNISONO_BATCH_KEY": str(key),
+            "UNISONO_BATCH_NOTICE": str(folder / "notice"),
             "HOME": str(folder),
         }
         pods.append(

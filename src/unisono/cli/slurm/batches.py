@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from unisono.api.annotations import LICENSES, RESERVATION
+from unisono.api.annotations import CHECKPOINT_BEFORE, EVICT_NOTICE, LICENSES, RESERVATION
 from unisono.api.keys import HOSTNAME, JOB_NAME, JOB_RETRY_COUNT
 from unisono.cli.slurm.script import Batch
 from unisono.cli.slurm.steps import command_text
@@ -27,6 +27,7 @@ BASE_NAME = "unisono.io/slurm-job-name"
 """Label of a batch's job: its name before a number was added, as ``SLURM_JOB_NAME`` has it."""
 
 _KEY_FOLDER = "/etc/unisono-batch"
+_NOTICE_FOLDER = "/etc/unisono-notice"
 _RESTARTS = 100
 
 
@@ -77,7 +78,7 @@ def program_of(
         "error": batch.error,
         "append": batch.append,
         "seconds": batch.seconds,
-        "signal": list(batch.signal) if batch.signal and batch.seconds else None,
+        "signal": list(batch.signal) if batch.signal else None,
         "gpus_per_task": batch.gpus_per_task,
         "marks": marks,
     }
@@ -110,6 +111,7 @@ def program_of(
             **given,
             "SLURM_JOB_SCRIPT": script,
             "UNISONO_BATCH_KEY": f"{_KEY_FOLDER}/id_rsa",
+            **({"UNISONO_BATCH_NOTICE": f"{_NOTICE_FOLDER}/until"} if batch.signal else {}),
         },
         max_retry=_RESTARTS,
         time_limit=batch.seconds,
@@ -141,6 +143,8 @@ def _complete(job: Job, batch: Batch, name: str, labels: Mapping[str, str], *, l
         job.annotate({RESERVATION: batch.reservation})
     if batch.licenses:
         job.annotate({LICENSES: batch.licenses})
+    if batch.signal:
+        job.annotate({EVICT_NOTICE: f"{batch.signal[1]}s"})
     job.plugin("svc").plugin("ssh", f"--ssh-key-file-path={_KEY_FOLDER}")
     # Before what holds for other ends of pods.
     job.policy("RestartJob", exit_code=REQUEUE, first=True)
@@ -155,19 +159,23 @@ def _complete(job: Job, batch: Batch, name: str, labels: Mapping[str, str], *, l
     main["env"] = [*own, *main["env"]]
     # Where pods share the machine's ports, two jobs on one port run one after the other.
     main["ports"] = [{"name": "master", "containerPort": port_of(name)}]
+    if batch.signal:
+        until = {"path": "until", "fieldRef": {"fieldPath": f"metadata.annotations['{CHECKPOINT_BEFORE}']"}}
+        pod.setdefault("volumes", []).append({"name": "notice", "downwardAPI": {"items": [until]}})
+        main.setdefault("volumeMounts", []).append({"name": "notice", "mountPath": _NOTICE_FOLDER, "readOnly": True})
     if local:
         return
     if affinity := _affinity(batch, name):
         pod["affinity"] = affinity
     if batch.mounts:
-        pod["volumes"] = [
+        pod.setdefault("volumes", []).extend(
             {"name": f"mount-{place}", "hostPath": {"path": source}}
             for place, (source, _, _) in enumerate(batch.mounts)
-        ]
-        main["volumeMounts"] = [
+        )
+        main.setdefault("volumeMounts", []).extend(
             {"name": f"mount-{place}", "mountPath": target, **({"readOnly": True} if read_only else {})}
             for place, (_, target, read_only) in enumerate(batch.mounts)
-        ]
+        )
 
 
 def _affinity(batch: Batch, name: str) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class Batch:
         hold: it is held once it is submitted.
         wait: `sbatch` returns when it has ended, with its exit code.
         begin: when it is submitted, as Slurm writes times; empty for now.
-        signal: number, seconds before the time limit, and whether the shell alone gets it.
+        signal: number, seconds before the time limit or an eviction, and whether the shell alone gets it.
         exclusive: nodes are shared with no other job.
         requeue: the job starts again after an eviction.
         nodelist, exclude: nodes by name.
@@ -214,8 +214,6 @@ def batch_of(options: Sequence[tuple[str, str]], where: str = "script") -> Batch
         notes.append("of --export only variables with a name are passed on: --export=NAME,NAME=VALUE")
     for other in _generic(values.get("gres", ""))[1]:
         notes.append(f"of --gres only cards are counted, and {other} is left out")
-    if batch.signal and not batch.seconds:
-        notes.append("--signal comes before the time limit, and there is none: give --time, too")
     return replace(_sized(batch, values, where), notes=tuple(notes))
 
 
@@ -384,7 +382,7 @@ def _dependency(text: str) -> dict[str, Any]:
 
 
 def _signal(text: str) -> dict[str, Any]:
-    """``[R][B]:USR1@120``: the signal, so many seconds before the time limit; ``B`` for the shell alone."""
+    """``[R][B]:USR1@120``: the signal, so many seconds before the job must end; ``B`` for the shell alone."""
     who, colon, rest = text.rpartition(":")
     name, at, seconds = rest.partition("@")
     if colon and not set(who) <= set("RB"):
@@ -516,7 +514,7 @@ OPTIONS: Mapping[str, Option] = {
     **_all("done", "a script of one line", "wrap"),
     **_all("done", "prints the names of the jobs alone", "parsable"),
     **_all("done", "submits nothing, and says when the job would start", "test-only"),
-    **_all("done", "signal before the time limit", "signal"),
+    **_all("done", "signal before the time limit, and before an eviction, which waits so long", "signal"),
     **_all("mapped", "on a cluster the nodes take no other job", "exclusive"),
     **_all("done", "whether the job starts again after an eviction", "requeue no-requeue"),
     **_all("mapped", "the job is stopped once it is submitted; 'unisono scontrol release NAME' starts it", "hold"),

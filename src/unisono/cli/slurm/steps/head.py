@@ -48,6 +48,7 @@ class Head:
         self._number = 0
         self._routes: dict[str, str] = {}
         self._began = time.time()
+        self._warned = False
 
     async def _change(self) -> None:
         async with self._changed:
@@ -75,6 +76,9 @@ class Head:
             message = await link.receive()
             if message is None:
                 break
+            if message["do"] == "notice":
+                await self._warn()
+                continue
             step = self.steps.get(message["step"])
             if step is not None:
                 await self._heard(step, message)
@@ -313,8 +317,8 @@ class Head:
         )
         for output in set(outputs) - {1, 2}:
             os.close(output)
-        if spec.get("signal"):
-            asyncio.ensure_future(self._warn(spec))  # noqa: RUF006
+        if spec.get("signal") and spec.get("seconds"):
+            asyncio.ensure_future(self._warn_in_time())  # noqa: RUF006
         copying = asyncio.gather(*copies)
         code = await self.shell.wait()
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -354,10 +358,17 @@ class Head:
             file.write(chunk)
             os.write(to, chunk)
 
-    async def _warn(self, spec: dict[str, Any]) -> None:
-        """The signal of --signal, so long before the time limit."""
-        number, before, shell = spec["signal"]
-        await asyncio.sleep(max(0.0, self._began + spec["seconds"] - before - time.time()))
+    async def _warn_in_time(self) -> None:
+        spec = self.place.spec
+        await asyncio.sleep(max(0.0, self._began + spec["seconds"] - spec["signal"][1] - time.time()))
+        await self._warn()
+
+    async def _warn(self) -> None:
+        """Send the signal of --signal, once: the time limit comes, or a pod is to be evicted."""
+        number, _, shell = self.place.spec["signal"]
+        if self._warned:
+            return
+        self._warned = True
         if shell:
             self.signal(number, whole=False)
             return

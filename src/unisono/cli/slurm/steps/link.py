@@ -99,6 +99,7 @@ class Place:
         job = self.spec["job"]
         self.hosts = named.split(",") if named else [f"{job}-rank-{number}.{job}" for number in range(count)]
         self.counts: list[int] = self.spec["counts"]
+        self.notice = environment.get("UNISONO_BATCH_NOTICE", "")
         with open(environment["UNISONO_BATCH_KEY"], "rb") as file:
             self.key = hashlib.sha256(b"unisono batch" + file.read()).digest()
         secret = hmac.new(self.key, b"folder %d" % self.node, hashlib.sha256).hexdigest()[:20]
@@ -113,7 +114,8 @@ class Place:
 
     def _common(self, given: Mapping[str, str]) -> dict[str, str]:
         """The environment of the script, and of tasks that change nothing of it."""
-        found = {name: value for name, value in given.items() if name not in ("UNISONO_BATCH_KEY", "SLURM_PROCID")}
+        own = ("UNISONO_BATCH_KEY", "UNISONO_BATCH_NOTICE", "SLURM_PROCID")
+        found = {name: value for name, value in given.items() if name not in own}
         names = ",".join(self.hosts)
         found.update(
             SLURM_JOB_NODELIST=names,

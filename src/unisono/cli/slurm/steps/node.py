@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Coroutine
 from typing import Any
 
 from unisono.cli.slurm.steps.link import CHUNK, LONGEST, PATIENCE, Link, Place, packed
@@ -27,6 +28,8 @@ class Node:
     async def serve(self, address: str, port: int) -> int:
         """Take steps until the job ends; answers the exit code of this pod."""
         link = await self._login(address, port)
+        if self.place.notice:
+            self._start(self._tell_of_notice(link))
         while True:
             message = await link.receive()
             if message is None or message["do"] == "end":
@@ -35,13 +38,26 @@ class Node:
                 return (self.code if message["code"] == self.code else 0) if message else 1
             if message["do"] == "start":
                 for task in message["tasks"]:
-                    work = asyncio.ensure_future(self._run(link, message, task))
-                    self._background.add(work)
-                    work.add_done_callback(self._background.discard)
+                    self._start(self._run(link, message, task))
             elif message["do"] == "signal":
                 self.pass_on(message["signal"], message["step"])
             elif message["do"] == "input":
                 await self._feed(message)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        started = asyncio.ensure_future(work)
+        self._background.add(started)
+        started.add_done_callback(self._background.discard)
+
+    async def _tell_of_notice(self, link: Link) -> None:
+        """Tell the first node once that this pod is to be evicted, or that its machine goes."""
+        while True:
+            with contextlib.suppress(OSError), open(self.place.notice) as file:
+                if file.read().strip():
+                    break
+            await asyncio.sleep(1)
+        with contextlib.suppress(ConnectionError):
+            await link.send(do="notice")
 
     async def _login(self, address: str, port: int) -> Link:
         deadline, told = time.monotonic() + PATIENCE, False
