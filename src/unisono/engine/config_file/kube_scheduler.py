@@ -11,19 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from unisono.jobkinds.others_configurations import GROUPS
+
 KUBE_SCHEDULER: Final = "KubeSchedulerConfiguration"
 NAMES: Final = ("apiVersion", "kind")
 
-_MIGRATE = "write queues and settings by 'unisono migrate from {0} -f FILE'"
-_OTHERS: Final[Mapping[str, tuple[str, str]]] = {
-    "kubescheduler.config.k8s.io": ("Kubernetes' scheduler", "rewrite it by 'unisono config convert -f FILE'"),
-    "config.kueue.x-k8s.io": ("Kueue", _MIGRATE.format("kueue")),
-    "kueue.x-k8s.io": ("Kueue", _MIGRATE.format("kueue")),
-    "kai.scheduler": ("KAI-Scheduler", _MIGRATE.format("kai")),
-    "scheduling.run.ai": ("KAI-Scheduler", _MIGRATE.format("kai")),
-    "config.koordinator.sh": ("Koordinator", "see docs/scheduler-configuration.md"),
-    "descheduler": ("the descheduler", "see plug-in rescheduling in docs/scheduler-configuration.md"),
-}
+_YUNIKORN: Final = (
+    "this is queues.yaml of YuniKorn: write queues and settings by 'unisono migrate from yunikorn -f FILE'"
+)
 
 
 def whose(root: Mapping[str, Any]) -> str:
@@ -34,13 +29,13 @@ def whose(root: Mapping[str, Any]) -> str:
 
     """
     if "partitions" in root and "tiers" not in root:
-        return f"this is queues.yaml of YuniKorn: {_MIGRATE.format('yunikorn')}"
+        return _YUNIKORN
     group = str(root.get("apiVersion", "")).partition("/")[0]
     if not group or "kind" not in root:
         return ""
     what = f"this is a {root['kind']}"
-    if group in _OTHERS:
-        project, instead = _OTHERS[group]
+    if group in GROUPS:
+        project, instead = GROUPS[group]
         return f"{what} of {project}: {instead}"
     return f"{what} ({root['apiVersion']}), and no configuration of a scheduler: state actions and tiers"
 
