@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from support.backends import OPTIONS, opened
@@ -191,3 +192,51 @@ def test_what_is_no_yaml_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("a: [")
     assert migrate("kueue", "-f", str(file)).exit_code != 0
+
+
+SETTINGS = [
+    (name, one) for name, listed in yaml.safe_load((INPUTS / "settings.yaml").read_text()).items() for one in listed
+]
+
+
+@pytest.mark.parametrize(("name", "given"), SETTINGS, ids=[f"{name}, {one['of']}" for name, one in SETTINGS])
+def test_every_setting_of_another_scheduler_is_told_and_none_is_passed_on(name: str, given: dict[str, Any]) -> None:
+    done = CONVERT[name]([given["object"]])
+    assert not done.objects()
+    for told, expected in ((done.changes, given["changes"]), (done.lost, given["lost"])):
+        assert len(told) == len(expected), told
+        for words in expected:
+            assert any(words in each for each in told), (words, told)
+
+
+KUEUE_SETTINGS = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
+TWO = [
+    cluster_queue("cards", "", quota("cpu", 9), quota("cards", 4)),
+    cluster_queue("plain", "", quota("cpu", 9)),
+]
+
+
+@pytest.mark.parametrize(
+    ("resources", "plain", "cards"),
+    [
+        ({}, {"cpu": "9", "cards": "0"}, {"cpu": "9", "cards": "4"}),
+        ({"excludeResourcePrefixes": ["car"]}, {"cpu": "9"}, {"cpu": "9", "cards": "4"}),
+        ({"quotaCheckStrategy": "IgnoreUndeclared"}, {"cpu": "9"}, {"cpu": "9", "cards": "4"}),
+        (
+            {"deviceClassMappings": [{"name": "cards", "deviceClassNames": ["gpu.example.com"]}]},
+            {"cpu": "9", "deviceclass/gpu.example.com": "0"},
+            {"cpu": "9", "deviceclass/gpu.example.com": "4"},
+        ),
+        (
+            {"deviceClassMappings": [{"name": "cards", "deviceClassNames": ["a", "b"]}]},
+            {"cpu": "9", "cards": "0"},
+            {"cpu": "9", "cards": "4"},
+        ),
+    ],
+)
+def test_settings_of_quotas_count_for_the_queues(
+    resources: dict[str, Any], plain: dict[str, str], cards: dict[str, str]
+) -> None:
+    done = kueue.convert([{**KUEUE_SETTINGS, "resources": resources}, *TWO])
+    assert done.queues["plain"]["spec"]["capability"] == plain
+    assert done.queues["cards"]["spec"]["capability"] == cards

@@ -106,6 +106,20 @@ STEPS: dict[str, tuple[str, list[str]]] = {
         ["1 9 none"],
     ),
     "of --export alone": ("export A=1 B=2\nsrun -n1 --export=A,C=3 sh -c 'echo $A${B-}$C'", ["13"]),
+    "another batch from within one": (
+        "mkdir p\nprintf '#!/bin/sh\\necho \"$@\" ${SLURM_JOB_ID-none}\\n' > p/unisono\nchmod +x p/unisono\n"
+        "PATH=$PWD/p:$PATH sbatch --parsable next.sh",
+        ["sbatch --parsable next.sh none"],
+    ),
+    "a chain from within a batch": (
+        "sbatch -d afterany:$SLURM_JOB_ID next.sh 2>&1 | grep -c 'waits outside of jobs'",
+        ["1"],
+    ),
+    "Open MPI starts as root where nobody else is": (
+        "[ $(id -u) != 0 ] || "
+        "srun -n1 sh -c '[ $OMPI_ALLOW_RUN_AS_ROOT$OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 11 ]' && echo ok",
+        ["ok"],
+    ),
     "the folder of srun": ("mkdir d\nsrun -n1 -D d sh -c 'basename $PWD'", ["d"]),
     "the largest exit code": ("srun -K0 bash -c 'exit $SLURM_PROCID' || echo $?", ["3"]),
     "a failed task ends the others": ("srun bash -c '[ $SLURM_PROCID = 1 ] && exit 5; sleep 60' || echo $?", ["5"]),

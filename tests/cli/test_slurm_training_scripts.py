@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.slurm_pods import batch_text, run_batch
+from support.slurm_pods import batch_text, may_mount, run_batch
 from support.slurm_scripts import make_programs
 
 # Where all ranks of a step, or one launcher on each node, must be reached.
@@ -108,6 +108,24 @@ SCRIPTS: dict[str, tuple[list[str], str]] = {
         'OPTIONS="--container-image=nvcr.io#nvidia/pytorch:24.01-py3 --container-mounts=/data:/data:ro,$PWD:/work '
         '--container-name=pt --no-container-mount-home --container-writable"\nsrun $OPTIONS --mpi=pmix python train.py',
     ),
+    "a container of Shifter": (
+        TASKS,
+        "export MASTER_ADDR=$(hostname)\nsrun -l shifter --env A=$PWD/env --module=gpu,nccl python train.py",
+    ),
+    "code at another path": (
+        TASKS,
+        "mkdir -p run/code\necho ok > run/code/config\nexport MASTER_ADDR=$(hostname)\n"
+        "srun --container-image ./train.sqsh --container-mounts $PWD/run:/mounted_run "
+        "--container-workdir /mounted_run/code "
+        "bash -c '[ $(cat config) = ok ] && [ $PWD = /mounted_run/code ] && python train.py'",
+    ),
+    "a launch script at another path": (
+        NODES,
+        "mkdir recipe\nprintf '#!/bin/bash\\ntorchrun --master_addr=$MASTER_ADDR t.py\\n' > recipe/launch.sh\n"
+        "chmod +x recipe/launch.sh\nexport MASTER_ADDR=$(scontrol show hostnames | head -n 1)\n"
+        'srun --ntasks-per-node=1 --container-mounts="./recipe:/mounted_recipe:mkdir,$PWD:/opt/artifacts" '
+        "--container-writable bash -c 'ls /opt/artifacts > /dev/null && /mounted_recipe/launch.sh'",
+    ),
     "a command in variables": (
         NODES,
         'LAUNCHER="torchrun --nnodes $SLURM_NNODES --rdzv_backend c10d --rdzv_endpoint $(hostname):29400"\n'
@@ -122,6 +140,9 @@ SCRIPTS: dict[str, tuple[list[str], str]] = {
         'cd "$SLURM_SUBMIT_DIR"\nsrun --chdir="$SLURM_SUBMIT_DIR" --wait=60 -K1 python train.py 2>&1 | tee -a log.txt',
     ),
 }
+
+if not may_mount():
+    SCRIPTS = {name: given for name, given in SCRIPTS.items() if "another path" not in name}
 
 HEAD = "#!/bin/bash\n#SBATCH --nodes=2 --tasks-per-node=2 --gres=gpu:a100:2 --time=1:00:00 --signal=B:USR1@60\n"
 
@@ -167,6 +188,16 @@ LINES: dict[str, dict[str, object]] = {
     "--gres=gpu:h100:2,tmpfs:10G --nodes=2": {"gpus": 2, "nodes": 2},
     "--gres=gpu:h100": {"gpus": 1},
     "--gres=gres/gpu:2(S:0-1)": {"gpus": 2},
+    "-N2 --ntasks-per-node=4 --tres-per-task=cpu=6,mem=4G,gres/gpu:a100=1": {
+        **{"nodes": 2, "cpus": 6, "gpus": 4, "gpus_per_task": 1, "memory_mib": 16384}
+    },
+    "--ntasks=2 --tres-per-task=cpu:3,gres/gpu:2,license/x:1": {
+        "cpus": 3,
+        "gpus_per_task": 2,
+        "notes": ("of --tres-per-task only cpu, mem and gres/gpu are counted, and license/x:1 is left out",),
+    },
+    "--tres-per-task=cpu=6 --cpus-per-task=2": {"cpus": 2},
+    "--image=docker:centre/pytorch:24.06": {"image": "centre/pytorch:24.06"},
     "--environment=fit.toml": {
         "notes": ("--environment is not supported: the images of that centre are not here: use --image",)
     },

@@ -153,6 +153,7 @@ def test_every_project_has_the_version_that_was_read() -> None:
         "Armada",
         "GKE",
         "Multus",
+        "SageMaker",
         "TKE",
         "VKE",
         "descheduler",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from unisono.cli.slurm.batches import program_of
@@ -33,6 +35,15 @@ class Ended:
     def told(self) -> str:
         """All errors, for messages."""
         return "\n".join(self.err)
+
+
+@cache
+def may_mount() -> bool:
+    """Whether processes of this machine may have mounts of their own."""
+    words = ["unshare", *(["-Ur"] if os.geteuid() else []), "-m", "mount", "-t", "tmpfs", "none", "/mnt"]
+    return (
+        shutil.which("unshare") is not None and subprocess.run(words, capture_output=True, check=False).returncode == 0
+    )
 
 
 def batch_text(text: str, options: str = "", name: str = "fit") -> Batch:

@@ -27,7 +27,7 @@ class Word:
     Attributes:
         project: whose it is.
         key: of a label or an annotation, or a name; ``domain/*`` stands for all keys of the domain, and of those below
-            it, that have no row of their own.
+            it, that have no row of their own; in a resource ``*`` stands for any text.
         meaning: what it says there.
         becomes: ``honoured``: it means the same here; ``needless``: what it asks for is always so; ``theirs``: its own
             project's controller acts on it, beside Unisono; ``mark``: components write it for themselves, and it asks
@@ -56,6 +56,7 @@ SOURCES: Final[Mapping[str, str]] = {
     "JobSet": "0.12.0, 2026-08-18",
     "KAI": "0.13.0-rc1, 2026-03-07",
     "Koordinator": "1.8.0, 2026-07-24",
+    "Kthena": "1.0.0, 2026-08-21",
     "KubeRay": "1.7.0, 2026-08-19",
     "Kubeflow": "Trainer 2.3.0-rc.3, 2026-08-21; training operator 1.9.0-rc.0, 2025-02-24; MPI 0.8.0, 2026-07-02",
     "Kueue": "0.19.2, 2026-08-22",
@@ -84,7 +85,10 @@ _SECCOMP = "write seccompProfile of a securityContext"
 _APPARMOR = "write appArmorProfile of a securityContext"
 _CNI = "network plug-ins of the nodes act on it, and nodes of Unisono's own agent have none"
 _POLICIES = "write policies of the Job, such as RestartJob on PodFailed (docs/jobs.md)"
+_NEAR = "write volcano.sh/numa-topology-policy"
 _CARDS = "ask for whole cards (docs/devices.md)"
+_GKE = "what Google's clusters run beside Kubernetes acts on it, and nodes of Unisono's own agent have none of it"
+_HYPERPOD = "write policies and maxRetry of a Job, or backoffLimit of other jobs (docs/jobs.md)"
 
 
 def _honoured(project: str, meanings: Mapping[str, tuple[str, *tuple[Goal, ...]]]) -> Iterator[Word]:
@@ -189,10 +193,21 @@ WORDS: Final[tuple[Word, ...]] = (
         {
             "networking.gke.io/interfaces": ("further networks of a pod", _CNI),
             "networking.gke.io/default-interface": ("the first network of a pod", _CNI),
+            "gke-gcsfuse/*": ("buckets as volumes", _GKE),
+            "devices.gke.io/*": ("devices of containers", _GKE),
+            "node.gke.io/*": ("settings of a pod's node", _GKE),
         },
     ),
     *_warned("TKE", {"tke.cloud.tencent.com/networks": ("further networks of a pod", _CNI)}),
     *_warned("VKE", {"k8s.volcengine.com/pod-networks": ("further networks of a pod", _CNI)}),
+    *_warned(
+        "SageMaker",
+        {
+            "sagemaker.amazonaws.com/enable-job-auto-resume": ("whether a job starts again on other nodes", _HYPERPOD),
+            "sagemaker.amazonaws.com/job-max-retry-count": ("how often it starts again", _HYPERPOD),
+            "sagemaker.amazonaws.com/*": ("HyperPod's own", "see docs/health.md on nodes that fail"),
+        },
+    ),
     Word("MindCluster", "ring-controller.atlas", "model of NPUs, for tables of ranks", "theirs"),
     *_warned(
         "MindCluster",
@@ -209,6 +224,12 @@ WORDS: Final[tuple[Word, ...]] = (
             "vnpu-dvpp": ("part of a card", _CARDS),
             "podgroup-sched-enable": ("whether a PodGroup is placed whole", "leave it out: gangs are"),
             "huawei.com/schedule_policy": ("shape of a node's NPUs", _KINDS),
+            "huawei.com/affinity-config": ("parts in levels of the network", "write spec.subGroupPolicy"),
+            "huawei.com/recover_policy_path": ("what is started again first", _POLICIES),
+            "huawei.com/schedule_ubmemory": ("memory that is shared over nodes", "leave it out"),
+            "huawei.com/schedule.filter.faultCode": ("faults of cards that count", _POLICIES),
+            "huawei.com/schedule.filter.faultLevel": ("faults of cards that count", _POLICIES),
+            "huawei.com/vnpu-mode": ("how a card is shared", _CARDS),
             "huawei.com/schedule_minAvailable": ("least pods of a gang", "write minAvailable of the Job"),
             "huawei.com/schedule_enable_dequeue": ("whether it leaves the queue for a time", "leave it out"),
             "huawei.com/schedule_dequeue_frequency": ("when it leaves the queue for a time", "leave it out"),
@@ -232,6 +253,7 @@ WORDS: Final[tuple[Word, ...]] = (
                 "write volcano.sh/numa-topology-policy",
             ),
             "nvidia.com/vgpu-compute-policy": ("how cores of a card are shared", _GPUS),
+            "nvidia.com/cross-pod-topology": ("cards of a gang that are near each other", _TOPOLOGY),
             **{
                 f"nvidia.com/{how}clude-gpu-{what}": ("cards by their number or model", _KINDS)
                 for how in ("in", "ex")
@@ -424,6 +446,8 @@ WORDS: Final[tuple[Word, ...]] = (
                 "write unisono.io/min-run-time",
             ),
             "scheduling.x-k8s.io/*": ("the plug-ins' own", _GANG),
+            "appgroup.diktyo.x-k8s.io": ("application whose pods are near each other", _TOPOLOGY),
+            "appgroup.diktyo.x-k8s.io.workload": ("part of such an application", _TOPOLOGY),
         },
     ),
     *_warned(
@@ -466,6 +490,7 @@ WORDS: Final[tuple[Word, ...]] = (
         },
     ),
     *_theirs("LeaderWorkerSet", "leaderworkerset.sigs.k8s.io", "disaggregatedset.x-k8s.io"),
+    *_theirs("Kthena", "serving.volcano.sh", "modelserving.volcano.sh"),
     *_theirs("Spark", "sparkoperator.k8s.io"),
     *_theirs("Argo Workflows", "workflows.argoproj.io"),
     *_warned(
@@ -477,6 +502,12 @@ WORDS: Final[tuple[Word, ...]] = (
             "nvidia.com/vgpu-mode": ("how cards are shared", "write the annotation volcano.sh/vgpu-mode"),
             "nvidia.com/numa-bind": ("cards of one NUMA node", "write volcano.sh/numa-topology-policy"),
             "nvidia.com/priority": ("priority on a card", _PRIORITY),
+            "metax-tech.com/sgpu-app-class": ("whether a pod is served online", _PRIORITY),
+            "metax-tech.com/sgpu-qos-policy": ("how a card is shared", _CARDS),
+            "metax-tech.com/sgpu-topology-aware": (
+                "cards that are near each other",
+                "write volcano.sh/numa-topology-policy",
+            ),
             **{
                 f"{vendor}/{no}use-{what}": ("cards by their number or model", _KINDS)
                 for vendor, what in (
@@ -490,6 +521,7 @@ WORDS: Final[tuple[Word, ...]] = (
                     ("hygon.com", "dcutype"),
                     ("hygon.com", "gpuuuid"),
                     ("metax-tech.com", "gpuuuid"),
+                    ("vastaitech.com", "va"),
                     ("mthreads.ai", "gpuuuid"),
                     ("vastaitech.com", "gpuuuid"),
                 )
@@ -505,16 +537,22 @@ WORDS: Final[tuple[Word, ...]] = (
             "nvidia.com/gpucores": ("share of a GPU", _GPUS),
             **dict.fromkeys(
                 (
-                    "cambricon.com/mlu.smlu.vmemory",
-                    "cambricon.com/mlu.smlu.vcore",
+                    "amd.com/gpumem",
+                    "cambricon.com/*.smlu.vmemory",
+                    "cambricon.com/*.smlu.vcore",
                     "enflame.com/vgcu-percentage",
+                    "enflame.com/gcu-memory",
+                    "enflame.com/gcu-core",
                     "hygon.com/dcumem",
                     "hygon.com/dcucores",
-                    "huawei.com/Ascend310P-memory",
-                    "huawei.com/Ascend910A-memory",
-                    "huawei.com/Ascend910B2-memory",
-                    "huawei.com/Ascend910B3-memory",
-                    "huawei.com/Ascend910B4-memory",
+                    "huawei.com/Ascend*-memory",
+                    "iluvatar.ai/*.vMem",
+                    "iluvatar.ai/*.vCore",
+                    "kunlunxin.com/vxpu-memory",
+                    "metax-tech.com/vmemory",
+                    "metax-tech.com/vcore",
+                    "mthreads.com/sgpu-memory",
+                    "mthreads.com/sgpu-core",
                 ),
                 ("part of a card", _CARDS),
             ),
@@ -529,6 +567,11 @@ WORDS: Final[tuple[Word, ...]] = (
         },
         at="resource",
     ),
+    *_warned(
+        "vgpu-manager",
+        {f"nvidia.com/vgpu-{what}": ("share of a GPU", _GPUS) for what in ("number", "memory", "cores")},
+        at="resource",
+    ),
     *_schedulers(
         {
             "kai-scheduler": "KAI",
@@ -541,6 +584,10 @@ WORDS: Final[tuple[Word, ...]] = (
             "runai-scheduler": "KAI",
             "godel-scheduler": "Godel",
             "vgpu-scheduler": "vgpu-manager",
+            "network-aware-scheduler": "scheduler-plugins",
+            "topo-aware-scheduler": "scheduler-plugins",
+            "capacityscheduler": "scheduler-plugins",
+            "trimaran": "scheduler-plugins",
         }
     ),
     *_warned(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, Final
 
 from unisono.api import annotations as own_keys
@@ -14,7 +16,7 @@ from unisono.jobkinds.paths import walk
 _KEYS: Final = {word.key: word for word in WORDS if word.at == "key" and not word.key.endswith("/*")}
 _DOMAINS: Final = {word.key.removesuffix("/*"): word for word in WORDS if word.key.endswith("/*")}
 _SCHEDULERS: Final = {word.key: word for word in WORDS if word.at == "scheduler"}
-_RESOURCES: Final = {word.key: word for word in WORDS if word.at == "resource"}
+_RESOURCES: Final = tuple(word for word in WORDS if word.at == "resource")
 _HONOURED: Final = tuple(word.key for word in WORDS if word.becomes == "honoured")
 _MANAGERS: Final = {word.key: word for word in WORDS if word.at == "manager"}
 _MANAGED_BY: Final = ("spec.managedBy", "spec.runPolicy.managedBy")
@@ -48,6 +50,11 @@ def row_of(key: str) -> Word | None:
         word = _DOMAINS.get(domain)
         domain = domain.partition(".")[2]
     return word
+
+
+@lru_cache(maxsize=1024)
+def _resource(name: str) -> Word | None:
+    return next((word for word in _RESOURCES if fnmatchcase(name, word.key)), None)
 
 
 def without_effect(obj: Any, templates: tuple[str, ...] = (), served: frozenset[str] = frozenset()) -> list[str]:
@@ -86,8 +93,8 @@ def without_effect(obj: Any, templates: tuple[str, ...] = (), served: frozenset[
         for part in _CONTAINERS:
             for at, found in walk(obj, f"{each}spec.{part}[*].resources.limits"):
                 for name in found if isinstance(found, Mapping) else ():
-                    if name in _RESOURCES:
-                        tell(_RESOURCES[name], f"{at}[{name}]", name)
+                    if (of_cards := _resource(name)) is not None:
+                        tell(of_cards, f"{at}[{name}]", name)
     if keys.KUEUE_QUEUE in told:
         for at, suspended in (found for each in _SUSPEND for found in walk(obj, each)):
             if suspended is True:

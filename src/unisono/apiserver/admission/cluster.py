@@ -50,6 +50,7 @@ from unisono.apiserver.failures import forbidden, invalid, not_found
 from unisono.jobkinds.idle_fields import unknown_arguments
 from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.kueue import queues_behind, words_read
+from unisono.jobkinds.others_configurations import of_others
 from unisono.jobkinds.tables import described
 from unisono.jobkinds.word_places import misplaced, misplaced_elsewhere, unreadable
 from unisono.jobkinds.words_without_effect import without_effect
@@ -170,9 +171,6 @@ def _queues_in(view: View) -> Callable[[str], Rules | None]:
     return lambda name: rules_of(view.find(QUEUES, name))
 
 
-_CONFIGURES = {"yunikorn-configs": "YuniKorn", "yunikorn-defaults": "YuniKorn", "kueue-manager-config": "Kueue"}
-
-
 def unheeded(request: Request, view: View) -> list[str]:
     """What to tell the writer of an object: queues named in vain, words of others, what is not read."""
     # What agents write on their nodes is not for people.
@@ -192,10 +190,8 @@ def unheeded(request: Request, view: View) -> list[str]:
 
 def _configures_others(request: Request) -> list[str]:
     """Configurations of other schedulers."""
-    whose = _CONFIGURES.get(request.name) if request.kind is CONFIG_MAPS else None
-    if whose is None:
-        return []
-    return [f"ConfigMap {request.name} configures {whose}, and has no effect on Unisono: see docs/migrating.md"]
+    told = of_others(request.name, request.object.data) if request.kind is CONFIG_MAPS else ""
+    return [told] if told else []
 
 
 def check_namespace(request: Request, view: View) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from unisono.api.annotations import MIN_RUN_TIME
 from unisono.api.keys import NVIDIA_GPU, POD_QUEUE
 from unisono.api.kinds import POD_GROUPS
+from unisono.cli.migrate.settings import tell_kai
 from unisono.cli.migrate.written import Amounts, Json, Written, meta_of, name_of, spec_of, texts
 
 _LABEL = "kai.scheduler/queue"
@@ -30,6 +31,8 @@ def convert(objects: Iterable[Json]) -> Written:
             _queue(done, each)
         elif group == "scheduling.run.ai" and kind == "PodGroup":
             done.others.append(_pod_group(done, each))
+        elif group == "kai.scheduler" and kind in ("SchedulingShard", "Config"):
+            tell_kai(done, each)
         elif group in ("kai.scheduler", "scheduling.run.ai"):
             done.lost.append(f"{kind} {name_of(each)}: nothing like it here")
         else:

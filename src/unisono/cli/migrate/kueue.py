@@ -17,6 +17,7 @@ from unisono.api.kinds import CONFIG_MAPS, NAMESPACES
 from unisono.api.selecting import selects
 from unisono.cli.migrate import kueue_jobs
 from unisono.cli.migrate.kueue_quotas import Quotas, held
+from unisono.cli.migrate.settings import KueueSettings, configurations
 from unisono.cli.migrate.written import Json, Written, amount, meta_of, name_of, spec_of, texts
 from unisono.jobkinds.kueue import KUEUE
 
@@ -54,6 +55,8 @@ def convert(objects: Iterable[Json], *, in_place: bool = False) -> Written:
 
     """
     done, by_kind, others = Written(), defaultdict(list), []
+    found, objects = configurations(objects, "config.kueue.x-k8s.io")
+    settings = KueueSettings(done, found)
     for each in objects:
         if str(each.get("apiVersion", "")).startswith(_PREFIX):
             by_kind[each.get("kind", "")].append(each)
@@ -65,7 +68,7 @@ def convert(objects: Iterable[Json], *, in_place: bool = False) -> Written:
         {name_of(each): spec_of(each) for each in queues}, {name_of(each): spec_of(each) for each in cohorts}
     )
     asked = {name for each in others for name in kueue_jobs.requested(each)}
-    _queues(done, quotas, flavors, asked)
+    _queues(done, quotas, flavors, asked, settings)
     spaces = {
         name_of(each): meta_of(each).get("labels") or {} for each in others if each.get("kind") == NAMESPACES.kind
     }
@@ -101,7 +104,7 @@ def _serve(done: Written, places: Mapping[tuple[str, str], str]) -> None:
 # ---- queues
 
 
-def _queues(done: Written, quotas: Quotas, flavors: Named, asked: set[str]) -> None:
+def _queues(done: Written, quotas: Quotas, flavors: Named, asked: set[str], settings: KueueSettings) -> None:
     grouped = any(_groups(spec, flavors) for spec in quotas.queues.values())
     # Operators give their pods containers that request cores and memory, which Kueue does not count.
     covered = asked.union(*(quotas.covered(name) for name in quotas.queues)) - {"cpu", "memory", "pods"}
@@ -110,7 +113,7 @@ def _queues(done: Written, quotas: Quotas, flavors: Named, asked: set[str]) -> N
         _queue(done, name, quotas, flavors)
         queue, parent = done.queues[name]["spec"], quotas.parent(name)
         queue["reclaimable"] = parent in reclaimed
-        missing = sorted(covered - quotas.covered(name))
+        missing = sorted(filter(settings.limits, covered - quotas.covered(name)))
         if missing and not held(spec):
             queue["capability"] = queue.get("capability", {}) | dict.fromkeys(missing, "0")
             done.changes.append(f"ClusterQueue {name} has no quota of {', '.join(missing)}: its jobs may hold none")
@@ -129,6 +132,8 @@ def _queues(done: Written, quotas: Quotas, flavors: Named, asked: set[str]) -> N
         queue |= {"guarantee": {"resource": texts(kept)}} if kept else {}
         queue |= {"capability": texts(most)} if most else {}
         done.unread(f"Cohort {name}", spec, ("resourceGroups", "parentName", "parent"), _WHY)
+    for queue in done.queues.values():
+        settings.rename(queue)
 
 
 def _queue(done: Written, name: str, quotas: Quotas, flavors: Named) -> None:

@@ -16,6 +16,18 @@ _READ = (
     "name", "parent", "queues", "resources", "submitacl", "adminacl", "limits", "properties", "maxapplications"
 )  # fmt: skip
 _ALL = "*"
+_OF_PODS = "pods of all namespaces are placed that have schedulerName volcano"
+_OF_USERS = "users are those of the API server"
+_SERVICE = {
+    "service.placeholderImage": "gangs need no pods that hold room for them",
+    "service.disableGangScheduling": "gangs are PodGroups with minMember, and what has none is no gang",
+    "service.enableConfigHotRefresh": "a new configuration is always read at once",
+    "admissionController.filtering.processNamespaces": _OF_PODS,
+    "admissionController.filtering.bypassNamespaces": _OF_PODS,
+    "admissionController.filtering.labelNamespaces": "jobs name their queue, or are in that of their namespace",
+    "admissionController.accessControl.externalUsers": _OF_USERS,
+    "admissionController.accessControl.systemUsers": _OF_USERS,
+}
 
 
 def convert(objects: Iterable[Json]) -> Written:
@@ -25,11 +37,32 @@ def convert(objects: Iterable[Json]) -> Written:
         text = (each.get("data") or {}).get(_KEY) if each.get("kind") == "ConfigMap" else None
         config = yaml.safe_load(text) if text else each
         partitions = config.get("partitions") if isinstance(config, Mapping) else None
-        if partitions is None:
+        if partitions is None and not _is_own(each):
             done.others.append(each)
+        elif each.get("kind") == "ConfigMap":
+            _service(done, each)
         for partition in partitions or ():
             _partition(done, partition)
     return done
+
+
+def _is_own(obj: Json) -> bool:
+    """Whether a ConfigMap configures YuniKorn without queues, or with queues that are packed."""
+    name = str((obj.get("metadata") or {}).get("name"))
+    return obj.get("kind") == "ConfigMap" and name in ("yunikorn-configs", "yunikorn-defaults")
+
+
+def _service(done: Written, obj: Json) -> None:
+    """Settings of its process; of gangs, users and queues that are packed it is told."""
+    name = (obj.get("metadata") or {}).get("name")
+    packed = [key for key in obj.get("binaryData") or {} if key.startswith(_KEY)]
+    packed += [key for key in obj.get("data") or {} if key.startswith(f"{_KEY}.")]
+    done.lost += [f"ConfigMap {name}.{key}: it is packed: unpack it, and convert {_KEY}" for key in packed]
+    keys = [key for key in obj.get("data") or {} if key != _KEY and key not in packed]
+    for key in [key for key in keys if key in _SERVICE]:
+        done.changes.append(f"ConfigMap {name}.{key}: {_SERVICE[key]}")
+    if left := [key for key in keys if key not in _SERVICE]:
+        done.changes.append(f"ConfigMap {name}: left out, as of that scheduler's own process: {', '.join(left)}")
 
 
 def _walk(queues: Iterable[Mapping[str, Any]], above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:

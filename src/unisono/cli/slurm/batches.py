@@ -17,6 +17,7 @@ from unisono.api.keys import HOSTNAME, JOB_NAME, JOB_RETRY_COUNT
 from unisono.cli.slurm.script import Batch
 from unisono.cli.slurm.steps import command_text
 from unisono.cli.slurm.steps.link import REQUEUE
+from unisono.cli.slurm.steps.mounts import text_of
 from unisono.cli.slurm.steps.words import filled, in_short
 from unisono.sdk.jobs.builders import Job
 from unisono.sdk.jobs.program import TASK, Program, default_cpu, derived_name, port_of
@@ -109,6 +110,7 @@ def program_of(
             "OMP_NUM_THREADS": str(batch.cpus or 1),
             **(variables or {}),
             **given,
+            **({"UNISONO_BATCH_MOUNTS": text_of(batch.mounts)} if local and batch.mounts else {}),
             "SLURM_JOB_SCRIPT": script,
             "UNISONO_BATCH_KEY": f"{_KEY_FOLDER}/id_rsa",
             **({"UNISONO_BATCH_NOTICE": f"{_NOTICE_FOLDER}/until"} if batch.signal else {}),

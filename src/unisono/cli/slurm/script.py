@@ -204,6 +204,15 @@ def batch_of(options: Sequence[tuple[str, str]], where: str = "script") -> Batch
     for name in dict(options):
         if OPTIONS[name].handled == "told":
             notes.append(f"--{name} is not supported: {OPTIONS[name].how}")
+    if "tres-per-task" in values:
+        try:
+            per_task, others = _per_task(values["tres-per-task"])
+        except ValueError as error:
+            raise BadScript(f"{where}: --tres-per-task={values['tres-per-task']}: {error}.") from None
+        values |= {name: value for name, value in per_task.items() if name not in values}
+        notes += [
+            f"of --tres-per-task only cpu, mem and gres/gpu are counted, and {each} is left out" for each in others
+        ]
     batch = Batch()
     for name, value in values.items():
         try:
@@ -258,6 +267,8 @@ def _sized(batch: Batch, values: Mapping[str, str], where: str) -> Batch:
         batch = replace(batch, memory_mib=_mebibytes(values["mem"]) or None)
     if "mem-per-gpu" in values and batch.gpus:
         batch = replace(batch, memory_mib=_mebibytes(values["mem-per-gpu"]) * batch.gpus)
+    if "mem-per-task" in values:
+        batch = replace(batch, memory_mib=_mebibytes(values["mem-per-task"]) * most)
     if "mem-per-cpu" in values:
         cpus = batch.node_cpus or (batch.cpus or 1) * most
         batch = replace(batch, memory_mib=_mebibytes(values["mem-per-cpu"]) * cpus)
@@ -316,6 +327,24 @@ def _generic(text: str) -> tuple[int, list[str]]:
         else:
             others.append(plain)
     return cards, others
+
+
+def _per_task(text: str) -> tuple[dict[str, str], list[str]]:
+    """Options that mean ``cpu=4,mem=8G,gres/gpu:a100=1``, and what is left out; ``:`` stands for ``=``, too."""
+    found: dict[str, str] = {}
+    others: list[str] = []
+    for part in text.split(","):
+        name, _, value = part.partition("=") if "=" in part else part.rpartition(":")
+        kind = name.removeprefix("gres/").partition(":")[0]
+        if not value:
+            raise ValueError("amounts are expected, such as cpu=4,gres/gpu=1")
+        if kind == "gpu":
+            found["gpus-per-task"] = value
+        elif kind in ("cpu", "mem"):
+            found["cpus-per-task" if kind == "cpu" else "mem-per-task"] = value
+        else:
+            others.append(part)
+    return found, others
 
 
 def _mebibytes(text: str) -> int:
@@ -404,7 +433,8 @@ def _mounts(text: str) -> dict[str, Any]:
 def _image(text: str) -> dict[str, Any]:
     """``nvcr.io#nvidia/pytorch:24.01`` as a reference; a file such as ``x.sqsh`` is none."""
     is_file = text.startswith((".", "/", "~")) or text.endswith((".sqsh", ".sif"))
-    return {} if is_file else {"image": text.partition("://")[2].replace("#", "/") or text.replace("#", "/")}
+    plain = text.partition("://")[2] or text.removeprefix("docker:")
+    return {} if is_file else {"image": plain.replace("#", "/")}
 
 
 def _names(name: str) -> Callable[[str], dict[str, Any]]:
@@ -453,6 +483,8 @@ _READ: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "mem": lambda text: _checked(_mebibytes(text)),
     "mem-per-cpu": lambda text: _checked(_mebibytes(text)),
     "mem-per-gpu": lambda text: _checked(_mebibytes(text)),
+    "mem-per-task": lambda text: _checked(_mebibytes(text)),
+    "tres-per-task": lambda text: _checked(_per_task(text)),
     "cpus-per-gpu": lambda text: _checked(_positive(text)),
     "mincpus": lambda text: _checked(_positive(text)),
     "licenses": _licenses,
@@ -492,6 +524,7 @@ def _all(handled: Handled, how: str, names: str) -> dict[str, Option]:
 OPTIONS: Mapping[str, Option] = {
     **_all("done", "a pod for each node, which start together", "nodes"),
     **_all("done", "tasks are spread over the nodes", "ntasks ntasks-per-node ntasks-per-gpu"),
+    **_all("done", "`cpu`, `mem` and `gres/gpu` as the options of their own", "tres-per-task"),
     **_all("done", "CPUs that a node's pod requests", "cpus-per-task cpus-per-gpu mincpus"),
     **_all(
         "done",
@@ -523,7 +556,11 @@ OPTIONS: Mapping[str, Option] = {
     **_all("mapped", "nodes of a cluster by name, as node affinity", "nodelist exclude"),
     **_all("mapped", "annotation `unisono.io/reservation` of the job; of several the first", "reservation"),
     **_all("mapped", "image of the containers, where it is none of a file", "container-image"),
-    **_all("mapped", "`hostPath` volumes of the pods of a cluster", "container-mounts"),
+    **_all(
+        "mapped",
+        "`hostPath` volumes of the pods of a cluster; on one machine script and tasks see the folders there",
+        "container-mounts",
+    ),
     **_all(
         "done",
         "as it is here in any case",
@@ -573,10 +610,10 @@ OPTIONS: Mapping[str, Option] = {
         "container-entrypoint container-entrypoint-log",
     ),
     **_all("told", "the images of that centre are not here: use --image", "environment uenv view"),
-    **_all("told", "say the amounts one by one", "tres-per-task tres-per-job tres-bind mem-per-node"),
+    **_all("told", "say the amounts one by one", "tres-per-job tres-bind mem-per-node"),
     **_all("told", "tasks are programs, not steps of a file", "mpi"),
 }
 """Every option of Slurm's commands; others are refused."""
 
-READ = frozenset(_READ)
+READ = frozenset(_READ) - {"mem-per-task"}
 """Options that change the job."""

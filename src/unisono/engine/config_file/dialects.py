@@ -12,6 +12,7 @@ import yaml
 from unisono.engine.actions import action_names
 from unisono.engine.config.arguments import FLAG_KEYS, Argument
 from unisono.engine.config.model import ACTION_ARGUMENTS, METRICS_KEYS, OTHER_SECTIONS
+from unisono.engine.config_file.kube_scheduler import KUBE_SCHEDULER, converted, whose
 from unisono.engine.config_file.yaml_positions import meant, suggestion
 from unisono.engine.plugins.registry import BUILT_IN, arguments_of, is_code
 from unisono.errors import ConfigError
@@ -198,7 +199,7 @@ def convert(text: str, file: str = "") -> Converted:
     """Rewrite a configuration.
 
     Raises:
-        ConfigError: the text is no map in YAML.
+        ConfigError: the text is no map in YAML, or configures a scheduler whose settings are no actions and plug-ins.
 
     """
     try:
@@ -207,6 +208,11 @@ def convert(text: str, file: str = "") -> Converted:
         raise ConfigError(f"the YAML is broken: {error}", file=file) from None
     if not isinstance(root, dict):
         raise ConfigError("the file must be a map of keys to values", file=file)
+    if root.get("kind") == KUBE_SCHEDULER:
+        written, changes, lost = converted(root)
+        return Converted(yaml.safe_dump(written, sort_keys=False, width=120), changes, lost)
+    if other := whose(root):
+        raise ConfigError(other, file=file)
     writer = _Writer()
     found = writer.whole(root)
     writer.done.text = yaml.safe_dump(found, sort_keys=False, width=120)

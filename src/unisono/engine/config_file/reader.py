@@ -32,6 +32,7 @@ from unisono.engine.config_file.dialects import (
     foreign_argument,
     written_right,
 )
+from unisono.engine.config_file.kube_scheduler import NAMES, whose
 from unisono.engine.config_file.yaml_positions import Problems, Value, parse, suggestion
 from unisono.engine.plugins.registry import BUILT_IN, arguments_of, find, is_code, plugin_names
 from unisono.errors import ConfigError
@@ -382,6 +383,8 @@ def _read(text: str, file: str, problems: Problems, *, imports: bool) -> Schedul
     root = parse(text, file)
     if root is None:
         raise ConfigError("the file is empty; state actions and tiers", file=file)
+    if other := whose({key: value.plain() if key in NAMES else "" for key, _, value in root.items()}):
+        raise ConfigError(other, file=file)
     reader = _Reader(problems, imports=imports)
     root.entries(
         {

@@ -11,7 +11,7 @@ import zlib
 from functools import cache
 from pathlib import Path
 
-_MODULES = ("words", "link", "node", "head", "programs")
+_MODULES = ("words", "link", "mounts", "node", "head", "programs")
 
 
 @cache

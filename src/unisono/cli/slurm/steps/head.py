@@ -13,7 +13,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from unisono.cli.slurm.steps.link import CHUNK, LONGEST, PASSED, PATIENCE, Link, Place, stream_of
+from unisono.cli.slurm.steps.link import CHUNK, LONGEST, MOUNTED, PASSED, PATIENCE, Link, Place, stream_of
+from unisono.cli.slurm.steps.mounts import lacking, mounts_of
 from unisono.cli.slurm.steps.node import Node
 from unisono.cli.slurm.steps.words import BadOption, Shape, filled, in_short, shape_of
 
@@ -258,6 +259,7 @@ class Head:
                 set=changed,
                 unset=unset,
                 folder=asked["folder"],
+                mounts=asked["options"].get("container-mounts") or common.get("UNISONO_BATCH_MOUNTS", ""),
                 input=asked["input"],
                 label="label" in asked["options"],
                 routes=routes,
@@ -306,6 +308,9 @@ class Head:
         if interpreter[0] == "bash" and set(interpreter[1:]) & {"-l", "--login"}:
             # What a login shell reads may set the PATH anew.
             words = [*interpreter, "-c", 'PATH="$0:$PATH" exec bash "$@"', self.place.folder, path]
+        mounts = environment.get("UNISONO_BATCH_MOUNTS", "")
+        if lacking(mounts_of(mounts)):
+            words = [os.path.join(self.place.folder, MOUNTED), mounts, os.getcwd(), *words]
         self.shell = await asyncio.create_subprocess_exec(
             *words,
             *arguments,

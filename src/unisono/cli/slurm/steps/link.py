@@ -23,7 +23,14 @@ from typing import Any
 
 from unisono.cli.slurm.steps.words import in_short
 
-COMMANDS = "srun scontrol scancel squeue sbatch sbcast hostname ssh apptainer singularity module ml getent host".split()
+MOUNTED = ".mounted"
+"""The small program that becomes another one behind mounts; only tasks are started by it."""
+_CONTAINERS = ("apptainer", "singularity", "shifter")
+COMMANDS = [
+    *"srun scontrol scancel squeue sbatch sbcast hostname ssh module ml getent host".split(),
+    *_CONTAINERS,
+    MOUNTED,
+]
 LONGEST = 16 * 1024 * 1024
 CHUNK = 64 * 1024
 PATIENCE = 1800.0
@@ -146,6 +153,11 @@ class Place:
             found.setdefault(f"{name}_plm", value)
             found.setdefault(f"{name}_ras", "^slurm")
         found.setdefault("HYDRA_LAUNCHER", "ssh")
+        if not os.geteuid():
+            # In a pod there may be nobody else, and Open MPI starts nothing as root unless it is told twice.
+            for name in ("OMPI", "PRTE"):
+                found.setdefault(f"{name}_ALLOW_RUN_AS_ROOT", "1")
+                found.setdefault(f"{name}_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         return found
 
     def make_folder(self, program: str) -> None:

@@ -12,7 +12,8 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-from unisono.cli.slurm.steps.link import CHUNK, LONGEST, PATIENCE, Link, Place, packed
+from unisono.cli.slurm.steps.link import CHUNK, LONGEST, MOUNTED, PATIENCE, Link, Place, packed
+from unisono.cli.slurm.steps.mounts import lacking, mounts_of
 
 
 class Node:
@@ -89,7 +90,10 @@ class Node:
         if self.place.folder not in environment.get("PATH", "").split(":"):
             environment["PATH"] = f"{self.place.folder}:{environment.get('PATH', os.defpath)}"
         self._share_cards(environment, step["cards"], int(task["set"]["SLURM_LOCALID"]))
-        folder = step["folder"]
+        folder, command = step["folder"], task["command"]
+        if lacking(mounts_of(step["mounts"])):
+            command = [os.path.join(self.place.folder, MOUNTED), step["mounts"], folder, *command]
+            folder = "/"
         if not os.path.isdir(folder):
             told = f"srun: warning: {self.place.own}: there is no folder {folder}: the task starts in /tmp\n"
             await link.send(do="output", step=key[0], rank=key[1], to=2, data=packed(told.encode()))
@@ -98,7 +102,7 @@ class Node:
         streams = [None if route == "log" and not step["label"] else piped for route in step["routes"]]
         try:
             process = await asyncio.create_subprocess_exec(
-                *task["command"],
+                *command,
                 stdin=piped if step["input"] else asyncio.subprocess.DEVNULL,
                 stdout=streams[0],
                 stderr=streams[1],

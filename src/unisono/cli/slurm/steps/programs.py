@@ -21,7 +21,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from unisono.cli.slurm.steps.head import serve
-from unisono.cli.slurm.steps.link import CHUNK, LONGEST, PASSED, REQUEUE, Link, packed, stream_of
+from unisono.cli.slurm.steps.link import CHUNK, LONGEST, MOUNTED, PASSED, REQUEUE, Link, packed, stream_of
+from unisono.cli.slurm.steps.mounts import lacking, mounts_of, run_with, text_of
 from unisono.cli.slurm.steps.words import BadOption, filled, hosts_of, number_of, split_options
 
 # The small programs.
@@ -78,9 +79,13 @@ class Srun:
         folder = os.path.abspath(self.options.get("chdir") or self.options.get("container-workdir") or os.getcwd())
         streams = [stream_of(1) if "output" not in self.options else "file"]
         streams.append(stream_of(2) if "error" not in self.options and "output" not in self.options else "file")
+        mounts = mounts_of(self.options.get("container-mounts", ""))
+        for source, _, _ in mounts:
+            if not os.path.exists(source):
+                print(f"srun: warning: --container-mounts: there is no {source}", file=sys.stderr, flush=True)
         link = await _ask(
             do="step",
-            options=self.options,
+            options={**self.options, "container-mounts": text_of(mounts)},
             command=self.command,
             commands=self.commands,
             environment=self.environment(),
@@ -431,6 +436,26 @@ def _container(name: str, words: Sequence[str]) -> int:
     return os.execvpe(rest[1], rest[1:], environment)  # noqa: S606
 
 
+def _shifter(words: Sequence[str]) -> int:
+    """``shifter --image=IMAGE COMMAND`` where there is none: the command in the pod as it is."""
+    program = _real("shifter")
+    if program is not None:
+        return os.execv(program, ["shifter", *words])  # noqa: S606
+    rest, environment = list(words), dict(os.environ)
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        value = word.partition("=")[2] or (rest.pop(0) if "=" not in word and word not in ("--entrypoint",) else "")
+        if word.partition("=")[0] in ("-e", "--env") and "=" in value:
+            environment[value.partition("=")[0]] = value.partition("=")[2]
+    if not rest or shutil.which(rest[0], path=environment.get("PATH")) is None:
+        print(
+            f"shifter: {rest[0] if rest else 'a command'} is not in the pod: use an image that has it", file=sys.stderr
+        )
+        return 127
+    print("shifter: the command runs in the pod as it is", file=sys.stderr, flush=True)
+    return os.execvpe(rest[0], rest, environment)  # noqa: S606
+
+
 def _srun(words: Sequence[str]) -> int:
     step = Srun(words)
     if "version" in step.options:
@@ -439,7 +464,22 @@ def _srun(words: Sequence[str]) -> int:
     return asyncio.run(step.run())
 
 
+def _mounted(words: Sequence[str]) -> int:
+    return run_with(lacking(mounts_of(words[0])), words[1], words[2:])
+
+
 def _sbatch(words: Sequence[str]) -> int:
+    """Another batch, where ``unisono`` is in the pod; what waits for other jobs would end with this one."""
+    waits = any(word.startswith(("-d", "--dep")) for word in words)
+    program = None if waits else _real("unisono")
+    if program is not None:
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "UNISONO_BATCH"))
+        }
+        return os.execve(program, ["unisono", "sbatch", *words], environment)  # noqa: S606
+    if waits:
+        print("sbatch: --dependency waits outside of jobs: submit the chain where 'unisono' runs", file=sys.stderr)
+        return 1
     print("sbatch: not inside of a job: submit where 'unisono' runs, or 'scontrol requeue' this one", file=sys.stderr)
     return 1
 
@@ -457,7 +497,9 @@ def main(words: Sequence[str]) -> int:
         "hostname": _hostname,
         "ssh": _ssh,
         "apptainer": functools.partial(_container, "apptainer"),
+        "shifter": _shifter,
         "singularity": functools.partial(_container, "singularity"),
+        MOUNTED: _mounted,
         "module": functools.partial(_module, "module"),
         "getent": _getent,
         "host": _host,

@@ -93,7 +93,12 @@ OF_STEPS = frozenset(
 )
 """Long options of ``srun`` that ``sbatch`` has not; ``auto-resume`` is that of a cloud's Slurm."""
 
-_OTHERWISE = {"share": "oversubscribe", "tasks-per-node": "ntasks-per-node", "workdir": "chdir"}
+_OTHERWISE = {
+    "image": "container-image",  # of Shifter
+    "share": "oversubscribe",
+    "tasks-per-node": "ntasks-per-node",
+    "workdir": "chdir",
+}
 
 
 class BadOption(ValueError):
