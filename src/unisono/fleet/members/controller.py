@@ -24,6 +24,7 @@ from unisono.api.groups.fleet import (
     Fleet,
     FleetMemberStatus,
     FleetStatus,
+    NodeGroupSummary,
 )
 from unisono.api.kind import Kind
 from unisono.api.kind_families import ATTACHED_CLUSTERS, FLEETS
@@ -91,6 +92,7 @@ class MembersController(Controller):
         connect: Connect = connect,
         listener: Callable[[str], None] = lambda _name: None,
         news: Callable[[str, Event], None] | None = None,
+        groups: Callable[[str], list[NodeGroupSummary]] = lambda _name: [],
     ) -> None:
         """Make a controller.
 
@@ -101,10 +103,11 @@ class MembersController(Controller):
             connect: opens the connection to a member.
             listener: hears of each change of a member.
             news: hears of each warning of a member.
+            groups: answers which machines may come in a member.
 
         """
         self._state, self._recorder, self._connect = state, recorder, connect
-        self._placements, self._listener, self._news = placements, listener, news
+        self._placements, self._listener, self._news, self._groups = placements, listener, news, groups
         self._joined: dict[str, _Joined] = {}
         self._described: list[Kind[Any]] = []
         self._keys: dict[str, str] = {}
@@ -261,6 +264,7 @@ class MembersController(Controller):
             node_summary=summary.nodes if summary else old.node_summary,
             resource_summary=summary.resources if summary else old.resource_summary,
             accelerators=(summary.accelerators or None) if summary else old.accelerators,
+            node_groups=(self._groups(member.name) or None) if member.synced and reachable else old.node_groups,
             last_probe_time=rfc3339(member.answered) if member.answered else None,
             lost_since=None if reachable else old.lost_since or now,
         )
