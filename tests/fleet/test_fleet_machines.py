@@ -46,6 +46,8 @@ def put_group(
     seconds: float = 60,
     patience: str = "15m",
     failing: bool = False,
+    there: int = 0,
+    coming: int = 0,
 ) -> None:
     """A MachineDeployment of a member whose machines do not come by themselves."""
     notes = {
@@ -60,7 +62,8 @@ def put_group(
     if failing:
         notes[BACKOFF_UNTIL] = rfc3339(world.clock.time() + 3600)
     meta = {"name": "spot", "namespace": "default", "annotations": notes}
-    world.members[member].put(MACHINE_DEPLOYMENTS, decode(MACHINE_DEPLOYMENTS, {"metadata": meta, "spec": {}}).obj)
+    value = {"metadata": meta, "spec": {"replicas": there + coming}, "status": {"readyReplicas": there}}
+    world.members[member].put(MACHINE_DEPLOYMENTS, decode(MACHINE_DEPLOYMENTS, value).obj)
 
 
 def put_node_pool(world: World, member: str, limits: dict[str, str], nodes: int = 0) -> None:
@@ -248,16 +251,17 @@ async def test_a_hub_that_is_killed_knows_its_promises_again(before):
         await world.run(60)
         assert world.where() == {"one": "cloud", "two": ""}
         assert world.hub.machines.summary("cloud")[0].promised == 2
+        put_group(world, "cloud", most=3, coming=2)
         for name in ("n1", "n2"):
             world.members["cloud"].put(NODES, node(name, 8))
-        await world.run(5)
+        put_group(world, "cloud", most=2, there=2)
         # Its machines have come, and nobody else gets them.
-        await world.job("small", pods=1, gpus=8)
-        await world.run(10)
-        assert world.where()["small"] == ""
+        await world.run(60)
+        assert world.where() == {"one": "cloud", "two": ""}
         world.play()
-        await world.run(30)
-        assert world.where() == {"one": "cloud", "two": "", "small": "cloud"}
+        await world.run(60)
+        assert world.where() == {"one": "cloud", "two": ""}
+        assert world.hub.machines.summary("cloud")[0].promised == 0
 
 
 async def test_a_gang_takes_room_that_is_there_and_machines_for_the_rest():
@@ -281,6 +285,7 @@ async def test_the_first_machine_that_comes_is_not_given_to_another_job():
         await world.job("train", pods=3, gpus=8)
         await world.run(40)
         await world.job("small", pods=1, gpus=1)
+        put_group(world, "cloud", most=3, there=1, coming=2)
         world.members["cloud"].put(NODES, node("n1", 8))
         await world.run(30)
         assert world.where() == {"train": "cloud", "small": ""}

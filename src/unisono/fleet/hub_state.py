@@ -122,6 +122,7 @@ class HubState:
         self._regions: set[str] = set()
         self._copies: dict[tuple[str, str], dict[str, tuple[Copy, Object]]] = defaultdict(dict)
         self._listeners: list[CopyListener] = []
+        self.on_node_group: Callable[[str], None] = lambda _cluster: None
 
     # ---- members
 
@@ -237,6 +238,7 @@ class HubState:
             record.groups.pop(obj.key, None)
             if event_type != "DELETED":
                 record.groups[obj.key] = obj
+            self.on_node_group(cluster)
 
     def pools(self, cluster: str, now: float, *, given: bool = True) -> list[Pool]:
         """Groups of nodes of a member that may grow; ``given`` adds the labels that the hub gives their nodes."""
@@ -249,11 +251,7 @@ class HubState:
             pool_of(each, now) if isinstance(each, MachineDeployment) else pool_of_node_pool(each, there)
             for each in record.groups.values()
         )
-        return [
-            replace(pool, labels={**labels, **pool.labels, **mine})
-            for pool in made
-            if pool is not None
-        ]
+        return [replace(pool, labels={**labels, **pool.labels, **mine}) for pool in made if pool is not None]
 
     def prices(self, cluster: str) -> str:
         """Prices of a member's resources, as its AttachedCluster says them."""

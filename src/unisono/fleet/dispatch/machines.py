@@ -176,6 +176,7 @@ class Machines:
         self._setbacks: dict[tuple[str, str], tuple[int, float]] = {}
         self._learnt: dict[tuple[str, str], float] = {}
         self._looks = (0, 0)
+        state.on_node_group = self._group_changed
 
     # ---- what there is
 
@@ -212,6 +213,12 @@ class Machines:
             )
             for pool in sorted(self.pools(cluster), key=lambda each: each.name)
         ]
+
+    def _group_changed(self, cluster: str) -> None:
+        """A member may have given up the machines of a job."""
+        for promise in self._promises.values():
+            if promise.way.cluster == cluster and promise.look is not None:
+                promise.look()
 
     def _promised(self, cluster: str) -> Counter[str]:
         return Counter(
@@ -416,6 +423,8 @@ class Machines:
 
     def settle(self) -> None:
         """Before a cycle: pods take the room of nodes that have come, and promises that are kept end."""
+        if self._promises:
+            self._state.feed.state.settle_nodes()
         for uid, promise in list(self._promises.items()):
             if promise.way.cluster not in self._state.members():
                 self.drop(uid)
