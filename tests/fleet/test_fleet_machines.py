@@ -100,7 +100,7 @@ async def test_a_job_bursts_into_a_member_from_zero_nodes():
         machines = promised_machines(job)
         assert machines.machines == {"default/spot": 3}
         assert told(world, "Dispatched") == [
-            "sent to cloud: waits there for 3 machines of pool default/spot in member cloud, about 80 seconds, 6 an hour"
+            "sent to cloud: waits for 3 machines of pool default/spot in member cloud, about 80 seconds, 6 an hour"
         ]
         await world.run_whole(100)
         assert world.running() == {"home": 0, "cloud": 3}

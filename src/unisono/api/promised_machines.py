@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from unisono.api.annotations import DISPATCH, MACHINES
 from unisono.api.base import Object
+from unisono.api.groups.fleet import NodeGroupSummary
 
 MOST_SHOWN = 4
 _MINUTE = 60.0
@@ -40,6 +41,17 @@ def machines_text(machines: Mapping[str, int]) -> str:
     """``3 machines of pool P``."""
     shown = sorted(machines.items())[:MOST_SHOWN]
     return " and ".join(f"{count} machine{'' if count == 1 else 's'} of pool {name}" for name, count in shown)
+
+
+def may_come_text(groups: Iterable[NodeGroupSummary]) -> str:
+    """``3 of pool P``, with those that are promised already."""
+    found = []
+    for each in groups:
+        promised = f" (and {each.promised} promised)" if each.promised else ""
+        if each.may_come or promised:
+            found.append(f"{each.may_come or 0} of {each.name}{promised}")
+    more = f" and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
+    return ", ".join(found[:MOST_SHOWN]) + more
 
 
 def about(seconds: float) -> str:

@@ -319,7 +319,7 @@ class DispatchController(Controller):
         patch = placement.patch(meta.resource_version)
         machines = self._machines.record(meta.uid or "", placement.cluster, placement.generation)
         if machines is not None:
-            why = f"waits there for {machines.text(placement.cluster)}"
+            why = f"waits for {machines.text(placement.cluster)}"
         if machines is not None or MACHINES in (meta.annotations or {}):
             text = msgspec.json.encode(machines, order="deterministic").decode() if machines is not None else None
             patch["metadata"]["annotations"][MACHINES] = text

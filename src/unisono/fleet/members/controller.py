@@ -38,7 +38,7 @@ from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.decide import MemberView, may_take_work
 from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.joining import member_config
-from unisono.fleet.members.member import MOST_OBJECTS, Member, MemberSummary, Probe, summaries
+from unisono.fleet.members.member import MOST_OBJECTS, NO_NODES, Member, MemberSummary, Probe, summaries
 from unisono.jobkinds.registry import DIVIDED
 from unisono.kube.client import Client, EventType
 from unisono.kube.controller import Context, Controller
@@ -269,8 +269,9 @@ class MembersController(Controller):
             lost_since=None if reachable else old.lost_since or now,
         )
 
-    def _summary(self, name: str) -> MemberSummary | None:
-        return summaries(self._state.feed.state.nodes).get(name)
+    def _summary(self, name: str) -> MemberSummary:
+        # One that grows may have none: what it had before says nothing.
+        return summaries(self._state.feed.state.nodes).get(name, NO_NODES)
 
     async def _write(self, cluster: AttachedCluster, status: AttachedClusterStatus) -> None:
         before = cluster.status

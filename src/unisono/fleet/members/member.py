@@ -48,6 +48,9 @@ class MemberSummary:
     accelerators: list[AcceleratorSummary]
 
 
+NO_NODES: Final = MemberSummary(NodeSummary(total_num=0, ready_num=0), ResourceSummary(), [])
+
+
 def accelerator_type(labels: Mapping[str, str]) -> str:
     """The model that a node's labels name; empty where they do not."""
     return next((labels[name] for name in _TYPE_LABELS if labels.get(name)), "")

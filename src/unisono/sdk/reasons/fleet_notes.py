@@ -11,6 +11,7 @@ import msgspec
 from unisono.api.annotations import CLUSTER, DIVISION, MEMBER_REASONS
 from unisono.api.base import Object
 from unisono.api.kinds import EVENTS
+from unisono.api.promised_machines import promised_machines
 from unisono.errors import ApiError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class FleetNotes:
 
     Attributes:
         cluster: the member that has it; empty while it waits, or where this is no hub.
+        machines: those of the member that it waits for; empty where it waits for none.
         reasons: why it is not in each member, by member.
         division: replicas by member.
         warnings: what its members warn of, the newest first.
@@ -32,6 +34,7 @@ class FleetNotes:
     """
 
     cluster: str = ""
+    machines: str = ""
     reasons: dict[str, str] = field(default_factory=dict)
     division: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -39,6 +42,7 @@ class FleetNotes:
     def lines(self) -> list[str]:
         """For people."""
         found = [f"in cluster {self.cluster}"] if self.cluster else []
+        found += [f"waits for {self.machines}"] if self.machines else []
         if self.division:
             found.append("divided: " + ", ".join(f"{count} in {name}" for name, count in sorted(self.division.items())))
         if not self.cluster:
@@ -54,6 +58,8 @@ async def fleet_notes(client: Client, owner: Object, groups: Iterable[Object]) -
     """What the hub has written about an object; empty on other control planes."""
     marks = owner.metadata.annotations or {}
     notes = FleetNotes(marks.get(CLUSTER, ""))
+    if notes.cluster and (machines := promised_machines(owner)) is not None:
+        notes.machines = machines.text(notes.cluster)
     for group in groups:
         notes.reasons |= _texts((group.metadata.annotations or {}).get(MEMBER_REASONS), str)
     notes.division = _texts(marks.get(DIVISION), int)
