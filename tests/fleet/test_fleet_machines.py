@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fleet_world import GPU, NAMESPACE, World, fleet, node
+from fleet_world import GPU, NAMESPACE, World, fleet, node, template
 
 from unisono.api.annotations import (
     BACKOFF_UNTIL,
     BOOT_SECONDS,
     MACHINES,
+    MEMBER_REASONS,
     PRICE,
     PRICES,
     WORKER_LOST_TIMEOUT,
@@ -24,10 +25,13 @@ from unisono.api.groups.autoscaling import (
     NODE_POOLS,
     PROVISION_TIME,
 )
-from unisono.api.kind_families import ATTACHED_CLUSTERS, PROPAGATION_POLICIES
+from unisono.api.kind_families import ATTACHED_CLUSTERS, PROPAGATION_POLICIES, PYTORCH_JOBS
 from unisono.api.kinds import EVENTS, JOBS, NODES
 from unisono.api.promised_machines import promised_machines
 from unisono.api.times import rfc3339
+from unisono.api.validation import validate
+from unisono.controllers.node_scaling.decide import Demand, Pool, Room
+from unisono.fleet.dispatch.machines import Way, best_of, way_in
 
 
 def group(name: str = "spot", most: int = 4, **more: Any) -> dict[str, Any]:
@@ -87,6 +91,69 @@ async def policy(world: World, **placement: Any) -> None:
     await world.create(PROPAGATION_POLICIES, {"metadata": {"name": "p", "namespace": "default"}, "spec": spec})
 
 
+POD = Demand({"cpu": 1000, GPU: 8000}, count=1)
+
+
+def pool(name: str, price: float, seconds: float | None, most: int = 4, *, failing: bool = False) -> Pool:
+    offers = {"cpu": 8000, GPU: 8000}
+    return Pool(name, 0, 0, most, offers, price=price, boot_seconds=seconds, failing=failing)
+
+
+def room(gpus: int) -> Room:
+    offers = {"cpu": 8000, GPU: 8000}
+    return Room(Pool("n", 1, 0, 1, offers), {"cpu": 8000, GPU: 1000 * gpus})
+
+
+@pytest.mark.parametrize(
+    ("pools", "rooms", "cheapest", "expected"),
+    [
+        ([pool("a", 2, 60)], [], False, ({"a": 3}, 80, 6)),
+        ([pool("a", 2, None)], [], False, ({"a": 3}, 260, 6)),
+        # Room that is there needs no machines.
+        ([pool("a", 2, 60)], [room(8), room(4)], False, ({"a": 2}, 80, 4)),
+        ([pool("a", 2, 60)], [room(8)] * 3, False, None),
+        # The whole gang or nothing.
+        ([pool("a", 2, 60, most=2)], [], False, None),
+        ([pool("a", 2, 60, failing=True)], [], False, None),
+        # By time or by price.
+        ([pool("a", 9, 60), pool("b", 2, 300)], [], False, ({"a": 3}, 80, 27)),
+        ([pool("a", 9, 60), pool("b", 2, 300)], [], True, ({"b": 3}, 320, 6)),
+        ([pool("a", 9, 60, most=2), pool("b", 2, 300, most=2)], [], False, ({"a": 1, "b": 2}, 320, 13)),
+    ],
+)
+def test_which_machines_serve_a_gang(pools, rooms, cheapest, expected):
+    found = way_in("m", [POD] * 3, pools, rooms, cheapest=cheapest)
+    assert (None if found is None else (dict(found.machines), found.seconds, found.price)) == expected
+
+
+def way(cluster: str, seconds: float, price: float) -> Way:
+    return Way(cluster, {"p": 1}, seconds, price, 900)
+
+
+@pytest.mark.parametrize(
+    ("ways", "ranks", "cheapest", "expected"),
+    [
+        ([], {}, False, ""),
+        ([way("a", 60, 9), way("b", 300, 2)], {}, False, "a"),
+        ([way("a", 60, 9), way("b", 300, 2)], {}, True, "b"),
+        ([way("a", 60, 9), way("b", 60, 2)], {}, False, "b"),
+        ([way("a", 60, 9), way("b", 300, 2)], {"b": 100.0, "a": 0.0}, False, "b"),
+    ],
+)
+def test_which_member_is_best(ways, ranks, cheapest, expected):
+    found = best_of(ways, ranks, cheapest=cheapest)
+    assert ("" if found is None else found.cluster) == expected
+
+
+def test_a_choice_that_there_is_not_is_refused():
+    spec = {
+        "resourceSelectors": [{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}],
+        "placement": {"choice": "Cheap"},
+    }
+    given = decode(PROPAGATION_POLICIES, {"metadata": {"name": "p", "namespace": "default"}, "spec": spec}).obj
+    assert [each.path for each in validate(PROPAGATION_POLICIES, given)] == ["spec.placement.choice"]
+
+
 async def test_a_job_bursts_into_a_member_from_zero_nodes():
     async with fleet("home", "cloud") as world:
         await world.whole("home", [8])
@@ -139,6 +206,8 @@ async def test_a_deleted_job_gives_its_machines_back():
         await world.job("two", pods=2, gpus=8)
         await world.run(40)
         assert world.where() == {"one": "cloud", "two": ""}
+        reasons = world.group("two").metadata.annotations[MEMBER_REASONS]
+        assert "machines that may come: 1 of default/spot (and 2 promised)" in reasons
         summary = world.cluster("cloud").status.node_groups[0]
         assert (summary.may_come, summary.promised) == (1, 2)
         await world.hub_client.delete(JOBS, "one", "default", propagation="Background")
@@ -395,3 +464,35 @@ async def test_a_member_that_leaves_takes_its_machines_along():
         world.hub_client.remove(ATTACHED_CLUSTERS, f"{NAMESPACE}/cloud")
         await world.run(30)
         assert not world.hub.members_state.feed.state.nodes.names
+
+
+@pytest.mark.parametrize(("choice", "where"), [("LeastCost", "cheap"), ("Soonest", "dear")])
+async def test_of_two_members_with_room_the_cheaper_one_is_taken_where_cost_counts(choice, where):
+    async with fleet("cheap", "dear") as world:
+        for name, price, nodes in (("cheap", 1.0, 2), ("dear", 4.0, 1)):
+            world.join(name, [node(f"n{at}", 8) for at in range(nodes)])
+            found = world.cluster(name)
+            found.metadata.annotations = {PRICES: f"{GPU}={price}"}
+            world.hub_client.put(ATTACHED_CLUSTERS, found)
+        await policy(world, choice=choice)
+        world.start()
+        await world.run(15)
+        # The fuller of two clusters is taken where nothing else counts.
+        await world.job("train", pods=1, gpus=1)
+        await world.run(20)
+        assert world.where() == {"train": where}
+
+
+async def test_a_training_job_bursts_as_well():
+    async with fleet("cloud") as world:
+        world.join("cloud", [])
+        put_group(world, "cloud")
+        world.start()
+        await world.run(15)
+        spec = {"schedulerName": "volcano", **template(8)["spec"]}
+        replicas = {"Worker": {"replicas": 2, "restartPolicy": "Never", "template": {"spec": spec}}}
+        value = {"metadata": {"name": "torch", "namespace": "default"}, "spec": {"pytorchReplicaSpecs": replicas}}
+        await world.create(PYTORCH_JOBS, value)
+        await world.run(40)
+        assert world.where(PYTORCH_JOBS) == {"torch": "cloud"}
+        assert told(world, "Dispatched")[0].startswith("sent to cloud: waits for 2 machines of pool default/spot")

@@ -264,6 +264,7 @@ class Hub(Scheduler):
             self._clock,
             self._hyper_gangs.waiting,
             self._together,
+            self.machines.note,
         )
         finder = TargetFinder(self.feed, self._dispatch, self._hyper_gangs)
         dispatching = Dispatching(self.members_state, finder, self._clock)

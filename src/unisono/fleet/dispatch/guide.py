@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,7 +17,8 @@ from unisono.api.promised_machines import machines_text
 from unisono.api.times import parse_time
 from unisono.cluster.interning import PodClasses
 from unisono.cluster.nodes import NodeTable
-from unisono.fleet.dispatch.machines import Machines
+from unisono.fleet.dispatch.machines import LOOK_SECONDS as LOOK_AGAIN
+from unisono.fleet.dispatch.machines import Machines, Way
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.jobs.copies import Placement, annotated_seconds
 from unisono.fleet.jobs.work import Work, guided
@@ -197,22 +198,37 @@ class Guide:
         gang = work.pods[: max(1, work.group.spec.min_member or 1)]
         usable = [name for name in self._state.members() if name not in outside and self._state.is_open(name)]
         way, again = self._machines.way_for(uid, gang, usable, rules.points.get(TIER, {}), cheapest=cheapest)
+        if cheapest:
+            again = sooner(again, LOOK_AGAIN)
+            dearer = self._dearer(uid, gang, usable, way)
+            outside |= dearer
+            if way is not None and not dearer.keys() >= self._with_room(gang, usable):
+                return "", again
         if way is None:
             return "", again
-        if cheapest:
-            costs = {name: self._machines.cost(name, gang) for name in usable}
-            with_it = with_room(self._state.feed.state.nodes, gang) & set(usable)
-            if any(costs[name] <= way.price for name in with_it):
-                return "", again
-            for name in with_it:
-                outside[name] = (
-                    f"its room costs {costs[name]:.4g} an hour, and {machines_text(way.machines)} in {way.cluster} "
-                    f"{way.price:.4g}"
-                )
         if (pause := self._machines.left(uid)) is not None:
             return "", sooner(again, pause)
         self._machines.offer(uid, way)
         return way.cluster, self._machines.left(uid)
+
+    def _with_room(self, gang: Sequence[Pod], usable: Collection[str]) -> set[str]:
+        return with_room(self._state.feed.state.nodes, gang) & set(usable)
+
+    def _dearer(self, uid: str, gang: Sequence[Pod], usable: Sequence[str], way: Way | None) -> dict[str, str]:
+        """Members whose room costs a gang more than that of others, or than machines, and why they are passed by."""
+        costs = {name: self._machines.cost(name, gang) for name in self._with_room(gang, usable)}
+        least = min(costs, key=lambda name: (costs[name], name), default="")
+        if way is not None and (not least or way.price < costs[least]):
+            other, price = f"{machines_text(way.machines)} in {way.cluster}", way.price
+        elif least and not self._machines.lacks_nodes(uid):
+            other, price = f"that of {least}", costs[least]
+        else:  # room that was counted and could not be had keeps nobody from what there is
+            return {}
+        return {
+            name: f"its room costs {cost:.4g} an hour, and {other} {price:.4g}"
+            for name, cost in costs.items()
+            if cost > price
+        }
 
     def moves(self, kind: Kind[Any], job: Object, work: Work, placement: Placement) -> tuple[str, float | None]:
         """Why a job had better leave its member, and after how many seconds to look again."""

@@ -21,7 +21,7 @@ from unisono.api.base import Object, ObjectMeta, OwnerReference
 from unisono.api.core import Node, NodeSpec, NodeStatus, Pod, Taint
 from unisono.api.groups.fleet import NodeGroupSummary
 from unisono.api.node_usage import cost_per_hour, parse_prices
-from unisono.api.promised_machines import PromisedMachines
+from unisono.api.promised_machines import PromisedMachines, may_come_text
 from unisono.api.resources import pod_requests, to_wire
 from unisono.api.selecting import controller_of
 from unisono.api.verdict import Verdict
@@ -214,6 +214,11 @@ class Machines:
             for pool in sorted(self.pools(cluster), key=lambda each: each.name)
         ]
 
+    def note(self, cluster: str) -> str:
+        """What may come in a member, for those that wait; empty where it has no groups that grow."""
+        groups = self.summary(cluster)
+        return f"machines that may come: {may_come_text(groups) or 'none now'}" if groups else ""
+
     def _group_changed(self, cluster: str) -> None:
         """A member may have given up the machines of a job."""
         for promise in self._promises.values():
@@ -262,11 +267,16 @@ class Machines:
             return None, early
         second = int(self._clock.monotonic())
         self._looks = (second, self._looks[1] + 1 if self._looks[0] == second else 1)
-        if self._looks[1] > _LOOKS:
+        if self._looks[1] > _LOOKS and not cheapest:
             return None, 1.0
         gang = [demand_of(pod.spec) for pod in pods]
         ways = (way_in(name, gang, pools, self._rooms(name), cheapest=cheapest) for name, pools in grown)
         return best_of((way for way in ways if way is not None), ranks, cheapest=cheapest), LOOK_SECONDS
+
+    def lacks_nodes(self, uid: str) -> bool:
+        """Whether a job has waited for a while although it was let to all room that there is for it."""
+        since = self._lacking.get(uid)
+        return since is not None and self._clock.monotonic() - since >= PATIENCE
 
     def cost(self, cluster: str, pods: Iterable[Pod]) -> float:
         """What room that is there costs a job in an hour, by the prices of the member."""

@@ -13,6 +13,7 @@ from unisono.api.base import Object
 from unisono.api.kinds import EVENTS
 from unisono.api.promised_machines import promised_machines
 from unisono.errors import ApiError
+from unisono.jobkinds.registry import has_ended
 
 if TYPE_CHECKING:
     from unisono.kube.client import Client
@@ -58,7 +59,7 @@ async def fleet_notes(client: Client, owner: Object, groups: Iterable[Object]) -
     """What the hub has written about an object; empty on other control planes."""
     marks = owner.metadata.annotations or {}
     notes = FleetNotes(marks.get(CLUSTER, ""))
-    if notes.cluster and (machines := promised_machines(owner)) is not None:
+    if notes.cluster and not has_ended(owner) and (machines := promised_machines(owner)) is not None:
         notes.machines = machines.text(notes.cluster)
     for group in groups:
         notes.reasons |= _texts((group.metadata.annotations or {}).get(MEMBER_REASONS), str)
