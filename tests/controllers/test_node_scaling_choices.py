@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from test_node_scaling_controller import SPOT, deployment, pod, pool
 
 from support.examples import examples
-from unisono.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration
-from unisono.api.groups.autoscaling import MachineDeployment
+from unisono.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration
+from unisono.api.groups.autoscaling import CAPACITY, GPU_COUNT, NODE_POOL, MachineDeployment, NodePool
 from unisono.api.times import rfc3339
 from unisono.controllers.node_scaling.decide import Demand, Pool, Room, growth, remainders, wanted
-from unisono.controllers.node_scaling.provisioning import overdue, pool_of
+from unisono.controllers.node_scaling.provisioning import overdue, pool_of, pool_of_node_pool
 from unisono.controllers.node_scaling.shrink import Held, Shrinking, shrinking
 
 ENDURES = (Toleration(key="spot", operator="Exists"),)
@@ -416,3 +416,55 @@ def test_objects_of_cluster_api_are_read_as_the_cluster_autoscaler_reads_them() 
     found = pool_of(msgspec.json.decode(text, type=MachineDeployment))
     assert found is not None
     assert (found.least, found.most, found.booting, found.unneeded_seconds, found.price) == (1, 7, 1, 180.0, 0.31)
+
+
+# Karpenter's NodePools.
+
+SAID = {f"{CAPACITY}cpu": "8", f"{CAPACITY}memory": "32Gi", GPU_COUNT: "4"}
+
+
+def node_pool(limits: dict[str, str] | None, notes: dict[str, str], used: dict[str, str] | None = None) -> NodePool:
+    requirements = [
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
+        {"key": "zone", "operator": "In", "values": ["a", "b"]},
+    ]
+    template = {
+        "metadata": {"labels": {"tier": "gold"}},
+        "spec": {"requirements": requirements, "taints": [{"key": "spot", "effect": "NoSchedule"}]},
+    }
+    value = {
+        "metadata": {"name": "gpu", "annotations": notes},
+        "spec": {"template": template, "limits": limits},
+        "status": {"resources": used},
+    }
+    return msgspec.convert(value, NodePool)
+
+
+def of_pool(name: str, cpu: str) -> Node:
+    value = {"metadata": {"name": name, "labels": {NODE_POOL: "gpu"}}, "status": {"allocatable": {"cpu": cpu}}}
+    return msgspec.convert(value, Node)
+
+
+@pytest.mark.parametrize(
+    ("given_pool", "nodes", "expected"),
+    [
+        # Without limits, or without anybody who knows the shape, there is nothing to count on.
+        (node_pool(None, SAID), [], None),
+        (node_pool({"memory": "1Ti"}, {}), [], None),
+        (node_pool({"example.com/other": "3"}, SAID), [], None),
+        (node_pool({"cpu": "many"}, SAID), [], None),
+        # The tightest of the limits, less what there is already.
+        (node_pool({"cpu": "80", "nvidia.com/gpu": "12"}, SAID), [], (0, 0, 3)),
+        (node_pool({"nodes": "2"}, SAID), [], (0, 0, 2)),
+        (node_pool({"cpu": "80"}, SAID, {"nodes": "4", "cpu": "32"}), [of_pool("n", "8")], (4, 3, 10)),
+        (node_pool({"cpu": "16"}, SAID, {"nodes": "4", "cpu": "32"}), [], (4, 4, 4)),
+        # As the smallest of its nodes, where nobody says it.
+        (node_pool({"cpu": "40"}, {}, {"nodes": "2", "cpu": "24"}), [of_pool("n", "16"), of_pool("m", "8")], (2, 0, 4)),
+    ],
+)
+def test_how_far_a_node_pool_may_grow(given_pool, nodes, expected):
+    found = pool_of_node_pool(given_pool, nodes)
+    assert (None if found is None else (found.replicas, found.booting, found.most)) == expected
+    if found is not None:
+        assert found.spot
+        assert dict(found.labels) == {NODE_POOL: "gpu", "tier": "gold", "karpenter.sh/capacity-type": "spot"}

@@ -125,18 +125,24 @@ class World:
             ),
         )
 
-    async def whole(self, name: str, gpus: Sequence[int], config: str = "") -> None:
-        """Let a member be a whole control plane with these nodes: scheduler, controllers, and pods that run."""
+    async def whole(
+        self, name: str, gpus: Sequence[int], config: str = "", groups: Sequence[dict[str, Any]] = (), **labels: str
+    ) -> None:
+        """Let a member be a whole control plane with these nodes: scheduler, controllers, and pods that run.
+
+        ``groups`` are machines that may come, as `unisono up --nodes` takes them.
+        """
         client, source = self.members[name], FixedConfig(load_config(config)) if config else None
         amounts = {"cpu": 32, "memory": "128Gi"}
         specs = [{"name": f"n{at}", "count": 1, "capacity": {**amounts, GPU: number}} for at, number in enumerate(gpus)]
+        specs += [{"capacity": {**amounts, GPU: 8}, **group} for group in groups]
         scheduler = Scheduler(client, source, self.clock, registry=CollectorRegistry(), runner=inline, debounce=0.02)
         nodes = SimulatedNodes(client, parse_specs(specs), self.clock)
         controllers = all_controllers(_NoEvents(), offload=_at_once, registry=CollectorRegistry())
         parts = (scheduler.run(), nodes.run(), Manager(client, clock=self.clock).run(controllers))
         self.tasks += [asyncio.create_task(part) for part in parts]
         await self.run(2)
-        self.join(name, [])
+        self.join(name, [], **labels)
 
     async def run_whole(self, seconds: int) -> None:
         """Let time pass where members are whole control planes, which collect their garbage."""

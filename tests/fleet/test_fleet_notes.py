@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 from support.memory import MemoryClient
-from unisono.api.annotations import CLUSTER, DIVISION, MEMBER_REASONS
+from unisono.api.annotations import CLUSTER, DISPATCH, DIVISION, MACHINES, MEMBER_REASONS
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Event, ObjectReference
 from unisono.api.groups.batch import Job
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import EVENTS, JOBS, NODES
+from unisono.api.promised_machines import PromisedMachines
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.reasons.fleet_notes import fleet_notes
 
@@ -26,6 +27,10 @@ def group(text: str) -> PodGroup:
     return PodGroup(metadata=ObjectMeta(name="g", namespace="default", annotations={MEMBER_REASONS: text}))
 
 
+def machines(dispatch: int) -> str:
+    return msgspec.json.encode(PromisedMachines(dispatch, {"P": 1}, 240.0, 900.0, 2.1)).decode()
+
+
 REASONS = msgspec.json.encode({"b": "is full", "a": "takes no work"}).decode()
 
 
@@ -35,6 +40,14 @@ REASONS = msgspec.json.encode({"b": "is full", "a": "takes no work"}).decode()
         (job(), [], []),
         (job(), [group(REASONS)], ["a: takes no work", "b: is full"]),
         (job(**{CLUSTER: "a"}), [group(REASONS)], ["in cluster a"]),
+        (
+            job(**{CLUSTER: "a", DISPATCH: "3", MACHINES: machines(3)}),
+            [],
+            ["in cluster a", "waits for 1 machine of pool P in member a, about 4 minutes, 2.1 an hour"],
+        ),
+        # Of an earlier dispatch, and what nobody can read.
+        (job(**{CLUSTER: "a", DISPATCH: "5", MACHINES: machines(3)}), [], ["in cluster a"]),
+        (job(**{CLUSTER: "a", DISPATCH: "3", MACHINES: "[" * 5000}), [], ["in cluster a"]),
         (job(**{DIVISION: '{"b":2,"a":1}'}), [], ["divided: 1 in a, 2 in b"]),
         # What others have written there is no reason to fail.
         (job(**{DIVISION: '{"b":"two"}'}), [group("[1]"), group("{")], []),

@@ -146,6 +146,9 @@ SHARED_NETWORK: Final = "unisono.io/shared-network"
 PRICE: Final = "unisono.io/price"
 """On a MachineDeployment: price of one machine per hour."""
 
+BOOT_SECONDS: Final = "unisono.io/boot-seconds"
+"""On a MachineDeployment or a NodePool: seconds from the order of a machine until its node takes pods."""
+
 SCALED_AT: Final = "unisono.io/scaled-at"
 """On a MachineDeployment: when its number of machines was changed last."""
 
@@ -251,6 +254,12 @@ PRICES: Final = "unisono.io/prices"
 
 FLEET: Final = "unisono.io/fleet"
 """On a job of a hub: the Fleet, ``NAME`` or ``NAMESPACE/NAME``, to whose members it goes and to no other."""
+
+MACHINES: Final = "unisono.io/machines"
+"""On a job of a hub: machines of its member that it was sent there for, as JSON, for the dispatch that it names."""
+
+PROMISED_TO: Final = "unisono.io/promised-to"
+"""On nodes of a hub's state that stand for machines which may come (label and taint): uid of the job they are for."""
 
 LAST_CLUSTER: Final = "unisono.io/last-cluster"
 """On a job of a hub: the member from which it was taken back last; what it saved may be there."""

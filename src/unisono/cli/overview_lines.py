@@ -172,6 +172,7 @@ def _components(found: Sequence[Component], style: Style) -> list[str]:
 
 def _members(found: Sequence[MemberLine], style: Style) -> list[str]:
     names = sorted({name for each in found for name in each.used}, key=lambda name: ("/" in name, name))
+    coming = ["may come"] if any(each.may_come for each in found) else []
     rows = [
         [
             each.name,
@@ -179,13 +180,14 @@ def _members(found: Sequence[MemberLine], style: Style) -> list[str]:
             each.nodes,
             *(each.used.get(name) for name in names),
             each.pods,
+            *([each.may_come] if coming else []),
             each.problem,
         ]
         for each in found
     ]
     ready = sum(not each.problem for each in found)
     why = "why" if any(each.problem for each in found) else ""
-    headers = ["name", "state", "nodes", *(name.rpartition("/")[2] for name in names), "pods of jobs", why]
+    headers = ["name", "state", "nodes", *(name.rpartition("/")[2] for name in names), "pods of jobs", *coming, why]
     title = f"{style('Members', bold=True)}  {ready} of {len(found)} ready"
     rows = [[("-" if cell is None else cell) for cell in row] for row in rows]
     return [title, *_indented(columns(headers, rows, empty=""))]

@@ -498,12 +498,16 @@ class ClusterState:
         known = self.book.jobs.get(job)
         return self._foreign.have(job) and not (known and any(task.owned for task in known.tasks.values()))
 
-    def snapshot(self) -> Snapshot:
-        """The state as it is now, in constant time after quiet periods; valid until the next `apply` or `assume`."""
+    def settle_nodes(self) -> None:
+        """Let nodes that have come or gone count in the table."""
         for name, counts in self.device_counts.settle(self.catalogue).items():
             self._offer(name, counts)
         self._relist()
         self.nodes.settle(self._move_in)
+
+    def snapshot(self) -> Snapshot:
+        """The state as it is now, in constant time after quiet periods; valid until the next `apply` or `assume`."""
+        self.settle_nodes()
         self._judge_self_placed()
         self.affinity_index.settle(self.tasks, self._match)
         self._sweep()

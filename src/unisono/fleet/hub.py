@@ -23,7 +23,7 @@ from typing import Any, Final
 import structlog
 from prometheus_client import CollectorRegistry
 
-from unisono.api.base import Object, ObjectMeta
+from unisono.api.base import Object, ObjectMeta, OwnerReference
 from unisono.api.core import Event, ObjectReference, Secret
 from unisono.api.groups.batch import HyperJob
 from unisono.api.kind import Kind
@@ -35,6 +35,7 @@ from unisono.fleet.applications.controller import ApplicationsController
 from unisono.fleet.applications.programs import BuiltIn, Manifests
 from unisono.fleet.dispatch.controller import DispatchController
 from unisono.fleet.dispatch.described_kinds import DescribedKinds
+from unisono.fleet.dispatch.machines import Machines
 from unisono.fleet.dispatch.orders import OrdersController
 from unisono.fleet.dispatch.placing import Dispatching, TakingBack, TargetFinder
 from unisono.fleet.division.controller import DivisionController, Flights
@@ -214,8 +215,16 @@ class Hub(Scheduler):
 
     def _writers(self, client: Client, bind_concurrency: int, gang_patience: float) -> tuple[Placing, Evicting]:
         self.members_state = HubState(self.feed)
+        self.machines = Machines(self.members_state, self._clock)
+        self.machines.look_at = self._look_at
         self._members = MembersController(
-            self.members_state, self.events, self._placements, self._connect, self._member_changed, self._told_by_member
+            self.members_state,
+            self.events,
+            self._placements,
+            self._connect,
+            self._member_changed,
+            self._told_by_member,
+            self.machines.summary,
         )
         self._hyper_gangs = GangController(self.members_state, self.events)
         self._divided_jobs = [DividedJobsController(kind, self.members_state, self.events) for kind in KINDS]
@@ -223,7 +232,13 @@ class Hub(Scheduler):
         self._policies = PolicyBook(self.members_state.views, self._rules_changed)
         self._dispatch = [
             DispatchController(
-                kind, self.members_state, self._members.member, self.events, self._policies, self._hyper_gangs
+                kind,
+                self.members_state,
+                self._members.member,
+                self.events,
+                self._policies,
+                self.machines,
+                self._hyper_gangs,
             )
             for kind in KINDS
         ]
@@ -249,6 +264,7 @@ class Hub(Scheduler):
             self._clock,
             self._hyper_gangs.waiting,
             self._together,
+            self.machines.note,
         )
         finder = TargetFinder(self.feed, self._dispatch, self._hyper_gangs)
         dispatching = Dispatching(self.members_state, finder, self._clock)
@@ -290,8 +306,10 @@ class Hub(Scheduler):
 
     async def cycle(self) -> bool:
         """One look at the state; jobs that still wait then tell why for each member."""
+        self.machines.settle()
         ran = await super().cycle()
         if ran:
+            self.machines.take((key, self.verdicts.get(key)) for key in self.verdicts.jobs())
             self._reasons.take(list(self.verdicts.jobs()))
         return ran
 
@@ -316,10 +334,23 @@ class Hub(Scheduler):
             return
         self._members.watch(known.kind)
         made = DispatchController(
-            known.kind, self.members_state, self._members.member, self.events, self._policies, known=known
+            known.kind,
+            self.members_state,
+            self._members.member,
+            self.events,
+            self._policies,
+            self.machines,
+            known=known,
         )
         self._manager.add(made)
         self._dispatch.append(made)
+
+    def _look_at(self, owner: OwnerReference, namespace: str) -> None:
+        """Look at the job that a PodGroup is of."""
+        kind = owner.api_version.rpartition("/")[0], owner.kind
+        for controller in self._dispatch:
+            if (controller.kind.group, controller.kind.kind) == kind:
+                controller.look_at(f"{namespace}/{owner.name}")
 
     def _names_refused(self) -> None:
         for each in self._divided_jobs:

@@ -12,12 +12,15 @@ import msgspec
 from unisono.api.annotations import CLUSTER, CLUSTER_ID, DISPATCH, HUB, NETWORK, ORIGIN_GROUP, ORIGIN_UID
 from unisono.api.base import Object
 from unisono.api.core import Node, Pod
+from unisono.api.groups.autoscaling import MachineDeployment, NodePool
 from unisono.api.groups.topology import HyperNode
 from unisono.api.kind import Kind
 from unisono.api.kinds import HYPER_NODES, JOBS, NODES, PODS
 from unisono.api.licenses import MOST, UNIT
 from unisono.cluster.floating import Floating
 from unisono.cluster.interning import PodClasses
+from unisono.controllers.node_scaling.decide import Pool
+from unisono.controllers.node_scaling.provisioning import pool_of, pool_of_node_pool
 from unisono.fleet.jobs import translation
 from unisono.fleet.jobs.copies import Copy, Placement, copy_of
 from unisono.fleet.jobs.decide import MemberView
@@ -37,6 +40,7 @@ class _Record:
     nodes: dict[str, Node] = field(default_factory=dict)
     domains: dict[str, HyperNode] = field(default_factory=dict)
     copies: dict[tuple[str, str], tuple[Copy, Object]] = field(default_factory=dict)
+    groups: dict[str, MachineDeployment | NodePool] = field(default_factory=dict)
     tier: bool = False
     own_labels: frozenset[str] | None = None
 
@@ -118,6 +122,7 @@ class HubState:
         self._regions: set[str] = set()
         self._copies: dict[tuple[str, str], dict[str, tuple[Copy, Object]]] = defaultdict(dict)
         self._listeners: list[CopyListener] = []
+        self.on_node_group: Callable[[str], None] = lambda _cluster: None
 
     # ---- members
 
@@ -150,8 +155,11 @@ class HubState:
         self.absent.pop(cluster, None)
         for members in self.unread.values():
             members.discard(cluster)
-        if record is not None and record.tier:
-            self._apply(HYPER_NODES, "DELETED", translation.cluster_tier(record.origin, []))
+        if record is not None:
+            for node in record.nodes.values():  # machines that might have come
+                self._apply(NODES, "DELETED", translation.node(record.origin, node))
+            if record.tier:
+                self._apply(HYPER_NODES, "DELETED", translation.cluster_tier(record.origin, []))
         self._retier_regions()
 
     def closed(self) -> dict[str, str]:
@@ -222,6 +230,33 @@ class HubState:
             record.domains[translated.metadata.name] = translated
         self._apply(HYPER_NODES, event_type, translated)
         self._retier(record)
+
+    def node_group(self, cluster: str, event_type: EventType, obj: MachineDeployment | NodePool) -> None:
+        """A member's group of nodes has changed."""
+        record = self._members.get(cluster)
+        if record is not None:
+            record.groups.pop(obj.key, None)
+            if event_type != "DELETED":
+                record.groups[obj.key] = obj
+            self.on_node_group(cluster)
+
+    def pools(self, cluster: str, now: float, *, given: bool = True) -> list[Pool]:
+        """Groups of nodes of a member that may grow; ``given`` adds the labels that the hub gives their nodes."""
+        record = self._members.get(cluster)
+        if record is None:
+            return []
+        labels, mine = (record.origin.labels, {CLUSTER: cluster}) if given else ({}, {})
+        there = [node for name, node in record.nodes.items() if not translation.is_to_come(name)]
+        made = (
+            pool_of(each, now) if isinstance(each, MachineDeployment) else pool_of_node_pool(each, there)
+            for each in record.groups.values()
+        )
+        return [replace(pool, labels={**labels, **pool.labels, **mine}) for pool in made if pool is not None]
+
+    def prices(self, cluster: str) -> str:
+        """Prices of a member's resources, as its AttachedCluster says them."""
+        record = self._members.get(cluster)
+        return record.origin.prices if record is not None else ""
 
     def pod(self, cluster: str, event_type: EventType, obj: Pod) -> None:
         """A member's pod has changed."""

@@ -18,7 +18,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.controllers.workloads.templates import allows, tolerates
-from unisono.fleet.jobs.translation import cluster_of
+from unisono.fleet.jobs.translation import cluster_of, is_to_come
 
 MOST_CLASSES = 32
 """Kinds of pods of one gang that are looked at."""
@@ -57,7 +57,8 @@ def by_member(
     ][:MOST_CLASSES]
     columns: dict[str, list[int]] = defaultdict(list)
     for column, name in enumerate(table.names):
-        columns[cluster_of(name)].append(column)
+        if not is_to_come(name):
+            columns[cluster_of(name)].append(column)
     told = {**{cluster: f"takes no work: {why}" for cluster, why in closed.items()}, **(outside or {})}
     for cluster, own in columns.items():
         if cluster and cluster not in told:
@@ -98,7 +99,7 @@ def room_by_member(table: NodeTable, pod_class: PodClass) -> dict[str, tuple[int
     """How many pods of a class each member has room for: now, and if it were empty."""
     columns: dict[str, list[int]] = defaultdict(list)
     for column, name in enumerate(table.names):
-        usable = table.ready[column] and not table.unschedulable[column]
+        usable = table.ready[column] and not table.unschedulable[column] and not is_to_come(name)
         if usable and (cluster := cluster_of(name)) and is_allowed(table, column, pod_class):
             columns[cluster].append(column)
     return {cluster: _places(table, own, pod_class) for cluster, own in columns.items()}

@@ -46,13 +46,16 @@ class ReasonsWriter:
         clock: Clock,
         parts: Parts,
         together: Callable[[str], Mapping[str, str]] = lambda _uid: {},
+        coming: Callable[[str], str] = lambda _cluster: "",
     ) -> None:
         """Make one.
 
         ``parts`` answers the waiting parts of a PodGroup that stands for a HyperJob, None for all others; ``together``
-        why the job of a uid is not divided over members, by their names.
+        why the job of a uid is not divided over members, by their names; ``coming`` which machines may come in a
+        member.
         """
         self._client, self._state, self._parts, self._together = client, state, parts, together
+        self._coming = coming
         self._outbox: Outbox[_Wish] = Outbox(
             "member reasons", self._write, clock, metrics, interval=_INTERVAL_SECONDS, pace=client.pace, workers=2
         )
@@ -87,7 +90,11 @@ class ReasonsWriter:
         parts = self._parts(self._state.feed.groups[key])
         if parts is None:
             least = max(1, job.min_member - count(job.counts, READY_STATES))
-            told = by_member(state.nodes, tasks, closed, least, self._outside(key))
+            outside = self._outside(key)
+            told = by_member(state.nodes, tasks, closed, least, outside)
+            for name in self._state.members():
+                if name not in outside and name not in closed and (more := self._coming(name)):
+                    told[name] = f"{told[name]}; {more}" if name in told else more
             owner = controller_of(self._state.feed.groups[key])
             told |= self._together(owner.uid or "") if owner is not None else {}
         else:

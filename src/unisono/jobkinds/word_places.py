@@ -309,6 +309,7 @@ _VALUES: Final[Mapping[str, tuple[Callable[[str], object], str, str]]] = {
     ours.PROVISION_RETRIES: (_WHOLE, "a whole number", "counts as 0"),
     ours.SHARE_WEIGHTS: (_weights, "NAME=WEIGHT with weights above 0, separated by commas", "is left out in part"),
     ours.PRICE: _AMOUNT,
+    ours.BOOT_SECONDS: _AMOUNT,
     ours.BANDWIDTH: _AMOUNT,
     ours.CHECKPOINT_TIME: (is_time, "a time such as 2026-01-02T15:04:05Z", "is left out"),
     ours.INTERRUPTED_AT: (is_time, "a time such as 2026-01-02T15:04:05Z", "is left out"),

@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from unisono.agent.simulated.specs import NodeSpec
-from unisono.api.annotations import INTERRUPTED_AT, PRICE
+from unisono.api.annotations import BOOT_SECONDS, INTERRUPTED_AT, PRICE
 from unisono.api.core import CustomResourceDefinition
 from unisono.api.groups.autoscaling import (
     CAPACITY,
@@ -195,6 +195,7 @@ def deployment(group: NodeSpec) -> MachineDeployment:
         f"{CAPACITY}cpu": wire["cpu"],
         f"{CAPACITY}memory": wire["memory"],
         LABELS: ",".join(f"{key}={value}" for key, value in sorted(group.labels.items())),
+        BOOT_SECONDS: f"{cloud.boot_seconds:g}",
     }
     if "ephemeral-storage" in wire:
         notes[f"{CAPACITY}ephemeral-disk"] = wire["ephemeral-storage"]

@@ -6,7 +6,7 @@ import msgspec
 
 from unisono.api.base import Base, Condition, Int32, LabelSelector, Object, Quantity, Required, Time
 from unisono.api.conditions import is_true
-from unisono.api.core import PodTemplateSpec
+from unisono.api.core import PodTemplateSpec, Taint
 from unisono.api.kind import Kind
 
 # ``autoscaling/v2`` and ``autoscaling/v1``: HorizontalPodAutoscaler.
@@ -289,6 +289,62 @@ class Machine(Object):
     status: MachineStatus = msgspec.field(default_factory=MachineStatus)
 
 
+# ``karpenter.sh``: NodePool, as far as it tells which machines may come; not a kind that Unisono serves.
+
+
+class NodeRequirement(Base):
+    """What nodes of a pool have as labels; operators are those of node affinity."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class NodeClaimSpec(Base):
+    """What nodes of a pool are like."""
+
+    requirements: list[NodeRequirement] | None = None
+    taints: list[Taint] | None = None
+
+
+class NodeClaimMeta(Base):
+    """Labels that nodes of a pool get."""
+
+    labels: dict[str, str] | None = None
+
+
+class NodeClaimTemplate(Base):
+    """Nodes of a pool."""
+
+    metadata: NodeClaimMeta = msgspec.field(default_factory=NodeClaimMeta)
+    spec: NodeClaimSpec = msgspec.field(default_factory=NodeClaimSpec)
+
+
+class NodePoolSpec(Base):
+    """Nodes that Karpenter may make, up to limits on all of them together."""
+
+    template: NodeClaimTemplate = msgspec.field(default_factory=NodeClaimTemplate)
+    limits: dict[str, Quantity] | None = None
+
+
+class NodePoolStatus(Base):
+    """What the nodes of the pool have together; ``nodes`` is their number."""
+
+    resources: dict[str, Quantity] | None = None
+
+
+class NodePool(Object):
+    """Nodes that Karpenter makes for pods that have no place."""
+
+    spec: NodePoolSpec = msgspec.field(default_factory=NodePoolSpec)
+    status: NodePoolStatus = msgspec.field(default_factory=NodePoolStatus)
+
+
+NODE_POOLS: Kind[NodePool] = Kind(
+    "karpenter.sh", "v1", "NodePool", "nodepools", NodePool, namespaced=False, status_subresource=True
+)
+NODE_POOL = "karpenter.sh/nodepool"
+"""On a node (label): the NodePool that it is of."""
 MACHINES: Kind[Machine] = Kind("cluster.x-k8s.io", "v1beta2", "Machine", "machines", Machine, status_subresource=True)
 MACHINE_DEPLOYMENTS: Kind[MachineDeployment] = Kind(
     "cluster.x-k8s.io",

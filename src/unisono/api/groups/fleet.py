@@ -103,6 +103,27 @@ class AcceleratorSummary(Base):
     largest_free_block: Quantity | None = None
 
 
+class NodeGroupSummary(Base):
+    """Machines of one group that may come.
+
+    Attributes:
+        name: of the MachineDeployment (``NAMESPACE/NAME``) or NodePool.
+        may_come: how many more may be asked for.
+        promised: how many are promised to jobs of the hub, beside these.
+        machine: what one has for pods.
+        seconds: how long they take to come.
+        price_per_hour: of one.
+
+    """
+
+    name: str | None = None
+    may_come: Natural | None = None
+    promised: Natural | None = None
+    machine: ResourceList | None = None
+    seconds: Natural | None = None
+    price_per_hour: str | None = None
+
+
 class AttachedClusterStatus(Base):
     """State of a member as its hub sees it.
 
@@ -113,6 +134,7 @@ class AttachedClusterStatus(Base):
         node_summary: its nodes.
         resource_summary: its resources.
         accelerators: its accelerators by resource and type.
+        node_groups: machines that may come.
         last_probe_time: when its API server answered last.
         lost_since: since when it has not answered.
 
@@ -124,6 +146,7 @@ class AttachedClusterStatus(Base):
     node_summary: NodeSummary | None = None
     resource_summary: ResourceSummary | None = None
     accelerators: list[AcceleratorSummary] | None = None
+    node_groups: list[NodeGroupSummary] | None = None
     last_probe_time: Time | None = None
     lost_since: Time | None = None
 

@@ -130,12 +130,19 @@ class SpreadConstraint(Base):
     max_groups: Int32 | None = None
 
 
+SOONEST, LEAST_COST, ROOM_ONLY = "Soonest", "LeastCost", "RoomOnly"
+CHOICES = (SOONEST, LEAST_COST, ROOM_ONLY)
+
+
 class Placement(Base):
     """Where objects go.
 
     Attributes:
         cluster_affinity: clusters that may have them.
         cluster_affinities: groups of clusters, tried in order.
+        choice: ``Soonest`` (where nothing has room, the machines that may come soonest; the default), ``LeastCost``
+            (room or machines, whatever costs less), or ``RoomOnly`` (no job waits for machines); Unisono's own
+            addition.
         replica_scheduling: how replicas are divided over them; jobs go whole to one.
         spread_constraints: over how many clusters replicas are divided.
 
@@ -145,6 +152,7 @@ class Placement(Base):
     cluster_affinities: (
         Annotated[list[ClusterAffinityTerm], Meta(extra_json_schema={"maxItems": MOST_GROUPS})] | None
     ) = None
+    choice: str | None = None
     cluster_tolerations: list[dict[str, Any]] | None = None
     spread_constraints: list[SpreadConstraint] | None = None
     replica_scheduling: ReplicaScheduling | None = None

@@ -17,6 +17,7 @@ from unisono.api.groups.calendar import Reservation, TemporaryQuota
 from unisono.api.groups.fleet import Application, ApplicationDestination, AttachedCluster, Fleet, SyncPolicy
 from unisono.api.groups.health import NodeCheck
 from unisono.api.groups.propagation import (
+    CHOICES,
     ClusterAffinity,
     ClusterPropagationPolicy,
     DataSource,
@@ -357,6 +358,8 @@ def validate_policy(
         if term.burst_after is not None and duration_or_none(term.burst_after) is None:
             yield invalid(f"{path}.burstAfter", term.burst_after, "must be a duration such as 10m")
         yield from _affinity(term, path)
+    if placement.choice is not None and placement.choice not in CHOICES:
+        yield not_supported("spec.placement.choice", placement.choice, CHOICES)
     yield from _replica_scheduling(placement)
     for index, each in enumerate(placement.spread_constraints or ()):
         low, high = each.min_groups or 0, each.max_groups

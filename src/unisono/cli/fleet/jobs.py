@@ -21,6 +21,7 @@ from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.kind import Kind
 from unisono.api.kind_families import ATTACHED_CLUSTERS, HYPER_JOBS
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, JOBS, POD_GROUPS, PODS, SECRETS
+from unisono.api.promised_machines import may_come_text, promised_machines
 from unisono.api.quantity import to_milli
 from unisono.api.resources import readable, resource_list
 from unisono.api.selecting import controller_of
@@ -288,13 +289,14 @@ async def show_members(where: Where, output: str) -> None:
     if output == "json":
         print_json(found)
         return
-    headers = ("name", "ready", "version", "nodes", "accelerators", "region", "jobs", "message")
+    headers = ("name", "ready", "version", "nodes", "may come", "accelerators", "region", "jobs", "message")
     rows = [
         (
             each["name"],
             "True" if each["ready"] else "False",
             each["version"],
             each["nodes"],
+            each["mayCome"],
             ", ".join(f"{one['total']} {one['type'] or one['resource']}" for one in each["accelerators"]),
             each["region"],
             each["jobs"],
@@ -336,14 +338,18 @@ async def explain(where: Where, what: str, namespace: str, output: str) -> None:
     maker = controller_of(job)
     # A part of a HyperJob waits with the others in its PodGroup.
     told = _told(groups, job.metadata.uid, maker.uid if maker is not None else None)
-    ended = has_ended(job)
+    ended, machines = has_ended(job), promised_machines(job)
     if output == "json":
         facts = {"cluster": placement.cluster, "dispatch": placement.generation, "ended": ended, "members": told}
+        if machines is not None:
+            facts["machines"] = msgspec.to_builtins(machines)
         print_json({"kind": kind.kind, "name": job.metadata.name, "namespace": namespace, **facts})
         return
     title = f"{kind.kind.lower()}/{job.metadata.name}"
     if placement.cluster:
         click.echo(f"{title} {'ran' if ended else 'is'} in {placement.cluster} (dispatch {placement.generation}).")
+        if machines is not None and not ended:
+            click.echo(f"  waits for {machines.text(placement.cluster)}")
         return
     click.echo(f"{title} {'has ended' if ended else 'waits for a cluster'}.")
     for cluster, reason in told.items():
@@ -394,6 +400,8 @@ def _member(cluster: AttachedCluster, jobs: int) -> dict[str, Any]:
         "message": (ready.message or "") if ready is not None else messages.MEMBER_NOT_LOOKED_AT,
         "version": status.kubernetes_version or "",
         "nodes": (status.node_summary.ready_num or 0) if status.node_summary is not None else 0,
+        "mayCome": may_come_text(status.node_groups or ()),
+        "nodeGroups": msgspec.to_builtins(status.node_groups or []),
         "accelerators": msgspec.to_builtins(status.accelerators or []),
         "region": (cluster.metadata.labels or {}).get(TOPOLOGY_REGION, ""),
         "jobs": jobs,

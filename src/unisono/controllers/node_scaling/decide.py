@@ -73,6 +73,8 @@ class Pool:
         spot: the cloud may take its machines back.
         failing: machines that it was asked for have not come: it is passed by, and those that boot do not count.
         unneeded_seconds: how long a machine must have been without use before it is given back.
+        boot_seconds: from the order of a machine until its node takes pods; None where nobody says.
+        provision_seconds: in which machines must have come, or others are asked for.
 
     """
 
@@ -88,6 +90,8 @@ class Pool:
     spot: bool = False
     failing: bool = False
     unneeded_seconds: float = 600.0
+    boot_seconds: float | None = None
+    provision_seconds: float = 900.0
 
     def takes(self, pod: Demand) -> bool:
         """An empty machine would do for the pod."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
 import msgspec
 
-from unisono.api.annotations import BACKOFF_UNTIL, PRICE, PROVISION_FAILURES, PROVISION_RETRIES, SCALED_AT
+from unisono.api.annotations import (
+    BACKOFF_UNTIL,
+    BOOT_SECONDS,
+    PRICE,
+    PROVISION_FAILURES,
+    PROVISION_RETRIES,
+    SCALED_AT,
+)
 from unisono.api.base import ObjectMeta
-from unisono.api.core import Pod, PodTemplateSpec, Taint
+from unisono.api.core import Node, Pod, PodTemplateSpec, Taint
 from unisono.api.groups.autoscaling import (
     CAPACITY,
     CLASS,
@@ -21,12 +28,14 @@ from unisono.api.groups.autoscaling import (
     LABELS,
     MAXIMUM,
     MINIMUM,
+    NODE_POOL,
     POD_TEMPLATES,
     PROVISION_TIME,
     PROVISIONING_REQUESTS,
     TAINTS,
     UNNEEDED_TIME,
     MachineDeployment,
+    NodePool,
     PodSet,
     PodTemplate,
     PodTemplateRef,
@@ -81,7 +90,68 @@ def pool_of(deployment: MachineDeployment, now: float = 0.0) -> Pool | None:
         spot=any(labels.get(key) == value for key, value in SPOT_LABELS.items()),
         failing=_time(notes.get(BACKOFF_UNTIL)) > now,
         unneeded_seconds=_positive(notes.get(UNNEEDED_TIME), UNNEEDED_SECONDS),
+        boot_seconds=_price(notes.get(BOOT_SECONDS)),
+        provision_seconds=_positive(notes.get(PROVISION_TIME), PROVISION_SECONDS),
     )
+
+
+def pool_of_node_pool(node_pool: NodePool, nodes: Iterable[Node]) -> Pool | None:
+    """The machines of a NodePool of Karpenter; None when it has no limits, or nobody knows what a machine offers.
+
+    What a machine offers, its price and its time to boot are said by the annotations that a MachineDeployment has them
+    in; without those of the former, the smallest node of the pool tells it.
+
+    Args:
+        node_pool: of a cluster.
+        nodes: of the same cluster.
+
+    """
+    notes, spec = node_pool.metadata.annotations or {}, node_pool.spec.template.spec
+    own = [node for node in nodes if (node.metadata.labels or {}).get(NODE_POOL) == node_pool.metadata.name]
+    try:
+        offers = resource_list(dict(_offered(notes))) or _smallest(own)
+        more = _more(node_pool, offers) if offers else None
+    except (ValueError, QuantityError):
+        return None
+    if more is None or node_pool.metadata.deletion_timestamp:
+        return None
+    labels = {
+        each.key: each.values[0]
+        for each in spec.requirements or ()
+        if each.operator == "In" and each.values and len(each.values) == 1
+    } | (node_pool.spec.template.metadata.labels or {})
+    labels[NODE_POOL] = node_pool.metadata.name
+    replicas = resource_list(node_pool.status.resources or {}).get("nodes", 0) // _UNIT
+    return Pool(
+        node_pool.metadata.name,
+        replicas,
+        max(replicas - len(own), 0),
+        replicas + more,
+        offers,
+        labels,
+        tuple(spec.taints or ()),
+        price=_price(notes.get(PRICE)),
+        spot=any(labels.get(key) == value for key, value in SPOT_LABELS.items()),
+        boot_seconds=_price(notes.get(BOOT_SECONDS)),
+        provision_seconds=_positive(notes.get(PROVISION_TIME), PROVISION_SECONDS),
+    )
+
+
+_UNIT = 1000
+"""One of what is counted, in engine units."""
+
+
+def _smallest(nodes: Iterable[Node]) -> dict[str, int]:
+    found = [resource_list(node.status.allocatable or {}) for node in nodes]
+    return min(found, key=lambda each: sorted(each.items()), default={})
+
+
+def _more(node_pool: NodePool, offers: Mapping[str, int]) -> int | None:
+    """How many more machines the limits let come; None without any limit that says it."""
+    limits, used = resource_list(node_pool.spec.limits or {}), resource_list(node_pool.status.resources or {})
+    each = {"nodes": _UNIT, **offers}
+    fits = [(most - used.get(name, 0)) // each[name] for name, most in limits.items() if each.get(name)]
+    return max(0, min(fits)) if fits else None
 
 
 @dataclass(frozen=True, slots=True)

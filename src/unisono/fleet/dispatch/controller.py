@@ -5,20 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from unisono.api.annotations import CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_UID, WORKER_LOST_TIMEOUT
+import msgspec
+
+from unisono.api.annotations import (
+    CLUSTER,
+    DISPATCH,
+    HUB,
+    LAST_CLUSTER,
+    MACHINES,
+    ORIGIN_UID,
+    WORKER_LOST_TIMEOUT,
+)
 from unisono.api.base import Object
 from unisono.api.conditions import ENDED
 from unisono.api.groups.batch import Job
 from unisono.api.kind import Kind
 from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES
+from unisono.api.promised_machines import machines_text, promised_machines
 from unisono.controllers.objects import LastWritten, delete_seen
 from unisono.controllers.owners import controller_keys, family, index, keys_of
 from unisono.controllers.recorder import Recorder
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
 from unisono.fleet.dispatch.guide import Guide
+from unisono.fleet.dispatch.machines import Machines
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import OWNER_INDEX, GangController, Part
 from unisono.fleet.hyper_jobs.divided_jobs import is_divided
@@ -49,7 +62,7 @@ from unisono.kube.controller import Context, Controller, sooner
 
 # What stands for Volcano Jobs, remembered for as long as nothing that it is made of changes.
 
-_MARKS = frozenset((CLUSTER, DISPATCH, LAST_CLUSTER))
+_MARKS = frozenset((CLUSTER, DISPATCH, LAST_CLUSTER, MACHINES))
 
 
 class KnownWork:
@@ -131,6 +144,7 @@ class DispatchController(Controller):
         members: Members,
         recorder: Recorder,
         book: PolicyBook,
+        machines: Machines,
         gangs: GangController | None = None,
         known: JobKind | None = None,
     ) -> None:
@@ -138,7 +152,7 @@ class DispatchController(Controller):
 
         ``known`` is what a table says of the kind, where no program here runs its objects.
         """
-        self._book, self.known = book, known
+        self._book, self._machines, self.known = book, machines, known
         self.kind, self.name = kind, f"dispatch-{kind.plural}"
         self._gangs = gangs
         self._state, self._members, self._recorder = state, members, recorder
@@ -158,7 +172,7 @@ class DispatchController(Controller):
         self._priorities = context.informer(PRIORITY_CLASSES)
         self._priorities.on_change(lambda *_: self._work.clear())
         self._state.on_copy(self._copy_changed)
-        self._guide = Guide(self.kind, self._book, self._state, self._clock)
+        self._guide = Guide(self.kind, self._book, self._state, self._machines, self._clock)
 
     def placements(self) -> Mapping[str, Placement]:
         """Where the jobs are, by uid; one whose uid is absent here has been deleted."""
@@ -228,6 +242,12 @@ class DispatchController(Controller):
             await self.place(job, view.placement.back(), text)
             return 0.0
         await self._carry_out(job, steps, work, dict_of(copies), view.placement)
+        if steps.mirror is not None and self._machines.has_begun(job):
+            # What it says of machines is over, and must not be read as if they were still to come.
+            patch = {"metadata": {"resourceVersion": job.metadata.resource_version, "annotations": {MACHINES: None}}}
+            written = await self._client.patch(self.kind, job.metadata.name, patch, namespace=job.metadata.namespace)
+            self._written.keep(written)
+            return 0.0
         if steps.mirror is not None and work is not None and not steps.mirror.deleting:
             again = await self._look_whether_it_moves(job, work, view.placement)
             again = sooner(again, await self._look_whether_it_starts(job, view.placement) if again != 0.0 else None)
@@ -252,8 +272,13 @@ class DispatchController(Controller):
         """A member that does not start the job in time loses it, and is not asked again for a while."""
         left = self._guide.stalls(job, placement)
         if left == 0.0:
-            self._guide.failed(job.metadata.uid or "", placement.cluster)
-            await self.place(job, placement.back(), f"member {placement.cluster} has not started a pod of it in time")
+            uid, machines = job.metadata.uid or "", promised_machines(job)
+            why = f"member {placement.cluster} has not started a pod of it in time"
+            if machines is not None and self._machines.time_left(uid) is not None:
+                why = f"{machines_text(machines.machines)} in member {placement.cluster} have not come in time"
+                self._machines.failed(uid)
+            self._guide.failed(uid, placement.cluster)
+            await self.place(job, placement.back(), why)
         return left or None
 
     async def _reconcile_part(
@@ -292,8 +317,15 @@ class DispatchController(Controller):
         """
         meta = job.metadata
         patch = placement.patch(meta.resource_version)
+        machines = self._machines.record(meta.uid or "", placement.cluster, placement.generation)
+        if machines is not None:
+            why = f"waits for {machines.text(placement.cluster)}"
+        if machines is not None or MACHINES in (meta.annotations or {}):
+            text = msgspec.json.encode(machines, order="deterministic").decode() if machines is not None else None
+            patch["metadata"]["annotations"][MACHINES] = text
         written: Object = await self._client.patch(self.kind, meta.name, patch, namespace=meta.namespace)
         self._written.keep(written)
+        self._machines.sent(meta.uid or "", placement.cluster, machines, partial(self._context.enqueue, job.key))
         if placement.cluster:
             self._recorder.event(written, "Normal", "Dispatched", f"sent to {placement.cluster}: {why}")
         else:
@@ -325,6 +357,8 @@ class DispatchController(Controller):
         else:
             work = part_work(work, part.group, part.clusters)
         self._standing[job.key] = uid
+        if part is None and view.placement.cluster and (machines := promised_machines(job)) is not None:
+            self._machines.adopt(uid, view.placement.cluster, machines, partial(self._context.enqueue, job.key))
         work, again = self._guided(job, work, view.placement, part)
         self._state.stand(uid, view.placement, work.pods)
         return work, again

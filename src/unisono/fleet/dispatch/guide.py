@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from unisono.api.annotations import REBALANCE, START_TIMEOUT
 from unisono.api.base import Object
 from unisono.api.core import Pod
+from unisono.api.groups.propagation import LEAST_COST, ROOM_ONLY
 from unisono.api.kind import Kind
+from unisono.api.promised_machines import machines_text
 from unisono.api.times import parse_time
 from unisono.cluster.interning import PodClasses
 from unisono.cluster.nodes import NodeTable
+from unisono.fleet.dispatch.machines import LOOK_SECONDS as LOOK_AGAIN
+from unisono.fleet.dispatch.machines import Machines, Way
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.jobs.copies import Placement, annotated_seconds
 from unisono.fleet.jobs.work import Work, guided
 from unisono.fleet.policies.book import PolicyBook
-from unisono.fleet.policies.rules import TIER
+from unisono.fleet.policies.rules import TIER, Rules
 from unisono.fleet.reasons import room_by_member
 from unisono.kube.clock import Clock
 from unisono.kube.controller import sooner
@@ -119,8 +123,9 @@ class _Trip:
 class Guide:
     """What is remembered is lost with the hub, and learnt again."""
 
-    def __init__(self, kind: Kind[Any], book: PolicyBook, state: HubState, clock: Clock) -> None:
+    def __init__(self, kind: Kind[Any], book: PolicyBook, state: HubState, machines: Machines, clock: Clock) -> None:
         """``kind`` is that of the copies."""
+        self._machines = machines
         self._kind, self._book, self._state, self._clock = kind, book, state, clock
         self._trips: dict[str, _Trip] = {}
         self._backoff = Backoff(base=30.0, cap=900.0)
@@ -129,6 +134,7 @@ class Guide:
         """A job is gone."""
         self._trips.pop(uid, None)
         self._state.outside.pop(uid, None)
+        self._machines.forget(uid)
 
     def failed(self, uid: str, cluster: str) -> None:
         """A member does not take the job, or does not start it."""
@@ -163,12 +169,66 @@ class Guide:
         rules = self._book.rules(kind, subject, work.pods, waited, avoided)
         lacking = {name: why for name in self._state.members() if (why := self._state.lacks(name, self._kind))}
         outside = {**lacking, **rules.outside}
+        again = sooner(rules.again, _LOOK_AGAIN if lacking else None)
+        promised = ""
+        if rules.choice != ROOM_ONLY and subject.metadata.uid == uid:
+            promised, soon = self._look_for_machines(uid, work, rules, outside)
+            again = sooner(again, soon)
         self._state.outside[uid] = outside
         inside = None
-        if rules.bound:
+        if promised:
+            inside = [promised]
+        elif rules.bound:
             inside = [each.name for each in self._book.clusters() if each.name not in outside]
-        guided_work = Work(work.group, guided(work.pods, inside, outside, rules.points))
-        return guided_work, sooner(rules.again, _LOOK_AGAIN if lacking else None)
+        pods = guided(work.pods, inside, outside, rules.points, uid if promised else "")
+        return Work(work.group, pods), again
+
+    def _look_for_machines(
+        self, uid: str, work: Work, rules: Rules, outside: dict[str, str]
+    ) -> tuple[str, float | None]:
+        """The member whose machines the job may be placed on, and after how many seconds that changes by itself.
+
+        Members whose room costs more than machines elsewhere, where the policy goes by that, are outside, too.
+        """
+        promised, cheapest = self._machines.promised_in(uid), rules.choice == LEAST_COST
+        if promised and promised not in outside:
+            return promised, self._machines.left(uid)
+        if promised:
+            self._machines.drop(uid)
+        gang = work.pods[: max(1, work.group.spec.min_member or 1)]
+        usable = [name for name in self._state.members() if name not in outside and self._state.is_open(name)]
+        way, again = self._machines.way_for(uid, gang, usable, rules.points.get(TIER, {}), cheapest=cheapest)
+        if cheapest:
+            again = sooner(again, LOOK_AGAIN)
+            dearer = self._dearer(uid, gang, usable, way)
+            outside |= dearer
+            if way is not None and not dearer.keys() >= self._with_room(gang, usable):
+                return "", again
+        if way is None:
+            return "", again
+        if (pause := self._machines.left(uid)) is not None:
+            return "", sooner(again, pause)
+        self._machines.offer(uid, way)
+        return way.cluster, self._machines.left(uid)
+
+    def _with_room(self, gang: Sequence[Pod], usable: Collection[str]) -> set[str]:
+        return with_room(self._state.feed.state.nodes, gang) & set(usable)
+
+    def _dearer(self, uid: str, gang: Sequence[Pod], usable: Sequence[str], way: Way | None) -> dict[str, str]:
+        """Members whose room costs a gang more than that of others, or than machines, and why they are passed by."""
+        costs = {name: self._machines.cost(name, gang) for name in self._with_room(gang, usable)}
+        least = min(costs, key=lambda name: (costs[name], name), default="")
+        if way is not None and (not least or way.price < costs[least]):
+            other, price = f"{machines_text(way.machines)} in {way.cluster}", way.price
+        elif least and not self._machines.lacks_nodes(uid):
+            other, price = f"that of {least}", costs[least]
+        else:  # room that was counted and could not be had keeps nobody from what there is
+            return {}
+        return {
+            name: f"its room costs {cost:.4g} an hour, and {other} {price:.4g}"
+            for name, cost in costs.items()
+            if cost > price
+        }
 
     def moves(self, kind: Kind[Any], job: Object, work: Work, placement: Placement) -> tuple[str, float | None]:
         """Why a job had better leave its member, and after how many seconds to look again."""
@@ -207,6 +267,9 @@ class Guide:
         """Seconds that the member has left to start the job: 0.0 when time is up, None where it has started."""
         uid = job.metadata.uid or ""
         limit = annotated_seconds(job, START_TIMEOUT, START_SECONDS)
+        coming = self._machines.time_left(uid)
+        if coming is not None and placement.cluster and START_TIMEOUT not in (job.metadata.annotations or {}):
+            return coming if not self._state.stand_ins.has_started(uid) else None
         if limit <= 0 or not placement.cluster or self._state.stand_ins.has_started(uid):
             return None
         return max(0.0, limit - self._seconds_there(uid, placement))

@@ -10,7 +10,17 @@ from typing import Any, Final
 
 import msgspec
 
-from unisono.api.annotations import CHECKED, CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_GROUP, ORIGIN_UID, SEAL
+from unisono.api.annotations import (
+    CHECKED,
+    CLUSTER,
+    DISPATCH,
+    HUB,
+    LAST_CLUSTER,
+    MACHINES,
+    ORIGIN_GROUP,
+    ORIGIN_UID,
+    SEAL,
+)
 from unisono.api.base import LabelSelector, LabelSelectorRequirement, Object
 from unisono.api.documents import merge_diff
 from unisono.api.groups.batch import Job
@@ -304,7 +314,7 @@ def copy_to_write(
     value.pop("status", None)
     meta = {name: each for name, each in value["metadata"].items() if name not in (*SERVER_FIELDS, *OWN_FIELDS)}
     marks = {HUB: hub, ORIGIN_UID: job.metadata.uid or "", DISPATCH: str(generation)}
-    own = {LAST_APPLIED, CHECKED, CLUSTER, DISPATCH, LAST_CLUSTER, SEAL}
+    own = {LAST_APPLIED, CHECKED, CLUSTER, DISPATCH, LAST_CLUSTER, MACHINES, SEAL}
     annotations = {key: each for key, each in (meta.get("annotations") or {}).items() if key not in own}
     if key:
         annotations[SEAL] = seal(key, marks[ORIGIN_UID], cluster, generation)

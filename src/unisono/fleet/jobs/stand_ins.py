@@ -7,7 +7,7 @@ has not made yet, or makes again, keeps its place in the hub's state, so that no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -102,6 +102,33 @@ class StandIns:
         stand = self._jobs.get(uid)
         if stand is not None:
             stand.places.clear()
+
+    def placed(self, uid: str) -> Mapping[str, str]:
+        """Nodes that the hub has chosen for pods of a job, by name of the pod."""
+        stand = self._jobs.get(uid)
+        return stand.places if stand is not None else {}
+
+    def chosen(self, uid: str) -> dict[str, tuple[Pod, str]]:
+        """Pods of a job that its member has given no node, by name, and the nodes that count for them until it does."""
+        stand = self._jobs.get(uid)
+        if stand is None or not stand.placement.cluster:
+            return {}
+        bound = {
+            stand.instead.get(key, key.partition("/")[2])
+            for key, here in stand.real.items()
+            for origin, pod in here.values()
+            if pod.spec.node_name and self._believed(uid, stand, origin, pod) is not None
+        }
+        return {name: (pod, stand.place(name)) for name, pod in stand.made.items() if name not in bound}
+
+    def settle(self, uid: str, nodes: Mapping[str, str]) -> list[Change]:
+        """Other nodes count for pods of a job, by name of the pod; one that is empty is not known yet."""
+        stand = self._jobs.get(uid)
+        if stand is None:
+            return []
+        somewhere = within(stand.placement.cluster, _SOMEWHERE)
+        stand.places.update((name, node or somewhere) for name, node in nodes.items())
+        return list(self._show(uid, stand))
 
     def has_started(self, uid: str) -> bool:
         """Whether a member's scheduler has given a pod of the job a node."""

@@ -43,6 +43,20 @@ def own_name(name: str) -> str:
     return name.partition(SEPARATOR)[2] or name
 
 
+_MAY_COME = "+"
+"""Before the names of nodes of the hub's state that stand for machines which may come; no Kubernetes name has it."""
+
+
+def may_come(name: str) -> str:
+    """What a member's node is called that is not there yet."""
+    return f"{_MAY_COME}{name}"
+
+
+def is_to_come(name: str) -> bool:
+    """Whether a node of the hub's state stands for a machine that may come."""
+    return own_name(name).startswith(_MAY_COME)
+
+
 OTHER_SCHEDULER = "member"
 """``schedulerName`` in the hub's state of pods that the hub does not schedule."""
 

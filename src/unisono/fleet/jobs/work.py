@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from unisono.api.annotations import CLUSTER, CLUSTER_POINTS, SCALED_AT
+from unisono.api.annotations import CLUSTER, CLUSTER_POINTS, PROMISED_TO, SCALED_AT
 from unisono.api.base import Object
 from unisono.api.core import (
     Affinity,
@@ -22,6 +22,7 @@ from unisono.api.core import (
     NodeSelectorTerm,
     Pod,
     PodSpec,
+    Toleration,
 )
 from unisono.api.groups.batch import Job, JobSpec
 from unisono.api.groups.scheduling import PodGroup
@@ -73,8 +74,12 @@ async def bring_group(client: Client, found: PodGroup | None, wanted: PodGroup) 
 
 
 def keeping_to(spec: PodSpec, clusters: Collection[str], operator: Literal["In", "NotIn"] = "In") -> PodSpec:
+    """The spec with clusters as one more required expression in every term of its node affinity."""
+    return requiring(spec, NodeSelectorRequirement(key=CLUSTER, operator=operator, values=sorted(set(clusters))))
+
+
+def requiring(spec: PodSpec, wanted: NodeSelectorRequirement) -> PodSpec:
     """The spec with one more required expression in every term of its node affinity."""
-    wanted = NodeSelectorRequirement(key=CLUSTER, operator=operator, values=sorted(set(clusters)))
     affinity = spec.affinity or Affinity()
     nodes = affinity.node_affinity or NodeAffinity()
     required = nodes.required_during_scheduling_ignored_during_execution
@@ -95,6 +100,7 @@ def guided(
     clusters: Collection[str] | None,
     outside: Collection[str],
     points: Mapping[str, Mapping[str, float]],
+    promised: str = "",
 ) -> tuple[Pod, ...]:
     """The pods kept to some clusters, with points for them.
 
@@ -103,13 +109,14 @@ def guided(
         clusters: those that may have them; None for all.
         outside: those that may not.
         points: by reason and cluster.
+        promised: uid of the job where machines that may come are promised to it.
 
     """
     text = msgspec.json.encode(points, order="deterministic").decode() if points else ""
-    return tuple(_guided(pod, clusters, outside, text) for pod in pods)
+    return tuple(_guided(pod, clusters, outside, text, promised) for pod in pods)
 
 
-def _guided(pod: Pod, clusters: Collection[str] | None, outside: Collection[str], text: str) -> Pod:
+def _guided(pod: Pod, clusters: Collection[str] | None, outside: Collection[str], text: str, promised: str) -> Pod:
     meta, spec = pod.metadata, pod.spec
     given = meta.annotations or {}
     if text or CLUSTER_POINTS in given:
@@ -120,6 +127,12 @@ def _guided(pod: Pod, clusters: Collection[str] | None, outside: Collection[str]
         spec = keeping_to(spec, clusters)
     elif outside:
         spec = keeping_to(spec, outside, "NotIn")
+    if promised:
+        mine = Toleration(key=PROMISED_TO, operator="Equal", value=promised, effect="NoSchedule")
+        spec = msgspec.structs.replace(spec, tolerations=[*(spec.tolerations or ()), mine])
+    elif any(not each.key and each.operator == "Exists" for each in spec.tolerations or ()):
+        # It endures every taint, but machines that may come for others are none of its.
+        spec = requiring(spec, NodeSelectorRequirement(key=PROMISED_TO, operator="DoesNotExist"))
     return pod if meta is pod.metadata and spec is pod.spec else msgspec.structs.replace(pod, metadata=meta, spec=spec)
 
 

@@ -24,6 +24,7 @@ from unisono.api.groups.fleet import (
     Fleet,
     FleetMemberStatus,
     FleetStatus,
+    NodeGroupSummary,
 )
 from unisono.api.kind import Kind
 from unisono.api.kind_families import ATTACHED_CLUSTERS, FLEETS
@@ -37,7 +38,7 @@ from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.decide import MemberView, may_take_work
 from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.joining import member_config
-from unisono.fleet.members.member import MOST_OBJECTS, Member, MemberSummary, Probe, summaries
+from unisono.fleet.members.member import MOST_OBJECTS, NO_NODES, Member, MemberSummary, Probe, summaries
 from unisono.jobkinds.registry import DIVIDED
 from unisono.kube.client import Client, EventType
 from unisono.kube.controller import Context, Controller
@@ -91,6 +92,7 @@ class MembersController(Controller):
         connect: Connect = connect,
         listener: Callable[[str], None] = lambda _name: None,
         news: Callable[[str, Event], None] | None = None,
+        groups: Callable[[str], list[NodeGroupSummary]] = lambda _name: [],
     ) -> None:
         """Make a controller.
 
@@ -101,10 +103,11 @@ class MembersController(Controller):
             connect: opens the connection to a member.
             listener: hears of each change of a member.
             news: hears of each warning of a member.
+            groups: answers which machines may come in a member.
 
         """
         self._state, self._recorder, self._connect = state, recorder, connect
-        self._placements, self._listener, self._news = placements, listener, news
+        self._placements, self._listener, self._news, self._groups = placements, listener, news, groups
         self._joined: dict[str, _Joined] = {}
         self._described: list[Kind[Any]] = []
         self._keys: dict[str, str] = {}
@@ -261,12 +264,14 @@ class MembersController(Controller):
             node_summary=summary.nodes if summary else old.node_summary,
             resource_summary=summary.resources if summary else old.resource_summary,
             accelerators=(summary.accelerators or None) if summary else old.accelerators,
+            node_groups=(self._groups(member.name) or None) if member.synced and reachable else old.node_groups,
             last_probe_time=rfc3339(member.answered) if member.answered else None,
             lost_since=None if reachable else old.lost_since or now,
         )
 
-    def _summary(self, name: str) -> MemberSummary | None:
-        return summaries(self._state.feed.state.nodes).get(name)
+    def _summary(self, name: str) -> MemberSummary:
+        # One that grows may have none: what it had before says nothing.
+        return summaries(self._state.feed.state.nodes).get(name, NO_NODES)
 
     async def _write(self, cluster: AttachedCluster, status: AttachedClusterStatus) -> None:
         before = cluster.status

@@ -16,6 +16,7 @@ from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Namespace
 from unisono.api.gang_parts import NAMESPACE
 from unisono.api.groups import access
+from unisono.api.groups.autoscaling import MACHINE_DEPLOYMENTS, NODE_POOLS
 from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.kind import Kind
 from unisono.api.kind_families import ATTACHED_CLUSTERS, FLEETS
@@ -280,6 +281,8 @@ def rules(resources: Collection[str] = ()) -> list[dict[str, Any]]:
     """What a hub may do in a member: read nodes, networks and pods; write queues, jobs and orders; export Services."""
     return [
         _rule("get list watch", NODES, HYPER_NODES, PODS, EVENTS),
+        _rule("get list watch", MACHINE_DEPLOYMENTS),
+        _rule("get list watch", NODE_POOLS),
         _rule("get", PODS, sub="log"),
         _rule("create get", PODS, sub="exec"),
         _rule("create get", PODS, sub="attach"),

@@ -15,6 +15,7 @@ import structlog
 from unisono.api.annotations import HUB, ORIGIN_UID
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Event, Node, Pod
+from unisono.api.groups.autoscaling import MACHINE_DEPLOYMENTS, NODE_POOLS
 from unisono.api.groups.fleet import AcceleratorSummary, NodeSummary, ResourceSummary
 from unisono.api.groups.topology import HyperNode
 from unisono.api.keys import GPU_PRODUCT
@@ -26,7 +27,7 @@ from unisono.controllers.owners import whole_number
 from unisono.errors import ApiError, Unavailable
 from unisono.fleet.hub_state import HubState, lean_node
 from unisono.fleet.jobs.decide import MemberView
-from unisono.fleet.jobs.translation import cluster_of
+from unisono.fleet.jobs.translation import cluster_of, is_to_come
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import Clock
 from unisono.kube.reflector import Reflector
@@ -47,6 +48,9 @@ class MemberSummary:
     accelerators: list[AcceleratorSummary]
 
 
+NO_NODES: Final = MemberSummary(NodeSummary(total_num=0, ready_num=0), ResourceSummary(), [])
+
+
 def accelerator_type(labels: Mapping[str, str]) -> str:
     """The model that a node's labels name; empty where they do not."""
     return next((labels[name] for name in _TYPE_LABELS if labels.get(name)), "")
@@ -62,7 +66,7 @@ def summaries(table: NodeTable) -> dict[str, MemberSummary]:
     rows: dict[str, list[int]] = defaultdict(list)
     for column, name in enumerate(table.names):
         cluster = cluster_of(name)
-        if cluster:
+        if cluster and not is_to_come(name):
             rows[cluster].append(column)
     return {cluster: _summary(table, columns) for cluster, columns in rows.items()}
 
@@ -280,6 +284,7 @@ class Member:
             self._reflector(NODES, self._node, slim=lambda node: Node(metadata=ObjectMeta(name=node.metadata.name))),
             self._reflector(HYPER_NODES, self._hyper_node, optional=True),
             self._reflector(PODS, self._pod, slim=_slim_pod),
+            *(self._groups_of(kind) for kind in (MACHINE_DEPLOYMENTS, NODE_POOLS)),
             *(self._copies_of(kind, ours) for kind in kinds),
         ]
         # The member takes work whether its Events can be read or not.
@@ -440,6 +445,12 @@ class Member:
             absent_seconds=absent,
             most=MOST_OBJECTS,
         )
+
+    def _groups_of(self, kind: Kind[Any]) -> Reflector[Any]:
+        def take(event_type: EventType, obj: Any) -> None:
+            self._state.node_group(self.name, event_type, obj)
+
+        return self._reflector(kind, take, optional=True)
 
     def _copies_of(self, kind: Kind[Any], labels: str) -> Reflector[Any]:
         def take(event_type: EventType, obj: Any) -> None:

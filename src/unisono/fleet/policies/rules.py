@@ -11,6 +11,7 @@ from unisono.api.base import LabelSelector, LabelSelectorRequirement, Object
 from unisono.api.core import Pod, PreferredSchedulingTerm
 from unisono.api.groups.fleet import AttachedCluster
 from unisono.api.groups.propagation import (
+    SOONEST,
     ClusterAffinity,
     ClusterAffinityTerm,
     ClusterPropagationPolicy,
@@ -270,6 +271,7 @@ class Rules:
         points: 0 to 100 by reason and cluster.
         again: the rules change by themselves after so many seconds; None when they do not.
         bound: something bounds the job to clusters, also to those that join later.
+        choice: what the policy says of machines that may come.
 
     """
 
@@ -277,6 +279,7 @@ class Rules:
     points: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     again: float | None = None
     bound: bool = False
+    choice: str = SOONEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +339,8 @@ def rules_of(asked: Asked) -> Rules:
     if last_one and any(each.name == last_one for each in asked.clusters):
         points[STICKINESS] = {last_one: 100.0}
     bound = asked.fleet is not None or asked.policy is not None or bool(asked.data)
-    return Rules(outside, points, min(again) if again else None, bound)
+    choice = (asked.policy.spec.placement.choice if asked.policy is not None else None) or SOONEST
+    return Rules(outside, points, min(again) if again else None, bound, choice)
 
 
 def _groups(asked: Asked, before: Mapping[str, str], again: list[float]) -> tuple[dict[str, int], dict[str, str]]:

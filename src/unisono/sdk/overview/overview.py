@@ -21,6 +21,7 @@ from unisono.api.kind_families import ATTACHED_CLUSTERS
 from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES, RESERVATIONS, SERVICES, TEMPORARY_QUOTAS
 from unisono.api.messages import counted
 from unisono.api.node_checks import quarantined_by
+from unisono.api.promised_machines import may_come_text
 from unisono.api.reservations import booking_of, numbers_of
 from unisono.api.resources import readable, resource_list
 from unisono.api.selecting import controller_of, pod_group_of, queue_of
@@ -107,6 +108,7 @@ class MemberLine:
         nodes: that are ready.
         used: ``4/16``: requested by pods, and allocatable, by resource.
         pods: of the hub's jobs that run there.
+        may_come: machines that may come, ``3 of pool P``.
 
     """
 
@@ -115,6 +117,7 @@ class MemberLine:
     nodes: int
     used: dict[str, str]
     pods: int
+    may_come: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +309,7 @@ def _member(cluster: AttachedCluster, pods: Sequence[Pod]) -> MemberLine:
         (status.node_summary.ready_num or 0) if status.node_summary is not None else 0,
         {each: used_of_total(each, held, there) for each in counted_resources(there) if there[each] > 0},
         running,
+        may_come_text(status.node_groups or ()),
     )
 
 

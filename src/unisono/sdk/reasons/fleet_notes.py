@@ -11,7 +11,9 @@ import msgspec
 from unisono.api.annotations import CLUSTER, DIVISION, MEMBER_REASONS
 from unisono.api.base import Object
 from unisono.api.kinds import EVENTS
+from unisono.api.promised_machines import promised_machines
 from unisono.errors import ApiError
+from unisono.jobkinds.registry import has_ended
 
 if TYPE_CHECKING:
     from unisono.kube.client import Client
@@ -25,6 +27,7 @@ class FleetNotes:
 
     Attributes:
         cluster: the member that has it; empty while it waits, or where this is no hub.
+        machines: those of the member that it waits for; empty where it waits for none.
         reasons: why it is not in each member, by member.
         division: replicas by member.
         warnings: what its members warn of, the newest first.
@@ -32,6 +35,7 @@ class FleetNotes:
     """
 
     cluster: str = ""
+    machines: str = ""
     reasons: dict[str, str] = field(default_factory=dict)
     division: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -39,6 +43,7 @@ class FleetNotes:
     def lines(self) -> list[str]:
         """For people."""
         found = [f"in cluster {self.cluster}"] if self.cluster else []
+        found += [f"waits for {self.machines}"] if self.machines else []
         if self.division:
             found.append("divided: " + ", ".join(f"{count} in {name}" for name, count in sorted(self.division.items())))
         if not self.cluster:
@@ -54,6 +59,8 @@ async def fleet_notes(client: Client, owner: Object, groups: Iterable[Object]) -
     """What the hub has written about an object; empty on other control planes."""
     marks = owner.metadata.annotations or {}
     notes = FleetNotes(marks.get(CLUSTER, ""))
+    if notes.cluster and not has_ended(owner) and (machines := promised_machines(owner)) is not None:
+        notes.machines = machines.text(notes.cluster)
     for group in groups:
         notes.reasons |= _texts((group.metadata.annotations or {}).get(MEMBER_REASONS), str)
     notes.division = _texts(marks.get(DIVISION), int)

@@ -1,0 +1,507 @@
+"""Machines that may come in members: which of them a job that has no room is sent to, and what is promised of them.
+
+A promise begins as an offer: nodes that stand for the machines are put into the hub's state, for this job alone, and
+the engine places the job on them as on any nodes, within its queue and its order, or does not. From the dispatch on the
+promise holds, until the member has given the job nodes or the time for machines to come is over. As real nodes appear,
+the job's pods take their room before any other job is placed there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from unisono.api.annotations import MACHINES, PROMISED_TO
+from unisono.api.base import Object, ObjectMeta, OwnerReference
+from unisono.api.core import Node, NodeSpec, NodeStatus, Pod, Taint
+from unisono.api.groups.fleet import NodeGroupSummary
+from unisono.api.node_usage import cost_per_hour, parse_prices
+from unisono.api.promised_machines import PromisedMachines, may_come_text
+from unisono.api.resources import pod_requests, to_wire
+from unisono.api.selecting import controller_of
+from unisono.api.verdict import Verdict
+from unisono.cluster.interning import PodClasses
+from unisono.controllers.node_scaling.decide import (
+    CAUSES,
+    PATIENCE,
+    Demand,
+    Pool,
+    Room,
+    Trial,
+    demand_of,
+    remainders,
+    serve,
+)
+from unisono.controllers.node_scaling.provisioning import BACKOFF_SECONDS, LONGEST_BACKOFF
+from unisono.fleet.hub_state import HubState
+from unisono.fleet.jobs.translation import is_to_come, may_come, own_name, within
+from unisono.fleet.reasons import is_allowed
+from unisono.kube.clock import Clock
+from unisono.kube.pace import Backoff
+
+BOOT_SECONDS: Final = 240.0
+"""How long machines take to come where neither their group says it nor any has come yet."""
+OFFER_SECONDS: Final = 15.0
+"""For which the engine may place a job on machines that are offered to it."""
+LATE_SECONDS: Final = 60.0
+"""What a member gets beyond the time of its group: the pods must be seen, and bound."""
+LOOK_SECONDS: Final = 10.0
+_LOOKS: Final = 20
+"""Jobs for which machines are looked for in one second."""
+_MOST_ROOMS: Final = 1000
+"""Nodes of a member, the emptiest first, whose room counts for the rest of a gang."""
+_PODS: Final = "110"
+
+
+# Which machines would serve a gang, and which of these ways is best (pure).
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Machines of one member by which a gang would run.
+
+    Attributes:
+        cluster: the member.
+        machines: how many, by group.
+        seconds: until they are expected.
+        price: of all of them, an hour.
+        patience: in which they must have come.
+
+    """
+
+    cluster: str
+    machines: Mapping[str, int]
+    seconds: float
+    price: float
+    patience: float
+
+
+def way_in(
+    cluster: str, gang: Sequence[Demand], pools: Sequence[Pool], rooms: Sequence[Room], *, cheapest: bool
+) -> Way | None:
+    """The soonest way, of those the cheapest, or the cheapest of all; None where there is none, or none is needed.
+
+    Args:
+        cluster: the member.
+        gang: pods that must have places together.
+        pools: groups of nodes that may grow.
+        rooms: of nodes that are there.
+        cheapest: whether price counts before time.
+
+    """
+    left = remainders([gang], rooms)[0]
+    if not left:
+        return None
+    times = sorted({_boot(pool) for pool in pools if not pool.failing})
+    for most in times[-1:] if cheapest else times:
+        trial = serve(left, Trial([pool for pool in pools if _boot(pool) <= most], ()))
+        if trial is None:
+            continue
+        used = [pool for pool in trial.pools if trial.planned[pool.name]]
+        return Way(
+            cluster,
+            {pool.name: trial.planned[pool.name] for pool in used},
+            max(map(_boot, used)) + PATIENCE,
+            trial.cost,
+            max(pool.provision_seconds for pool in used) + PATIENCE + LATE_SECONDS,
+        )
+    return None
+
+
+def best_of(ways: Iterable[Way], ranks: Mapping[str, float], *, cheapest: bool) -> Way | None:
+    """The way in the earliest group of the policy, and of those the soonest or the cheapest.
+
+    Args:
+        ways: at most one of each member.
+        ranks: points of members by the groups of a policy; the earlier, the more.
+        cheapest: whether price counts before time.
+
+    """
+
+    def key(way: Way) -> tuple[float, float, float, str]:
+        first, second = (way.price, way.seconds) if cheapest else (way.seconds, way.price)
+        return -ranks.get(way.cluster, 0.0), first, second, way.cluster
+
+    return min(ways, key=key, default=None)
+
+
+def _boot(pool: Pool) -> float:
+    return BOOT_SECONDS if pool.boot_seconds is None else pool.boot_seconds
+
+
+# What is promised.
+
+
+@dataclass(slots=True)
+class _Promise:
+    """Machines for one job.
+
+    Attributes:
+        way: what was promised.
+        nodes: names in the member of the nodes that stand for machines that have not come, and their groups.
+        until: monotonic time at which an offer lapses.
+        sent: monotonic time of the dispatch; None while it is an offer.
+        dispatch: its number.
+
+    """
+
+    way: Way
+    nodes: dict[str, str]
+    until: float
+    sent: float | None = None
+    dispatch: int = 0
+    taken: dict[str, int] = field(default_factory=dict)
+    look: Callable[[], None] | None = None
+
+
+class Machines:
+    """The machines that may come in all members.
+
+    What is learnt of failures and boot times is lost with the hub; what is promised to a job that was sent to its
+    member is read from the job again.
+    """
+
+    def __init__(self, state: HubState, clock: Clock) -> None:
+        self._state, self._clock = state, clock
+        self.look_at: Callable[[OwnerReference, str], None] = lambda _owner, _namespace: None
+        self._promises: dict[str, _Promise] = {}
+        self._lacking: dict[str, float] = {}
+        self._pauses: dict[str, tuple[int, float]] = {}
+        self._pause = Backoff(base=15.0, cap=300.0)
+        self._setbacks: dict[tuple[str, str], tuple[int, float]] = {}
+        self._learnt: dict[tuple[str, str], float] = {}
+        self._looks = (0, 0)
+        state.on_node_group = self._group_changed
+
+    # ---- what there is
+
+    def pools(self, cluster: str) -> list[Pool]:
+        """Groups of a member, with as many machines as may still be promised, and the times that were learnt."""
+        now, promised = self._clock.monotonic(), self._promised(cluster)
+        found = []
+        for pool in self._state.pools(cluster, self._clock.time()):
+            # Machines that boot are those that were promised, as far as anybody can tell.
+            more = max(0, promised[pool.name] - pool.booting)
+            back = self._setbacks.get((cluster, pool.name), (0, 0.0))[1] > now
+            seconds = self._learnt.get((cluster, pool.name), pool.boot_seconds)
+            found.append(
+                replace(
+                    pool,
+                    most=max(pool.replicas, pool.most - more),
+                    failing=pool.failing or back,
+                    boot_seconds=seconds,
+                )
+            )
+        return found
+
+    def summary(self, cluster: str) -> list[NodeGroupSummary]:
+        """The same for people."""
+        promised = self._promised(cluster)
+        return [
+            NodeGroupSummary(
+                name=pool.name,
+                may_come=0 if pool.failing else max(0, pool.most - pool.replicas),
+                promised=promised[pool.name],
+                machine=dict(to_wire(pool.offers)),
+                seconds=int(_boot(pool)),
+                price_per_hour=f"{pool.cost:.4g}",
+            )
+            for pool in sorted(self.pools(cluster), key=lambda each: each.name)
+        ]
+
+    def note(self, cluster: str) -> str:
+        """What may come in a member, for those that wait; empty where it has no groups that grow."""
+        groups = self.summary(cluster)
+        return f"machines that may come: {may_come_text(groups) or 'none now'}" if groups else ""
+
+    def _group_changed(self, cluster: str) -> None:
+        """A member may have given up the machines of a job."""
+        for promise in self._promises.values():
+            if promise.way.cluster == cluster and promise.look is not None:
+                promise.look()
+
+    def _promised(self, cluster: str) -> Counter[str]:
+        return Counter(
+            pool for each in self._promises.values() if each.way.cluster == cluster for pool in each.nodes.values()
+        )
+
+    # ---- who waits for machines
+
+    def take(self, waiting: Iterable[tuple[str, Verdict | None]]) -> None:
+        """These gangs wait after a cycle, each with its verdict."""
+        now, lacking = self._clock.monotonic(), {}
+        for key, verdict in waiting:
+            group = self._state.feed.groups.get(key)
+            owner = controller_of(group) if group is not None else None
+            if group is None or owner is None or not owner.uid or verdict is None or verdict.cause not in CAUSES:
+                continue
+            lacking[owner.uid] = self._lacking.get(owner.uid, now)
+            if owner.uid not in self._lacking:
+                self.look_at(owner, group.metadata.namespace or "")
+        self._lacking = lacking
+
+    def way_for(
+        self, uid: str, pods: Sequence[Pod], clusters: Collection[str], ranks: Mapping[str, float], *, cheapest: bool
+    ) -> tuple[Way | None, float | None]:
+        """Machines for a job that waits, and after how many seconds to look again.
+
+        Args:
+            uid: of the job.
+            pods: those of its gang.
+            clusters: members that may have it.
+            ranks: see `best_of`.
+            cheapest: whether price counts before time, and before room that is there and costs more.
+
+        """
+        grown = [(name, pools) for name in clusters if self._state.is_open(name) and (pools := self.pools(name))]
+        since = self._lacking.get(uid)
+        if not grown or (not cheapest and since is None):
+            return None, None
+        early = 0.0 if cheapest or since is None else since + PATIENCE - self._clock.monotonic()
+        if early > 0:
+            return None, early
+        second = int(self._clock.monotonic())
+        self._looks = (second, self._looks[1] + 1 if self._looks[0] == second else 1)
+        if self._looks[1] > _LOOKS and not cheapest:
+            return None, 1.0
+        gang = [demand_of(pod.spec) for pod in pods]
+        ways = (way_in(name, gang, pools, self._rooms(name), cheapest=cheapest) for name, pools in grown)
+        return best_of((way for way in ways if way is not None), ranks, cheapest=cheapest), LOOK_SECONDS
+
+    def lacks_nodes(self, uid: str) -> bool:
+        """Whether a job has waited for a while although it was let to all room that there is for it."""
+        since = self._lacking.get(uid)
+        return since is not None and self._clock.monotonic() - since >= PATIENCE
+
+    def cost(self, cluster: str, pods: Iterable[Pod]) -> float:
+        """What room that is there costs a job in an hour, by the prices of the member."""
+        asked: Counter[str] = Counter()
+        for pod in pods:
+            asked.update(pod_requests(pod.spec))
+        try:
+            return cost_per_hour(asked, parse_prices(self._state.prices(cluster)))
+        except ValueError:
+            return 0.0
+
+    def _columns(self, cluster: str) -> list[int]:
+        """Nodes of a member that are there and take pods."""
+        table = self._state.feed.state.nodes
+        start, end = (bisect_left(table.names, within(cluster, edge)) for edge in ("", "\U0010ffff"))
+        return [
+            at
+            for at in range(start, end)
+            if table.ready[at] and not table.unschedulable[at] and not is_to_come(table.names[at])
+        ]
+
+    def _rooms(self, cluster: str) -> list[Room]:
+        table = self._state.feed.state.nodes
+        columns = np.array(self._columns(cluster), dtype=np.intp)
+        if not len(columns):
+            return []
+        free = (table.allocatable[:, columns] - table.used[:, columns]).clip(min=0)
+        use = (table.used[:, columns] / table.allocatable[:, columns].clip(min=1)).sum(axis=0)
+        found = []
+        for position in np.argsort(use, kind="stable")[:_MOST_ROOMS].tolist():
+            facts = table.facts[columns[position]]
+            amounts = {name: int(free[row, position]) for row, name in enumerate(table.registry.names[: len(free)])}
+            pool = Pool(own_name(facts.name), 1, 0, 1, facts.allocatable, facts.labels, tuple(facts.taints))
+            found.append(Room(pool, amounts))
+        return found
+
+    # ---- promises
+
+    def promised_in(self, uid: str) -> str:
+        """The member whose machines are offered or promised to a job; empty where none are."""
+        promise = self._promises.get(uid)
+        if promise is not None and promise.sent is None and promise.until <= self._clock.monotonic():
+            # Its queue, or what comes before it, kept it from them.
+            self.drop(uid)
+            failures = self._pauses.get(uid, (0, 0.0))[0] + 1
+            self._pauses[uid] = failures, self._clock.monotonic() + self._pause.delay(failures)
+            return ""
+        return promise.way.cluster if promise is not None else ""
+
+    def left(self, uid: str) -> float | None:
+        """Seconds that an offer stands, or until a job may have another one; None where neither counts."""
+        promise, now = self._promises.get(uid), self._clock.monotonic()
+        if promise is not None:
+            return max(0.0, promise.until - now) if promise.sent is None else None
+        until = self._pauses.get(uid, (0, 0.0))[1]
+        return until - now if until > now else None
+
+    def offer(self, uid: str, way: Way) -> None:
+        """Let the engine place a job on these machines."""
+        self.drop(uid)
+        promise = _Promise(way, {}, self._clock.monotonic() + OFFER_SECONDS)
+        self._promises[uid] = promise
+        pools = {pool.name: pool for pool in self._state.pools(way.cluster, self._clock.time(), given=False)}
+        for name in sorted(way.machines):
+            for _ in range(way.machines[name] if name in pools else 0):
+                node = _node(may_come(f"{uid}-{len(promise.nodes)}"), pools[name], uid)
+                promise.nodes[node.metadata.name] = name
+                self._state.node(way.cluster, "ADDED", node)
+
+    def record(self, uid: str, cluster: str, dispatch: int) -> PromisedMachines | None:
+        """What is written down with the dispatch of a job; None where it needs no machines that may come."""
+        promise = self._promises.get(uid)
+        if promise is None or promise.way.cluster != cluster:
+            return None
+        needed = {own_name(node) for node in self._state.stand_ins.placed(uid).values() if is_to_come(node)}
+        machines = Counter(pool for name, pool in promise.nodes.items() if name in needed)
+        if not machines:
+            return None
+        costs = {pool.name: pool.cost for pool in self._state.pools(cluster, self._clock.time())}
+        price = sum(count * costs.get(name, 0.0) for name, count in machines.items())
+        return PromisedMachines(dispatch, dict(machines), promise.way.seconds, promise.way.patience, price)
+
+    def sent(
+        self, uid: str, cluster: str, record: PromisedMachines | None, look: Callable[[], None] | None = None
+    ) -> None:
+        """The job is with a member, or waits again where ``cluster`` is empty; ``look`` looks at it again."""
+        promise = self._promises.get(uid)
+        if promise is None:
+            return
+        if record is None or promise.way.cluster != cluster:
+            self.drop(uid)
+            return
+        promise.sent, promise.dispatch, promise.taken = self._clock.monotonic(), record.dispatch, record.machines
+        promise.look = look
+        self._pauses.pop(uid, None)
+
+    def adopt(self, uid: str, cluster: str, record: PromisedMachines, look: Callable[[], None]) -> None:
+        """A hub before this one has sent the job there for machines; its time begins anew."""
+        known = {pool.name for pool in self._state.pools(cluster, self._clock.time())}
+        if uid in self._promises or not record.machines.keys() <= known or self._state.stand_ins.has_started(uid):
+            return
+        way = Way(cluster, record.machines, record.seconds, record.price, record.patience)
+        self.offer(uid, way)
+        self.sent(uid, cluster, record, look)
+
+    def drop(self, uid: str) -> None:
+        """The promise is over: others may have the machines."""
+        promise = self._promises.pop(uid, None)
+        if promise is None:
+            return
+        cluster = promise.way.cluster
+        gone = {within(cluster, name) for name in promise.nodes}
+        chosen = self._state.stand_ins.chosen(uid)
+        self._state.show(
+            self._state.stand_ins.settle(uid, {name: "" for name, (_, node) in chosen.items() if node in gone})
+        )
+        for name in promise.nodes:
+            self._state.node(cluster, "DELETED", Node(metadata=ObjectMeta(name=name)))
+
+    def forget(self, uid: str) -> None:
+        """The job is gone."""
+        self.drop(uid)
+        self._pauses.pop(uid, None)
+        self._lacking.pop(uid, None)
+
+    def time_left(self, uid: str) -> float | None:
+        """Seconds that the machines of a job have left to come; None where it waits for none."""
+        promise = self._promises.get(uid)
+        if promise is None or promise.sent is None:
+            return None
+        pools = {pool.name: pool for pool in self._state.pools(promise.way.cluster, self._clock.time())}
+        if any(name not in pools or pools[name].failing for name in promise.nodes.values()):
+            return 0.0  # the member has given them up itself
+        return max(0.0, promise.sent + promise.way.patience - self._clock.monotonic())
+
+    def has_begun(self, job: Object) -> bool:
+        """Whether a job that was sent for machines has nodes of its member."""
+        uid = job.metadata.uid or ""
+        return (
+            MACHINES in (job.metadata.annotations or {})
+            and uid not in self._promises
+            and self._state.stand_ins.has_started(uid)
+        )
+
+    def failed(self, uid: str) -> None:
+        """The machines have not come: their groups are passed by, the longer the more often."""
+        promise = self._promises.get(uid)
+        for name in set(promise.nodes.values()) if promise is not None else ():
+            key = (promise.way.cluster, name) if promise is not None else ("", "")
+            failures = self._setbacks.get(key, (0, 0.0))[0] + 1
+            rest = min(BACKOFF_SECONDS * 2 ** min(failures - 1, 10), LONGEST_BACKOFF)
+            self._setbacks[key] = failures, self._clock.monotonic() + rest
+        self.drop(uid)
+
+    def settle(self) -> None:
+        """Before a cycle: pods take the room of nodes that have come, and promises that are kept end."""
+        if self._promises:
+            self._state.feed.state.settle_nodes()
+        for uid, promise in list(self._promises.items()):
+            if promise.way.cluster not in self._state.members():
+                self.drop(uid)
+            elif promise.sent is None:
+                continue
+            elif self._state.stand_ins.has_started(uid):
+                self._kept(uid, promise)
+            else:
+                self._seat(uid, promise)
+
+    def _kept(self, uid: str, promise: _Promise) -> None:
+        seconds = self._clock.monotonic() - (promise.sent or 0.0) - PATIENCE
+        for name in promise.taken:
+            key = promise.way.cluster, name
+            before = self._learnt.get(key)
+            self._learnt[key] = max(1.0, seconds) if before is None else max(1.0, (before + seconds) / 2)
+            self._setbacks.pop(key, None)
+        self.drop(uid)
+        if promise.look is not None:
+            promise.look()
+
+    def _seat(self, uid: str, promise: _Promise) -> None:
+        """Pods that count on machines that have not come, the largest first, count on nodes that have room now."""
+        table, cluster = self._state.feed.state.nodes, promise.way.cluster
+        chosen = self._state.stand_ins.chosen(uid)
+        waiting = {name: pod for name, (pod, node) in chosen.items() if node not in table.index or is_to_come(node)}
+        if not waiting:
+            self._release(promise, set())
+            return
+        classes, columns = PodClasses(table.registry), self._columns(cluster)
+        mine = [at for name in promise.nodes if (at := table.index.get(within(cluster, name))) is not None]
+        free = {at: table.allocatable[:, at] - table.used[:, at] for at in columns}
+        # Anew for all of them: those that find no real node keep as few machines as they need.
+        free |= {at: table.allocatable[:, at].copy() for at in mine}
+        seats: dict[str, str] = {}
+        made = {
+            name: classes.intern(pod.spec, pod.metadata.annotations, pod.metadata.namespace or "")
+            for name, pod in waiting.items()
+        }
+        for name in sorted(made, key=lambda each: (sorted(made[each].requests.items(), reverse=True), each)):
+            rows = made[name].rows
+            for at in (*columns, *mine):
+                if len(rows) and (
+                    rows[-1] >= len(table.allocatable) or (free[at][rows] < made[name].vector[rows]).any()
+                ):
+                    continue
+                if at in mine or is_allowed(table, at, made[name]):
+                    free[at][rows] -= made[name].vector[rows]
+                    seats[name] = table.names[at]
+                    break
+        self._state.show(
+            self._state.stand_ins.settle(uid, {name: seat for name, seat in seats.items() if seat != chosen[name][1]})
+        )
+        self._release(promise, {own_name(seat) for seat in seats.values()})
+
+    def _release(self, promise: _Promise, needed: Collection[str]) -> None:
+        for name in [name for name in promise.nodes if name not in needed]:
+            del promise.nodes[name]
+            self._state.node(promise.way.cluster, "DELETED", Node(metadata=ObjectMeta(name=name)))
+
+
+def _node(name: str, pool: Pool, uid: str) -> Node:
+    """What stands for a machine of a group, for one job."""
+    amounts = {"pods": _PODS, **to_wire(pool.offers)}
+    taint = Taint(key=PROMISED_TO, value=uid, effect="NoSchedule")
+    return Node(
+        metadata=ObjectMeta(name=name, labels={**pool.labels, PROMISED_TO: uid}),
+        spec=NodeSpec(taints=[*pool.taints, taint]),
+        status=NodeStatus(allocatable=dict(amounts), capacity=dict(amounts)),
+    )
