@@ -6,7 +6,16 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
-from unisono.api.annotations import EVICTABLE, IDLE_AFTER, LICENSES, RELOCATE_AFTER, RESERVATION, RETRY_ELSEWHERE
+from unisono.api.annotations import (
+    EVICTABLE,
+    IDLE_AFTER,
+    LICENSES,
+    ONE_OF,
+    ONE_OF_BY,
+    RELOCATE_AFTER,
+    RESERVATION,
+    RETRY_ELSEWHERE,
+)
 from unisono.api.base import Object, OwnerReference
 from unisono.api.keys import (
     COOLDOWN_TIME,
@@ -33,14 +42,15 @@ RESTART_ROUND = "unisono.io/restart-round"
 # Annotations and labels that pods and pod groups take over from their job or from the pod they are made for.
 INHERITED_ANNOTATIONS = (
     *(PREEMPTABLE, COOLDOWN_TIME, REVOCABLE_ZONE, EVICTABLE, RELOCATE_AFTER, RESERVATION),
-    *(IDLE_AFTER, RETRY_ELSEWHERE),
+    *(IDLE_AFTER, RETRY_ELSEWHERE, ONE_OF, ONE_OF_BY),
 )
+_FOR_GROUPS = frozenset((EVICTABLE, LICENSES, RELOCATE_AFTER, RESERVATION, IDLE_AFTER, ONE_OF, ONE_OF_BY))
 INHERITED_LABELS = (PREEMPTABLE, COOLDOWN_TIME)
 
 
 def for_group(key: str) -> bool:
     """Whether an annotation of what controls pods is for the pod group that is made of it."""
-    return key.startswith("volcano.sh/") or key in (EVICTABLE, LICENSES, RELOCATE_AFTER, RESERVATION, IDLE_AFTER)
+    return key.startswith("volcano.sh/") or key in _FOR_GROUPS
 
 
 def disruption_budget(annotations: dict[str, str]) -> dict[str, str]:

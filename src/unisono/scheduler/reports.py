@@ -247,14 +247,16 @@ class Reports:
             return False
         patch: dict[str, Any] = {"metadata": {"resourceVersion": group.metadata.resource_version}}
         known = (group.metadata.annotations or {}).get(VERDICT)
-        if wish.verdict != known:
-            patch["metadata"]["annotations"] = {VERDICT: wish.verdict}
+        notes: dict[str, Any] = {VERDICT: wish.verdict} if wish.verdict != known else {}
         update = wish.update
         if update is not None and (not update.uid or update.uid == group.metadata.uid):
+            notes |= update.notes
             status = self._group_status(group, update, wish.cycle)
             if status is not None:
                 patch["status"] = status
-        if len(patch) == 1 and "annotations" not in patch["metadata"]:
+        if notes:
+            patch["metadata"]["annotations"] = notes
+        elif len(patch) == 1:
             return False
         written = await self._client.patch(POD_GROUPS, group.metadata.name, patch, namespace=group.metadata.namespace)
         self._feed.learn(POD_GROUPS, written)
