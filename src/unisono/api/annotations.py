@@ -193,6 +193,9 @@ GOT: Final = "unisono.io/got"
 """On such a pod and its PodGroup: the kind of nodes that it got, such as ``node.example.com/gpu=a100``; the scheduler
 writes it with the pod's node."""
 
+GOT_VARIABLE: Final = "UNISONO_GOT"
+"""Environment variable in which containers of such pods find it."""
+
 FAILED_NODES: Final = "unisono.io/failed-nodes"
 """On a PodGroup: on which nodes pods of the job have failed, how often and when (`unisono.api.failed_nodes`)."""
 

@@ -32,6 +32,7 @@ from unisono.api.validation.meta import (
     named,
     one_of,
     validate_labels,
+    validate_one_of,
     validate_requirements,
     validate_resource_map,
     validate_selector,
@@ -258,6 +259,7 @@ def with_volumes(template: PodTemplateSpec, names: Iterable[str]) -> PodTemplate
 def validate_template(template: PodTemplateSpec, path: str) -> Iterator[FieldError]:
     """Rules of a pod template."""
     yield from validate_template_meta(template.metadata, f"{path}.metadata")
+    yield from validate_one_of(template.metadata.annotations or {}, f"{path}.metadata")
     yield from validate_pod_spec(template.spec, f"{path}.spec")
     if template.spec.ephemeral_containers:
         yield forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")

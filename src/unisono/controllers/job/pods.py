@@ -269,6 +269,7 @@ class PodBuilder:
         mount(view, pod)
         for plugin in self._plugins:
             plugin.prepare(pod, task, index)
+        owners.tell_kind_of_nodes(pod)
         return pod
 
     def _labels(self, task: TaskView, index: int) -> dict[str, str]:

@@ -31,25 +31,30 @@ def each_kind(waiting: Waiting) -> str:
 def _lack(waiting: Waiting) -> str:
     """What the kind that is tried now lacks."""
     job, cycle = waiting.job, waiting.cycle
-    choices = cycle.session.shared.find(Choices)
-    kinds = [kind for kind in waiting.kinds if kind.pod_class is not None]
-    parts = [(kind, choices.part(job, kind.pod_class)) for kind in kinds] if choices is not None else []
-    own = [(kind, choices.nodes(part.kind)) for kind, part in parts if part is not None and choices is not None]
-    if not all(mask.any() for _, mask in own) or not own:
-        return "there is no such node"
     everywhere = np.ones(cycle.session.nodes.size, dtype=np.bool_)
     masks = [cycle.fits.passing(kind.pod_class) if kind.pod_class else everywhere for kind in waiting.kinds]
+    every = [(kind, _of(waiting, kind), mask) for kind, mask in zip(waiting.kinds, masks, strict=True)]
+    own = [(kind, nodes, mask) for kind, nodes, mask in every if nodes is not None]
+    if not own or not all(nodes.any() for _, nodes, _ in own):
+        return "there is no such node"
     found = waiting.tools.shortages.find_room(job, waiting.kinds, masks)
-    number = int(np.logical_or.reduce([mask for _, mask in own]).sum())
+    number = int(np.logical_or.reduce([nodes for _, nodes, _ in own]).sum())
     needed = max(job.min_member, 1)
     where = f"on {number} {'node' if number == 1 else 'nodes'}"
     if found >= needed:
         return f"{found} of {needed} pods find room {where}, but not all of what they need"
-    lacking = list(dict.fromkeys(name for kind, mask in own for name in _short(waiting, kind, mask)))[:_MOST_NAMED]
-    if not lacking and not any((mask & ~passing).any() for (_, mask), passing in zip(own, masks, strict=False)):
-        lacking = [_scarcest(waiting, *own[0])]
+    lacking = list(dict.fromkeys(name for kind, nodes, _ in own for name in _short(waiting, kind, nodes)))[:_MOST_NAMED]
+    if not lacking and not any((nodes & ~mask).any() for _, nodes, mask in own):
+        lacking = [_scarcest(waiting, own[0][0], own[0][1])]  # which those that find room use up
     why = f" (too little {' and '.join(lacking)})" if lacking else " (they refuse the others)"
     return f"{found} of {needed} pods find room {where}{why}"
+
+
+def _of(waiting: Waiting, kind: Kind) -> BoolArray | None:
+    """``[N]`` nodes of what is tried now for pods of a kind; None of pods that do not choose."""
+    choices = waiting.cycle.session.shared.find(Choices)
+    part = choices.part(waiting.job, kind.pod_class) if choices is not None and kind.pod_class is not None else None
+    return choices.nodes(part.kind) if choices is not None and part is not None else None
 
 
 def _short(waiting: Waiting, kind: Kind, mask: BoolArray) -> list[str]:
@@ -57,7 +62,7 @@ def _short(waiting: Waiting, kind: Kind, mask: BoolArray) -> list[str]:
     session, pod_class = waiting.cycle.session, kind.pod_class
     if pod_class is None:
         return []
-    short = (session.nodes.future_idle[pod_class.rows] < pod_class.amounts[:, None])[:, mask].any(axis=1)
+    short = np.any((session.nodes.future_idle[pod_class.rows] < pod_class.amounts[:, None])[:, mask], axis=1)
     names = pod_class.resource_names(session.registry)
     found = [name for name, lacks in zip(names, short.tolist(), strict=True) if lacks]
     return [name for name in found if name != "pods"] or found
@@ -67,5 +72,4 @@ def _scarcest(waiting: Waiting, kind: Kind, mask: BoolArray) -> str:
     """What these nodes have for the fewest pods."""
     session = waiting.cycle.session
     free = np.maximum(session.nodes.future_idle[kind.rows][:, mask], 0) // kind.amounts[:, None]
-    names = [session.registry.names[row] for row in kind.rows.tolist()]
-    return names[int(free.sum(axis=1).argmin())]
+    return session.registry.names[int(kind.rows[int(free.sum(axis=1).argmin())])]
