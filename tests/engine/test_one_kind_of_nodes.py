@@ -237,7 +237,8 @@ def test_the_plug_in_is_not_opened_where_nobody_chooses() -> None:
     ("text", "what"),
     [
         ("h100", "'h100' is no label of nodes"),
-        ("a=b*2", "asks for another amount on one kind of nodes"),
+        ("a=b*0", "must have a whole number from 1 to 64 behind the *"),
+        ("a=b*half", "must have a whole number from 1 to 64 behind the *"),
         ("a=b, a=b", "a=b stands there twice"),
         ("a=b@fast", "must have a number above 0"),
         ("a=b@0", "must have a number above 0"),
@@ -255,3 +256,78 @@ def test_a_list_that_cannot_be_read_binds_nobody() -> None:
     """Admission refuses it; what came in another way must not stop others, nor be held to half of what it says."""
     state = cluster(kind("h100", 1), kind("a100", 1), job("j", 2, "nonsense"), job("k", 1, created=1))
     assert len(on(schedule(state, default_config()))["j"]) == 2
+
+
+TWICE = f"{KEY}=h100, {KEY}=a100*2, {KEY}=l40s"
+
+
+def choosing(name: str, size: int, text: str = TWICE, *, made: str = "", gpu: int = 2, **given: Any) -> list[object]:
+    """As a controller makes it: what the job says stands on its pods, too."""
+    notes = {ONE_OF: text} | ({GOT: made} if made else {})
+    return job(name, size, text, gpu=gpu, annotations=notes, **given)
+
+
+def told(decisions: Decisions) -> dict[str, str]:
+    return {update.name: update.notes[GOT] for update in decisions.pod_groups if GOT in update.notes}
+
+
+def test_where_a_kind_takes_other_amounts_the_pods_are_made_again_for_it() -> None:
+    """One node of the second kind holds what two pods ask for, and not what they take there."""
+    state = cluster(kind("h100", 1, gpu=2), kind("a100", 1), kind("l40s", 1, gpu=2), choosing("j", 2))
+    decisions = schedule(state, default_config())
+    assert (placed(decisions), told(decisions)) == ({}, {})
+    state = cluster(kind("h100", 1, gpu=2), kind("a100", 2), kind("l40s", 1, gpu=2), choosing("j", 2))
+    decisions = schedule(state, default_config())
+    assert placed(decisions) == {}
+    assert told(decisions) == {"j": f"{KEY}=a100*2"}
+    assert f"made again, to ask for the devices that they take on nodes of {KEY}=a100*2" in (
+        decisions.verdicts["ns/j"].message
+    )
+    assert not decisions.violations
+
+
+def test_places_are_kept_until_the_pods_are_there() -> None:
+    state = cluster(kind("a100", 2), choosing("j", 2), gang("k", 1, gpu=1, created=5))
+    for _ in range(2):
+        decisions = schedule(state, default_config())
+        assert placed(decisions) == {}
+        assert told(decisions) == {"j": f"{KEY}=a100*2"}
+    after = cluster(kind("a100", 2), choosing("j", 2, made=f"{KEY}=a100*2", gpu=4), gang("k", 1, gpu=1, created=5))
+    decisions = schedule(after, default_config())
+    assert on(decisions) == {"j": {"a100"}}
+    assert {bind.annotations.get(GOT) for bind in decisions.binds} == {f"{KEY}=a100*2"}
+
+
+def test_pods_that_were_made_for_a_kind_go_elsewhere_only_when_it_has_no_room() -> None:
+    made = choosing("j", 2, made=f"{KEY}=a100*2", gpu=4)
+    decisions = schedule(cluster(kind("h100", 2), kind("a100", 2), made), default_config())
+    assert on(decisions) == {"j": {"a100"}}
+    made = choosing("j", 2, made=f"{KEY}=a100*2", gpu=4)
+    decisions = schedule(cluster(kind("h100", 2, gpu=2), kind("a100", 1), made), default_config())
+    assert placed(decisions) == {}
+    assert told(decisions) == {"j": f"{KEY}=h100"}
+
+
+def test_what_a_queue_may_hold_counts_what_pods_take_there() -> None:
+    for most, expected in ((8, {"j": f"{KEY}=a100*2"}), (7, {})):
+        limited = queue("default", capability={"gpu": most})
+        state = cluster(limited, kind("h100", 1, gpu=2), kind("a100", 2), choosing("j", 2))
+        settings = config(("priority", "gang"), ("predicates", "capacity", "one-of"))
+        assert told(schedule(state, settings)) == expected
+
+
+def test_nobody_is_evicted_for_a_kind_for_which_pods_would_have_to_be_made_again() -> None:
+    settings = config(("priority", "gang"), ("predicates", "one-of"), actions="enqueue, allocate, preempt")
+    wanted = choosing("j", 2, priority_class="high", priority=9)
+    decisions = schedule(cluster(kind("a100", 2), low(["a100-0", "a100-1"]), wanted), settings)
+    assert decisions.evictions == []
+
+
+def test_prices_count_what_pods_take_there() -> None:
+    """1.5 for one card, twice that for two."""
+    for text, expected in (
+        (f"{KEY}=h100, {KEY}=l40s*2", {"j": f"{KEY}=l40s*2"}),
+        (f"{KEY}=h100, {KEY}=l40s*3", {}),
+    ):
+        state = cluster(kind("h100", 2), kind("l40s", 2, gpu=6), choosing("j", 2, text, by="price"), PRICES)
+        assert told(schedule(state, default_config())) == (expected or {"j": f"{KEY}=h100"})

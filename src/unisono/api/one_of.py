@@ -1,7 +1,7 @@
 """Kinds of nodes of which a gang takes one: how objects name them, and in which order they are tried (pure).
 
-``gpu.example.com/type=h100, gpu.example.com/type=a100@0.5`` means nodes with the first label, else nodes with the
-second, on which the work goes half as fast.
+``gpu.example.com/type=h100, gpu.example.com/type=a100*2@0.6`` means nodes with the first label, else nodes with the
+second, of which each pod takes twice as many devices, and on which the work goes 0.6 times as fast.
 """
 
 from __future__ import annotations
@@ -11,11 +11,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from msgspec import structs
+
 from unisono.api.annotations import ONE_OF, ONE_OF_BY
+from unisono.api.base import Quantity, ResourceList
+from unisono.api.core import Container, PodSpec, ResourceRequirements
+from unisono.api.licenses import PREFIX
 from unisono.api.names import label_value, qualified_name
+from unisono.api.quantity import QuantityError, to_int
 
 MOST: Final = 8
 """Kinds of nodes that one list may have; each may cost as much as a job of its own in a cycle."""
+
+MOST_TIMES: Final = 64
+"""Devices of one kind of nodes that stand for one of another at most."""
 
 ORDER, PRICE, SPEED = "order", "price", "speed"
 WAYS: Final = (ORDER, PRICE, SPEED)
@@ -32,16 +41,19 @@ class NodeKind:
     Attributes:
         labels: that its nodes have, all of them.
         speed: how fast the work goes there, compared with the others.
+        times: how many times as many devices a pod takes there as its template says.
 
     """
 
     labels: tuple[tuple[str, str], ...]
     speed: float = 1.0
+    times: int = 1
 
     @property
     def name(self) -> str:
-        """``LABEL=VALUE``, several joined by ``+``; what pods are told."""
-        return "+".join(f"{key}={value}" for key, value in self.labels)
+        """``LABEL=VALUE``, several joined by ``+``, with the times if that is not 1; what pods are told."""
+        labels = "+".join(f"{key}={value}" for key, value in self.labels)
+        return labels if self.times == 1 else f"{labels}*{self.times}"
 
 
 def kinds_of(text: str) -> tuple[NodeKind, ...]:
@@ -64,12 +76,13 @@ def kinds_of(text: str) -> tuple[NodeKind, ...]:
 
 
 def _kind_of(part: str) -> NodeKind:
-    if "*" in part:
+    rest, mark, number = (each.strip() for each in part.partition("@"))
+    names, star, times = (each.strip() for each in rest.partition("*"))
+    if star and not (times.isascii() and times.isdigit() and 1 <= int(times[:4]) <= MOST_TIMES):
         raise ValueError(
-            f"{part!r} asks for another amount on one kind of nodes, which pods cannot do once they are made: "
-            "all kinds give a pod what it requests; leave the * out, or submit a job for each"
+            f"{part!r} must have a whole number from 1 to {MOST_TIMES} behind the *: how many times as many "
+            "devices a pod takes there"
         )
-    names, mark, number = (each.strip() for each in part.partition("@"))
     labels: dict[str, str] = {}
     for each in names.split("+"):
         key, equals, value = (one.strip() for one in each.partition("="))
@@ -78,7 +91,7 @@ def _kind_of(part: str) -> NodeKind:
         if key in labels:
             raise ValueError(f"{part!r} names label {key} twice")
         labels[key] = value
-    return NodeKind(tuple(labels.items()), _speed_of(part, number) if mark else 1.0)
+    return NodeKind(tuple(labels.items()), _speed_of(part, number) if mark else 1.0, int(times) if star else 1)
 
 
 def _speed_of(part: str, number: str) -> float:
@@ -133,5 +146,47 @@ def one_of(notes: Mapping[str, str], of_gang: Mapping[str, str]) -> OneOf | None
     """What annotations of a pod say, else those of its PodGroup; None: nothing that can be read, as admission says."""
     for each in (notes, of_gang):
         if text := each.get(ONE_OF):
-            return _read(text, each.get(ONE_OF_BY, ""))
+            return _read(text, notes.get(ONE_OF_BY) or of_gang.get(ONE_OF_BY, ""))
     return None
+
+
+def times_of(said: OneOf, got: str) -> int:
+    """For which of the kinds pods are made that were told ``got``: how many times as many devices they ask for."""
+    return next((kind.times for kind in said.kinds if kind.name == got), 1)
+
+
+def scaled(spec: PodSpec, times: int, before: int = 1) -> PodSpec:
+    """A pod that asks for ``times`` as many devices as its template says; ``before``: as it asks for now."""
+    if times == before:
+        return spec
+
+    def of(containers: list[Container] | None) -> list[Container] | None:
+        return containers and [
+            structs.replace(one, resources=_scaled(one.resources, times, before)) for one in containers
+        ]
+
+    return structs.replace(spec, containers=of(spec.containers), init_containers=of(spec.init_containers))
+
+
+def _scaled(given: ResourceRequirements, times: int, before: int) -> ResourceRequirements:
+    return structs.replace(
+        given, requests=_multiples(given.requests, times, before), limits=_multiples(given.limits, times, before)
+    )
+
+
+def _multiples(amounts: ResourceList | None, times: int, before: int) -> ResourceList | None:
+    return amounts and {
+        name: _multiple(amount, times, before) if _is_device(name) else amount for name, amount in amounts.items()
+    }
+
+
+def _is_device(name: str) -> bool:
+    """Whether a resource is one of those that device plug-ins offer."""
+    return "/" in name and not name.startswith(PREFIX)
+
+
+def _multiple(amount: Quantity, times: int, before: int) -> Quantity:
+    try:
+        return str(to_int(amount) * times // before)
+    except QuantityError:
+        return amount

@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from unisono.api.annotations import NOTICE_GIVEN, RUN_SECONDS
+from unisono.api.annotations import GOT, NOTICE_GIVEN, ONE_OF, RUN_SECONDS
 from unisono.api.base import Quantity
 from unisono.api.core import Container, ContainerStatus, Pod, PodSpec, ResourceRequirements
 from unisono.api.extended_devices import limit_claim
 from unisono.api.keys import PREEMPTABLE, TASK_PRIORITY, TASK_SPEC
 from unisono.api.kinds import JOBS
+from unisono.api.one_of import one_of, scaled, times_of
 from unisono.api.pod_states import stated_run_seconds
 from unisono.api.quantity import QuantityError, to_int
 from unisono.api.selecting import pod_group_name
@@ -294,6 +295,7 @@ _DIGITS = 9
 
 _COMPARED = tuple(name for name in Task.__slots__ if name != "told")
 _NOTHING: Mapping[str, str] = {}
+_NO_CLASSES: Mapping[int, PodClass] = {}
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _RARE = frozenset((TASK_PRIORITY, PREEMPTABLE, RUN_SECONDS))
 """Annotations that few pods have: one question rules all of them out."""
@@ -338,6 +340,8 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
         # it preempt again, without end.
         task.node, task.status = task.nominated_node, TaskStatus.BINDING
     task.labels, task.annotations = labels, annotations
+    if ONE_OF in annotations and task.status is TaskStatus.PENDING:
+        task.scaled = _scaled_classes(pod, classes)
     scheduled = status.start_time
     for condition in status.conditions or ():
         if condition.type == NOTICE_GIVEN and condition.status == "True" and task.status in PREEMPTABLE_STATES:
@@ -356,6 +360,20 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     if task.status is TaskStatus.FAILED and meta.deletion_timestamp is None:
         task.failure = _failure(pod)
     return task
+
+
+def _scaled_classes(pod: Pod, classes: PodClasses) -> Mapping[int, PodClass]:
+    """Classes of such a pod with the devices that it would ask for on the kinds of nodes that it may take."""
+    annotations = pod.metadata.annotations or _NOTHING
+    said = one_of(annotations, _NOTHING)
+    if said is None:
+        return _NO_CLASSES
+    made = times_of(said, annotations.get(GOT, ""))
+    others = {kind.times for kind in said.kinds} - {made}
+    return {
+        times: class_of(msgspec.structs.replace(pod, spec=scaled(pod.spec, times, made)), classes)
+        for times in sorted(others)
+    }
 
 
 def _failure(pod: Pod) -> Failure:

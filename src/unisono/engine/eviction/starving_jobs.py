@@ -151,9 +151,9 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
     if choice is None or len(choice.trials) < 2 or job.gained:
         return _place_starving(cycle, evictions, job, tasks, rule)
     for evict in (False, True):
-        if any(_place_starving(cycle, evictions, job, tasks, rule, evict=evict) for _ in choice.each()):
+        if any(_place_starving(cycle, evictions, job, tasks, rule, evict=evict) for _ in choice.each(alike=True)):
             return True
-    choice.set(choice.trials[0])
+    choice.rest()
     return False
 
 

@@ -84,11 +84,11 @@ def _serve(cycle: Cycle, job: JobState, rule: GangRule, tasks: list[Task]) -> bo
         if fits():
             return settle(cycle, evictions_of(cycle), job, mark, rule.purpose, within_share=within_share)
         return any(plan.carry_out() for plan in plans)
-    if any(fits() for _ in choice.each()):
+    if any(fits() for _ in choice.each(alike=True)):
         return settle(cycle, evictions_of(cycle), job, mark, rule.purpose, within_share=within_share)
-    if any(plan.carry_out() for _ in choice.each() for plan in plans):
+    if any(plan.carry_out() for _ in choice.each(alike=True) for plan in plans):
         return True
-    choice.set(choice.trials[0])
+    choice.rest()
     return False
 
 

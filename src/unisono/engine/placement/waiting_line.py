@@ -110,20 +110,28 @@ def place(cycle: Cycle, job: JobState, remaining: Remaining) -> bool:
     choice = choice_of(cycle.session, job)
     if choice is None or len(choice.trials) < 2 or job.gained:
         return _place(cycle, job, remaining)
-    before, first = cycle.reports.pop(job.key, None), choice.trials[0]
+    before = cycle.reports.pop(job.key, None)
     told: tuple[JobReport | None, Advice | None] | None = None
     left = remaining
     for _ in choice.each():
         if before is not None:
             cycle.reports[job.key] = replace(before)
-        left = remaining.copy()
+        if choice.made_again:
+            if is_grouped(job, cycle.session.snapshot.hyper_nodes):
+                continue  # its groups are those of its pods as they are
+            left = remaining_of(cycle, job)
+        else:
+            left = remaining.copy()
+        mark = cycle.transaction.checkpoint()
         placed = _place(cycle, job, left)
+        if choice.made_again and not placed:
+            cycle.transaction.rollback(mark)  # pods that are to be made again can be promised nothing for later
         if placed or job.gained:
             _follow(remaining, left)
             return placed
         found = cycle.reports.pop(job.key, None), advice_of(cycle).pop(job.key, None)
         told = told or found
-    choice.set(first)
+    choice.rest()
     _follow(remaining, left)
     report, advice = told or (None, None)
     if report is not None:

@@ -2,11 +2,15 @@
 
 A gang is tried on one kind after the other, each time as if it could use no other nodes. What it holds already decides:
 pods that come later, or are made again while others run, go to nodes of the same kind.
+
+Where pods take other amounts of devices on a kind, the gang is tried there with pods that ask for these. If it fits,
+its pods keep the places for the cycle and are made again: a pod's requests cannot change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice, product
@@ -17,9 +21,9 @@ import numpy as np
 
 from unisono.api.annotations import GOT
 from unisono.api.budgets import DEFAULT_PRICES, Prices
-from unisono.api.one_of import PRICE, SPEED, NodeKind, OneOf, one_of
+from unisono.api.one_of import PRICE, SPEED, NodeKind, OneOf, one_of, times_of
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.records import Task
+from unisono.cluster.records import Job, Task
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus
 from unisono.engine.answers import BoolArray, Reason
 from unisono.engine.verdict import Cause
@@ -41,6 +45,7 @@ class Part:
         order: numbers of kinds in the order in which they are tried; one alone where the part holds nodes already.
         held: whether it does.
         now: the kind that is tried now.
+        made: how many times as many devices its pods ask for as their template says.
 
     """
 
@@ -48,6 +53,7 @@ class Part:
     order: tuple[int, ...]
     held: bool
     now: int
+    made: int = 1
 
     @property
     def kind(self) -> NodeKind:
@@ -60,33 +66,81 @@ class Choice:
     """What one job may take.
 
     Attributes:
+        job: whose it is.
         parts: by the text of their lists.
         trials: for each trial the kind of each part, best first; at least one.
+        record: of the job as it is.
 
     """
 
+    job: JobState
     parts: dict[str, Part]
+    record: Job
     trials: list[tuple[int, ...]] = field(default_factory=list)
 
     def set(self, trial: tuple[int, ...]) -> None:
-        """Let this trial be the present one."""
+        """Let this trial be the present one, and the job's pods ask for what they take there."""
         for part, number in zip(self.parts.values(), trial, strict=True):
             part.now = number
+        self.job.record = self._as_tried() if self.made_again else self.record
+
+    def rest(self) -> None:
+        """Let that be the present trial by which a job that waits is judged: the first one of its pods as they are."""
+        self.set(next((trial for trial in self.trials if self.suits(trial)), self.trials[0]))
+        self.job.record = self.record
+
+    def suits(self, trial: tuple[int, ...]) -> bool:
+        """Whether the pods ask for what they take there."""
+        parts = zip(self.parts.values(), trial, strict=True)
+        return all(part.said.kinds[number].times == part.made for part, number in parts)
+
+    @property
+    def made_again(self) -> bool:
+        """Whether pods have to be made again for the present trial."""
+        return not self.suits(self.now)
+
+    def _as_tried(self) -> Job:
+        """The job's record with pods that ask for what they take on the present kinds."""
+        found = copy(self.record)
+        found.derived = {}
+        found.pending = {key: self._pod(task) for key, task in self.record.pending.items()}
+        found.tasks = {**self.record.tasks, **found.pending}
+        return found
+
+    def _pod(self, task: Task) -> Task:
+        said = one_of(task.pod_class.notes, self.record.annotations)
+        part = self.parts.get(said.text) if said is not None else None
+        other = task.scaled.get(part.kind.times) if part is not None and part.kind.times != part.made else None
+        if other is None:
+            return task
+        fresh = copy(task)
+        fresh.pod_class = other
+        return fresh
 
     @property
     def now(self) -> tuple[int, ...]:
         """The present trial."""
         return tuple(part.now for part in self.parts.values())
 
-    def each(self) -> Iterator[tuple[int, ...]]:
-        """One trial after the other; each is the present one while it is its turn, and the last one stays so."""
+    def each(self, *, alike: bool = False) -> Iterator[tuple[int, ...]]:
+        """One trial after the other; each is the present one while it is its turn, and the last one stays so.
+
+        ``alike``: those alone for which pods need not be made again.
+        """
         for trial in self.trials:
-            self.set(trial)
-            yield trial
+            if not alike or self.suits(trial):
+                self.set(trial)
+                yield trial
 
 
 class Choices:
-    """The choices of all jobs of a session that have any."""
+    """The choices of all jobs of a session that have any.
+
+    Attributes:
+        jobs: their keys.
+        made_again: by job what PodGroups are told whose pods are to be made again.
+
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -97,6 +151,7 @@ class Choices:
         pods = {task.job for kind, key in words if kind == "Pod" and (task := tasks.get(key)) is not None}
         self.jobs = {key for kind, key in words if kind == "PodGroup"} | (pods - {""})
         self._known: dict[str, Choice | None] = {}
+        self.made_again: dict[str, Mapping[str, str]] = {}
 
     def of(self, job: JobState) -> Choice | None:
         """The choice of a job; None of one that has none."""
@@ -125,6 +180,8 @@ class Choices:
 
     def got(self, job: JobState) -> Mapping[str, str]:
         """What the PodGroup is told: the kinds of nodes that the job holds; empty while it holds none."""
+        if job.key in self.made_again:
+            return self.made_again[job.key]
         choice = self.of(job)
         held = job.gained or (choice is not None and any(part.held for part in choice.parts.values()))
         if choice is None or not held:
@@ -143,8 +200,11 @@ class Choices:
                 continue
             part = parts.get(said.text)
             if part is None:
-                order = self._order(said, job, task.pod_class)
-                part = parts[said.text] = Part(said, order, held=False, now=order[0])
+                order = self._order(said, job, task)
+                made = times_of(said, task.annotations.get(GOT, ""))
+                if made != 1:  # for that kind its pods were made, and they stay so while it has room
+                    order = tuple(sorted(order, key=[one.times != made for one in said.kinds].__getitem__))
+                part = parts[said.text] = Part(said, order, held=False, now=order[0], made=made)
             if not part.held and task.status in ALLOCATED_STATES:
                 kind = self._kind_on(said, task, task.node)
                 if kind is not None:
@@ -159,8 +219,8 @@ class Choices:
         if not parts:
             return None
         ways = product(*(part.order for part in parts.values()))
-        choice = Choice(parts, list(islice(ways, MOST_TRIALS)))
-        choice.set(choice.trials[0])
+        choice = Choice(job, parts, job.record, list(islice(ways, MOST_TRIALS)))
+        choice.rest()
         return choice
 
     def _kind_on(self, said: OneOf, task: Task | None, node: str) -> int | None:
@@ -174,21 +234,23 @@ class Choices:
             return None
         return next((at for at, kind in enumerate(said.kinds) if self.nodes(kind)[column]), None)
 
-    def _order(self, said: OneOf, job: JobState, pod_class: PodClass) -> tuple[int, ...]:
+    def _order(self, said: OneOf, job: JobState, task: Task) -> tuple[int, ...]:
         every = tuple(range(len(said.kinds)))
         if said.way == SPEED:
             return tuple(sorted(every, key=lambda at: -said.kinds[at].speed))
         prices = self._session.snapshot.catalogue.prices.get(DEFAULT_PRICES)
         if said.way != PRICE or prices is None:
             return every
-        key = said.text, said.way, pod_class.id, job.record.priority_class
+        key = said.text, said.way, task.pod_class.id, job.record.priority_class
         found = self._orders.get(key)
         if found is None:
-            cost = [self._cost(kind, pod_class, job.record.priority_class, prices) for kind in said.kinds]
+            of = [task.scaled.get(kind.times, task.pod_class).requests for kind in said.kinds]
+            pairs = zip(said.kinds, of, strict=True)
+            cost = [self._cost(kind, requests, job.record.priority_class, prices) for kind, requests in pairs]
             found = self._orders[key] = tuple(sorted(every, key=cost.__getitem__))
         return found
 
-    def _cost(self, kind: NodeKind, pod_class: PodClass, priority_class: str, prices: Prices) -> float:
+    def _cost(self, kind: NodeKind, requests: Mapping[str, int], priority_class: str, prices: Prices) -> float:
         """Money for the work of one pod that takes an hour at speed 1, on the cheapest node of a kind."""
         table = self._session.snapshot.nodes
         columns = np.flatnonzero(self.nodes(kind))
@@ -198,7 +260,7 @@ class Choices:
         codes = np.array([table.label_column(key)[columns] for key in keys]).reshape(len(keys), len(columns))
         _, firsts = np.unique(codes, axis=1, return_index=True) if keys else (None, np.zeros(1, dtype=np.intp))
         labels = (table.facts[columns[at]].labels for at in firsts.tolist())
-        return min(prices.rate(pod_class.requests, each, priority_class) for each in labels) / kind.speed
+        return min(prices.rate(requests, each, priority_class) for each in labels) / kind.speed
 
 
 @lru_cache(maxsize=1024)

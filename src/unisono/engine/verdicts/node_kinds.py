@@ -19,12 +19,12 @@ def each_kind(waiting: Waiting) -> str:
     choice = choice_of(session, job)
     if choice is None or len(choice.trials) < 2 or not (waiting.report.fit or waiting.report.quota is None):
         return ""
-    session.subject, present = job, choice.now
+    session.subject = job
     told = []
     for _ in choice.each():
         names = " and ".join(part.kind.name for part in choice.parts.values())
         told.append(f"{names}: {_lack(waiting)}")
-    choice.set(present)
+    choice.rest()
     return f"one kind of nodes would be enough: {'; '.join(told)}" if told else ""
 
 

@@ -28,6 +28,7 @@ CauseOf = Callable[[Waiting], Draft | None]
 ORDER: tuple[CauseOf, ...] = (
     # The engine could not decide, or its decision did not stand.
     own.dropped,
+    own.made_again,
     own.refused_binds,
     own.failed_plugin,
     own.places_nothing,
