@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from support.build import (
+    START,
     cluster,
     config,
     gang,
@@ -280,7 +281,7 @@ def test_where_a_kind_takes_other_amounts_the_pods_are_made_again_for_it() -> No
     decisions = schedule(state, default_config())
     assert placed(decisions) == {}
     assert told(decisions) == {"j": f"{KEY}=a100*2"}
-    assert f"made again, to ask for the devices that they take on nodes of {KEY}=a100*2" in (
+    assert f"its pods find room on nodes of {KEY}=a100*2, and are made again to ask for the devices" in (
         decisions.verdicts["ns/j"].message
     )
     assert not decisions.violations
@@ -331,3 +332,9 @@ def test_prices_count_what_pods_take_there() -> None:
     ):
         state = cluster(kind("h100", 2), kind("l40s", 2, gpu=6), choosing("j", 2, text, by="price"), PRICES)
         assert told(schedule(state, default_config())) == (expected or {"j": f"{KEY}=h100"})
+
+
+def test_places_are_not_kept_for_ever_for_pods_that_nobody_makes_again() -> None:
+    state = cluster(kind("a100", 2), choosing("j", 2), gang("k", 1, gpu=1, created=5))
+    for seconds, expected in ((0.0, {}), (60.0, {}), (61.0, {"k-w-0": "a100-0"}), (300.0, {"k-w-0": "a100-0"})):
+        assert placed(schedule(state, default_config(), now=START + 1000.0 + seconds)) == expected, seconds

@@ -235,7 +235,7 @@ class Cycle:
         jobs = {placement.job.key: placement.job for placement in self.bound if placement.job.key in choices.jobs}
         found = {key: choice for key, job in jobs.items() if (choice := choices.of(job)) and choice.made_again}
         for key, choice in found.items():
-            choices.made_again[key] = choices.got(jobs[key])
+            choices.make_again(choice)
             for placement in [each for each in self.bound if each.job.key == key]:
                 job, number = placement.job, len(placement.tasks)
                 job.move(placement.pod_class, placement.role, number, TaskStatus.BINDING, TaskStatus.ALLOCATED)

@@ -9,7 +9,7 @@ its pods keep the places for the cycle and are made again: a pod's requests cann
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -34,6 +34,17 @@ if TYPE_CHECKING:
 
 MOST_TRIALS = 16
 """Ways to give the parts of one gang a kind each that are tried in a cycle."""
+
+
+REMAKE_SECONDS = 60.0
+"""How long places are kept for pods that are to be made again; who does not make them blocks nobody any longer."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """For which kinds pods are to be made again, as the PodGroup is told, and since when, by job."""
+
+    since: dict[str, tuple[str, float]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -152,6 +163,8 @@ class Choices:
         self.jobs = {key for kind, key in words if kind == "PodGroup"} | (pods - {""})
         self._known: dict[str, Choice | None] = {}
         self.made_again: dict[str, Mapping[str, str]] = {}
+        asked = session.snapshot.memo.of(_Asked, _Asked)
+        asked.since = self._asked = {key: each for key, each in asked.since.items() if key in self.jobs}
 
     def of(self, job: JobState) -> Choice | None:
         """The choice of a job; None of one that has none."""
@@ -186,8 +199,7 @@ class Choices:
         held = job.gained or (choice is not None and any(part.held for part in choice.parts.values()))
         if choice is None or not held:
             return {}
-        names = [part.kind.name for part in choice.parts.values() if part.held or job.gained]
-        return {GOT: ", ".join(dict.fromkeys(names))}
+        return {GOT: _names([part for part in choice.parts.values() if part.held or job.gained])}
 
     # ---- what a job may take
 
@@ -205,6 +217,8 @@ class Choices:
                 if made != 1:  # for that kind its pods were made, and they stay so while it has room
                     order = tuple(sorted(order, key=[one.times != made for one in said.kinds].__getitem__))
                 part = parts[said.text] = Part(said, order, held=False, now=order[0], made=made)
+            if part.made != 1 or part.held:
+                self._asked.pop(job.key, None)
             if not part.held and task.status in ALLOCATED_STATES:
                 kind = self._kind_on(said, task, task.node)
                 if kind is not None:
@@ -220,8 +234,26 @@ class Choices:
             return None
         ways = product(*(part.order for part in parts.values()))
         choice = Choice(job, parts, job.record, list(islice(ways, MOST_TRIALS)))
+        choice.trials = [trial for trial in choice.trials if not self._in_vain(choice, trial)] or [
+            tuple(part.order[0] for part in parts.values())
+        ]
         choice.rest()
         return choice
+
+    def _in_vain(self, choice: Choice, trial: tuple[int, ...]) -> bool:
+        """Whether pods were to be made again for a trial, and nobody has done so."""
+        key, parts = choice.job.key, choice.parts.values()
+        if choice.suits(trial):
+            return False
+        names, since = self._asked.get(key, ("", 0.0))
+        return names == _names(parts, trial) and self._session.now - since > REMAKE_SECONDS
+
+    def make_again(self, choice: Choice) -> None:
+        """Let the PodGroup be told for which kinds its pods are to be made again: those of the present trial."""
+        key, names = choice.job.key, _names(choice.parts.values(), choice.now)
+        self.made_again[key] = {GOT: names}
+        if self._asked.get(key, ("", 0.0))[0] != names:
+            self._asked[key] = names, self._session.now
 
     def _kind_on(self, said: OneOf, task: Task | None, node: str) -> int | None:
         """Number of the kind as which pods have a node: what the pod was told, else the first whose labels it has."""
@@ -261,6 +293,12 @@ class Choices:
         _, firsts = np.unique(codes, axis=1, return_index=True) if keys else (None, np.zeros(1, dtype=np.intp))
         labels = (table.facts[columns[at]].labels for at in firsts.tolist())
         return min(prices.rate(requests, each, priority_class) for each in labels) / kind.speed
+
+
+def _names(parts: Collection[Part], trial: Sequence[int] | None = None) -> str:
+    """Of the kinds that parts take in a trial, or now."""
+    numbers = [part.now for part in parts] if trial is None else trial
+    return ", ".join(dict.fromkeys(part.said.kinds[at].name for part, at in zip(parts, numbers, strict=True)))
 
 
 @lru_cache(maxsize=1024)

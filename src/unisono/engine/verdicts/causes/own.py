@@ -53,9 +53,7 @@ def made_again(waiting: Waiting) -> Draft | None:
     notes = choices.made_again.get(waiting.job.key) if choices is not None else None
     if notes is None:
         return None
-    text = (
-        f"its pods are made again, to ask for the devices that they take on nodes of {notes[GOT]}, where they find room"
-    )
+    text = f"its pods find room on nodes of {notes[GOT]}, and are made again to ask for the devices they take there"
     return waiting.simple(Cause.TOO_FEW_PODS, text, last="wait until its pods are made again")
 
 
