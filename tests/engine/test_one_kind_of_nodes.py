@@ -338,3 +338,9 @@ def test_places_are_not_kept_for_ever_for_pods_that_nobody_makes_again() -> None
     state = cluster(kind("a100", 2), choosing("j", 2), gang("k", 1, gpu=1, created=5))
     for seconds, expected in ((0.0, {}), (60.0, {}), (61.0, {"k-w-0": "a100-0"}), (300.0, {"k-w-0": "a100-0"})):
         assert placed(schedule(state, default_config(), now=START + 1000.0 + seconds)) == expected, seconds
+
+
+def test_the_verdict_counts_what_pods_take_on_each_kind() -> None:
+    state = cluster(kind("a100", 1), choosing("j", 2, f"{KEY}=h100, {KEY}=a100*2"))
+    message = schedule(state, default_config()).verdicts["ns/j"].message
+    assert f"{KEY}=a100*2: 1 of 2 pods find room on 1 node (too little nvidia.com/gpu)" in message

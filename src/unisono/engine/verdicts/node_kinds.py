@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from unisono.engine.answers import BoolArray
-from unisono.engine.session.choices import Choices, choice_of
+from unisono.engine.session.choices import Choice, Choices, choice_of
 from unisono.engine.verdicts.demand import Kind
 from unisono.engine.verdicts.waiting import Waiting
 
@@ -23,21 +25,36 @@ def each_kind(waiting: Waiting) -> str:
     told = []
     for _ in choice.each():
         names = " and ".join(part.kind.name for part in choice.parts.values())
-        told.append(f"{names}: {_lack(waiting)}")
+        told.append(f"{names}: {_lack(waiting, _as_tried(waiting, choice))}")
     choice.rest()
     return f"one kind of nodes would be enough: {'; '.join(told)}" if told else ""
 
 
-def _lack(waiting: Waiting) -> str:
+def _as_tried(waiting: Waiting, choice: Choice) -> list[Kind]:
+    """The pods of the gang with the devices that they take on what is tried now."""
+    if not choice.made_again:
+        return waiting.kinds
+    tried = waiting.job.record.pending
+    others = {task.pod_class.id: tried[key].pod_class for key, task in choice.record.pending.items()}
+    found = [(kind, others.get(kind.pod_class.id) if kind.pod_class is not None else None) for kind in waiting.kinds]
+    return [
+        kind
+        if other is None
+        else replace(kind, pod_class=other, requests=other.requests, rows=other.rows, amounts=other.amounts)
+        for kind, other in found
+    ]
+
+
+def _lack(waiting: Waiting, kinds: list[Kind]) -> str:
     """What the kind that is tried now lacks."""
     job, cycle = waiting.job, waiting.cycle
     everywhere = np.ones(cycle.session.nodes.size, dtype=np.bool_)
-    masks = [cycle.fits.passing(kind.pod_class) if kind.pod_class else everywhere for kind in waiting.kinds]
-    every = [(kind, _of(waiting, kind), mask) for kind, mask in zip(waiting.kinds, masks, strict=True)]
+    masks = [cycle.fits.passing(kind.pod_class) if kind.pod_class else everywhere for kind in kinds]
+    every = [(kind, _of(waiting, kind), mask) for kind, mask in zip(kinds, masks, strict=True)]
     own = [(kind, nodes, mask) for kind, nodes, mask in every if nodes is not None]
     if not own or not all(nodes.any() for _, nodes, _ in own):
         return "there is no such node"
-    found = waiting.tools.shortages.find_room(job, waiting.kinds, masks)
+    found = waiting.tools.shortages.find_room(job, kinds, masks)
     number = int(np.logical_or.reduce([nodes for _, nodes, _ in own]).sum())
     needed = max(job.min_member, 1)
     where = f"on {number} {'node' if number == 1 else 'nodes'}"
