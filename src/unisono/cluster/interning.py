@@ -23,7 +23,7 @@ from unisono.api.times import parse_time, time_or
 from unisono.cluster.podclass import UNTIED, PodClass, PodRelations, check_volumes, images_of, relevant_notes
 from unisono.cluster.records import Failure, Task
 from unisono.cluster.resources import ResourceRegistry
-from unisono.cluster.selectors import NO_TERMS, SelectorBook, has_terms, terms_of
+from unisono.cluster.selectors import NO_TERMS, Match, SelectorBook, has_terms, terms_of
 from unisono.cluster.status import PREEMPTABLE_STATES, TaskStatus
 
 # Interned pod classes: which specs share one, and which classes are still in use.
@@ -178,6 +178,28 @@ class PodClasses:
         pod_class.uses -= 1
         if not pod_class.uses:
             self._idle[pod_class.id] = pod_class
+
+    def take_of(self, task: Task) -> None:
+        """One more pod of all its classes."""
+        for each in task.classes:
+            self.take(each)
+
+    def give_back_of(self, task: Task) -> None:
+        """The opposite of `take_of`."""
+        for each in task.classes:
+            self.give_back(each)
+
+    def rematch(self, task: Task, matched: Match) -> None:
+        """Give a pod that is not counted the classes of those that these selectors select."""
+        fresh = [self.refine(each.base, each.ties._replace(matched=matched)) for each in task.classes]
+        task.pod_class, task.scaled = fresh[0], dict(zip(task.scaled, fresh[1:], strict=True))
+
+    def exchange(self, task: Task, instead: Mapping[int, PodClass]) -> None:
+        """Give a pod other classes for some of its own, by their ids."""
+        fresh = [instead.get(each.id, each) for each in task.classes]
+        self.give_back_of(task)
+        task.pod_class, task.scaled = fresh[0], dict(zip(task.scaled, fresh[1:], strict=True))
+        self.take_of(task)
 
     def clear_pods(self) -> None:
         """No class has pods any more."""

@@ -117,14 +117,6 @@ def _pending_tasks(job: Job) -> Key | None:
     return len(pending), pod_class.id, role, priority
 
 
-def _beyond(task: Task) -> Vector:
-    """``[R]`` how much more a pod asks for on the kind of nodes on which it takes most."""
-    size = max(len(one.vector) for one in (task.pod_class, *task.scaled.values()))
-    own = fitted(task.pod_class.vector, size)
-    most: Vector = np.maximum.reduce([own, *(fitted(one.vector, size) for one in task.scaled.values())])
-    return most - own
-
-
 def phase_of(counts: list[int], min_member: int, phase: str, releasing: int, *, unschedulable: bool) -> str:
     """Phase of a PodGroup.
 
@@ -271,7 +263,7 @@ class JobBook:
                 self._add(job, "gated_request", task, sign)
             self._add(job, "request", task, sign)
             if task.scaled:  # a share that is no larger than what it asks for now would keep it from them
-                job.request = add(job.request, _beyond(task), sign)
+                job.request = add(job.request, task.beyond(), sign)
         elif status in ALLOCATED_STATES and not task.owned:
             self._add(job, "elsewhere", task, sign)
         elif status in ALLOCATED_STATES:

@@ -14,7 +14,7 @@ import numpy as np
 from unisono.api.groups.scheduling import QueueAffinity
 from unisono.cluster.groups import SubGroupPolicy, TopologyWish
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.resources import Matrix, Vector, WideSum
+from unisono.cluster.resources import Matrix, Vector, WideSum, fitted
 from unisono.cluster.status import STATUS_COUNT, TaskStatus
 
 _AS_IT_IS: Mapping[int, PodClass] = {}
@@ -145,6 +145,18 @@ class Task:
     def queued(self) -> bool:
         """What it holds counts in a queue; what others hold is not for queues to share."""
         return self.owned and bool(self.job)
+
+    @property
+    def classes(self) -> tuple[PodClass, ...]:
+        """Its class, and those with other amounts."""
+        return (self.pod_class, *self.scaled.values()) if self.scaled else (self.pod_class,)
+
+    def beyond(self) -> Vector:
+        """``[R]`` how much more it asks for on the kind of nodes on which it takes most."""
+        size = max(len(one.vector) for one in self.classes)
+        vectors = [fitted(one.vector, size) for one in self.classes]
+        most: Vector = np.maximum.reduce(vectors) - vectors[0]
+        return most
 
     def __repr__(self) -> str:
         return f"Task({self.key}, {self.status.label}{', ' + self.node if self.node else ''})"

@@ -286,9 +286,7 @@ class ClusterState:
 
     def _put_in(self, task: Task) -> None:
         self.tasks[task.key] = task
-        self.classes.take(task.pod_class)
-        for other in task.scaled.values():
-            self.classes.take(other)
+        self.classes.take_of(task)
         if task.pod_class.tolerations and task.queued and task.status not in COMPLETED_STATES:
             self.nodes.tolerance.add(task.pod_class)
         if task.named_node:
@@ -311,9 +309,7 @@ class ClusterState:
 
     def _take_out(self, task: Task) -> None:
         del self.tasks[task.key]
-        self.classes.give_back(task.pod_class)
-        for other in task.scaled.values():
-            self.classes.give_back(other)
+        self.classes.give_back_of(task)
         if task.pod_class.tolerations and task.queued and task.status not in COMPLETED_STATES:
             self.nodes.tolerance.remove(task.pod_class)
         if task.named_node:
@@ -565,19 +561,11 @@ class ClusterState:
         self.affinity_index.forget(freed)
         instead = self.classes.unmatch(freed)
         for task in self.tasks.values() if instead else ():
-            if any(one.id in instead for one in task.scaled.values()):
-                before = task.scaled
-                task.scaled = {times: instead.get(one.id, one) for times, one in before.items()}
-                for old, new in zip(before.values(), task.scaled.values(), strict=True):
-                    self.classes.take(new)
-                    self.classes.give_back(old)
-            if (same := instead.get(task.pod_class.id)) is not None:  # alike in all that is counted by now
-                self.classes.give_back(task.pod_class)
-                task.pod_class = same
-                self.classes.take(same)
+            if any(one.id in instead for one in task.classes):  # alike in all that is counted by now
+                self.classes.exchange(task, instead)
                 self.book.touch(task.job)
                 if task.key in self.port_holders.get(task.node, ()):
-                    self.port_holders[task.node][task.key] = same
+                    self.port_holders[task.node][task.key] = task.pod_class
 
     def _reclass(self, task: Task) -> None:
         """Give a pod the class that says which selectors select it."""
@@ -588,13 +576,7 @@ class ClusterState:
     def _match(self, task: Task, matched: Match) -> None:
         """Give a pod the class of those that these selectors select."""
         self._take_out(task)
-        old = task.pod_class
-        task.pod_class = self.classes.refine(old.base, old.ties._replace(matched=matched))
-        if task.scaled:
-            task.scaled = {
-                times: self.classes.refine(one.base, one.ties._replace(matched=matched))
-                for times, one in task.scaled.items()
-            }
+        self.classes.rematch(task, matched)
         self._put_in(task)
 
     def _move_in(self, names: list[str]) -> None:
