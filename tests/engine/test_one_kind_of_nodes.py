@@ -27,6 +27,7 @@ from unisono.api.kinds import PODS
 from unisono.api.one_of import kinds_of
 from unisono.engine.config_file.reader import default_config
 from unisono.engine.decisions import Decisions
+from unisono.engine.plugins.one_of import OneOfPlugin
 
 KEY = "gpu.example.com/type"
 LIST = f"{KEY}=h100, {KEY}=a100, {KEY}=l40s"
@@ -344,3 +345,13 @@ def test_the_verdict_counts_what_pods_take_on_each_kind() -> None:
     state = cluster(kind("a100", 1), choosing("j", 2, f"{KEY}=h100, {KEY}=a100*2"))
     message = schedule(state, default_config()).verdicts["ns/j"].message
     assert f"{KEY}=a100*2: 1 of 2 pods find room on 1 node (too little nvidia.com/gpu)" in message
+
+
+def test_pods_on_nodes_of_another_kind_are_never_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The invariant holds whatever becomes of the filter."""
+    monkeypatch.setattr(OneOfPlugin, "filter", lambda self, pod_class, nodes: ())
+    decisions = schedule(cluster(kind("h100", 1), kind("a100", 1), job("j", 2)), default_config())
+    assert placed(decisions) == {}
+    assert [each.message for each in decisions.violations] == [
+        f"its pods would be bound to nodes that are not of {KEY}=h100"
+    ]
