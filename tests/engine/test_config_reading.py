@@ -64,6 +64,7 @@ def test_the_strict_default_is_that_of_the_helm_chart() -> None:
         "hot-spares",
         "network-topology-aware",
         "node-checks",
+        "one-of",
         "user-limits",
     }
     assert config.actions == ("enqueue", "allocate", "backfill")

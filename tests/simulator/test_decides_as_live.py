@@ -343,6 +343,14 @@ PLUGINS: dict[str, Row] = {
         nodes=TWO,
         queues=({"name": "left", "annotations": {"unisono.io/hot-spares": "1"}},),
     ),
+    # The second job finds room for both pods on the second kind alone, the third one when that is free again.
+    "one-of": Row(
+        tuple(
+            job(f"j{n}", 5 * n, 60, gpus=4, annotations={"unisono.io/one-of": "kind=fast, kind=slow"}) for n in range(3)
+        ),
+        (("gang", "predicates"), ("one-of",)),
+        nodes=(node("a", 4, labels={"kind": "slow"}), node("b", 4, labels={"kind": "fast"})),
+    ),
     # Node a is another queue's from the third to the fifth minute, and node b is shut from the fourth to the fifth.
     "calendar": Row(
         (

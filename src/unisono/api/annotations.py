@@ -185,6 +185,20 @@ RESERVATION: Final = "unisono.io/reservation"
 """On a job, the template of its pods, or a PodGroup: the Reservation on whose nodes, and within whose windows alone, it
 runs."""
 
+ONE_OF: Final = "unisono.io/one-of"
+"""On a job, the template of its pods, or a PodGroup: labels of kinds of nodes, the best first, of which all its pods
+get one and the same, such as ``node.example.com/gpu=h100, node.example.com/gpu=a100@0.5`` (`unisono.api.one_of`)."""
+
+ONE_OF_BY: Final = "unisono.io/one-of-by"
+"""Beside it: by what the kinds are tried: ``order`` as they stand there, ``price`` or ``speed``."""
+
+GOT: Final = "unisono.io/got"
+"""On such a pod and its PodGroup: the kind of nodes that it got, such as ``node.example.com/gpu=a100``; the scheduler
+writes it with the pod's node."""
+
+GOT_VARIABLE: Final = "UNISONO_GOT"
+"""Environment variable in which containers of such pods find it."""
+
 FAILED_NODES: Final = "unisono.io/failed-nodes"
 """On a PodGroup: on which nodes pods of the job have failed, how often and when (`unisono.api.failed_nodes`)."""
 

@@ -64,15 +64,17 @@ class NodeChecks(ReadObjects[CheckRule]):
 
 @dataclass(slots=True)
 class CalendarWords:
-    """Who says something of the calendar, so that nothing is looked through where nobody does.
+    """Who says something that few do, so that nothing is looked through where nobody does.
 
     Attributes:
+        choosing: kind and key of PodGroups and pods that name kinds of nodes of which they take one.
         reserving: kind and key of PodGroups and pods that name a reservation.
         idling: queues that say how long GPUs may be idle.
         limiting: queues that limit run times, or say how long they are.
 
     """
 
+    choosing: set[tuple[str, str]] = field(default_factory=set)
     reserving: set[tuple[str, str]] = field(default_factory=set)
     idling: set[str] = field(default_factory=set)
     limiting: set[str] = field(default_factory=set)

@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from unisono.api.annotations import NOTICE_GIVEN, RUN_SECONDS
+from unisono.api.annotations import GOT, NOTICE_GIVEN, ONE_OF, RUN_SECONDS
 from unisono.api.base import Quantity
 from unisono.api.core import Container, ContainerStatus, Pod, PodSpec, ResourceRequirements
 from unisono.api.extended_devices import limit_claim
 from unisono.api.keys import PREEMPTABLE, TASK_PRIORITY, TASK_SPEC
 from unisono.api.kinds import JOBS
+from unisono.api.one_of import one_of, scaled, times_of
 from unisono.api.pod_states import stated_run_seconds
 from unisono.api.quantity import QuantityError, to_int
 from unisono.api.selecting import pod_group_name
@@ -22,7 +23,7 @@ from unisono.api.times import parse_time, time_or
 from unisono.cluster.podclass import UNTIED, PodClass, PodRelations, check_volumes, images_of, relevant_notes
 from unisono.cluster.records import Failure, Task
 from unisono.cluster.resources import ResourceRegistry
-from unisono.cluster.selectors import NO_TERMS, SelectorBook, has_terms, terms_of
+from unisono.cluster.selectors import NO_TERMS, Match, SelectorBook, has_terms, terms_of
 from unisono.cluster.status import PREEMPTABLE_STATES, TaskStatus
 
 # Interned pod classes: which specs share one, and which classes are still in use.
@@ -178,6 +179,28 @@ class PodClasses:
         if not pod_class.uses:
             self._idle[pod_class.id] = pod_class
 
+    def take_of(self, task: Task) -> None:
+        """One more pod of all its classes."""
+        for each in task.classes:
+            self.take(each)
+
+    def give_back_of(self, task: Task) -> None:
+        """The opposite of `take_of`."""
+        for each in task.classes:
+            self.give_back(each)
+
+    def rematch(self, task: Task, matched: Match) -> None:
+        """Give a pod that is not counted the classes of those that these selectors select."""
+        fresh = [self.refine(each.base, each.ties._replace(matched=matched)) for each in task.classes]
+        task.pod_class, task.scaled = fresh[0], dict(zip(task.scaled, fresh[1:], strict=True))
+
+    def exchange(self, task: Task, instead: Mapping[int, PodClass]) -> None:
+        """Give a pod other classes for some of its own, by their ids."""
+        fresh = [instead.get(each.id, each) for each in task.classes]
+        self.give_back_of(task)
+        task.pod_class, task.scaled = fresh[0], dict(zip(task.scaled, fresh[1:], strict=True))
+        self.take_of(task)
+
     def clear_pods(self) -> None:
         """No class has pods any more."""
         for pod_class in self.all.values():
@@ -294,6 +317,7 @@ _DIGITS = 9
 
 _COMPARED = tuple(name for name in Task.__slots__ if name != "told")
 _NOTHING: Mapping[str, str] = {}
+_NO_CLASSES: Mapping[int, PodClass] = {}
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _RARE = frozenset((TASK_PRIORITY, PREEMPTABLE, RUN_SECONDS))
 """Annotations that few pods have: one question rules all of them out."""
@@ -338,6 +362,8 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
         # it preempt again, without end.
         task.node, task.status = task.nominated_node, TaskStatus.BINDING
     task.labels, task.annotations = labels, annotations
+    if ONE_OF in annotations and task.status is TaskStatus.PENDING:
+        task.scaled = _scaled_classes(pod, classes)
     scheduled = status.start_time
     for condition in status.conditions or ():
         if condition.type == NOTICE_GIVEN and condition.status == "True" and task.status in PREEMPTABLE_STATES:
@@ -356,6 +382,20 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     if task.status is TaskStatus.FAILED and meta.deletion_timestamp is None:
         task.failure = _failure(pod)
     return task
+
+
+def _scaled_classes(pod: Pod, classes: PodClasses) -> Mapping[int, PodClass]:
+    """Classes of such a pod with the devices that it would ask for on the kinds of nodes that it may take."""
+    annotations = pod.metadata.annotations or _NOTHING
+    said = one_of(annotations, _NOTHING)
+    if said is None:
+        return _NO_CLASSES
+    made = times_of(said, annotations.get(GOT, ""))
+    others = {kind.times for kind in said.kinds} - {made}
+    return {
+        times: class_of(msgspec.structs.replace(pod, spec=scaled(pod.spec, times, made)), classes)
+        for times in sorted(others)
+    }
 
 
 def _failure(pod: Pod) -> Failure:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unisono.api.annotations import DEFAULT_RUN_TIME, IDLE_GPUS, MAX_RUN_TIME, RESERVATION
+from unisono.api.annotations import DEFAULT_RUN_TIME, IDLE_GPUS, MAX_RUN_TIME, ONE_OF, RESERVATION
 from unisono.api.base import Quantity
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.groups.scheduling import Queue as QueueObject
@@ -206,8 +206,8 @@ class JobBook:
             namespace, _, name = task.job.partition("/")
             job = self.jobs[task.job] = Job(namespace, name, len(self.registry))
         job.tasks[task.key] = task
-        if RESERVATION in task.pod_class.notes:
-            self.calendar.reserving.add(("Pod", task.key))
+        if task.pod_class.notes:
+            self._note_words(("Pod", task.key), task.pod_class.notes)
         self._count(job, task, 1)
 
     def remove_task(self, task: Task) -> None:
@@ -215,10 +215,14 @@ class JobBook:
         job = self.jobs.get(task.job)
         if job is None or job.tasks.pop(task.key, None) is None:
             return
-        if RESERVATION in task.pod_class.notes:
-            self.calendar.reserving.discard(("Pod", task.key))
+        if task.pod_class.notes:
+            self._note_words(("Pod", task.key), {})
         self._count(job, task, -1)
         self._drop_if_empty(job)
+
+    def _note_words(self, one: tuple[str, str], said: Mapping[str, str]) -> None:
+        _note(self.calendar.reserving, one, there=RESERVATION in said)
+        _note(self.calendar.choosing, one, there=ONE_OF in said)
 
     def touch(self, key: str) -> None:
         """Something about a job's tasks has changed that no count says."""
@@ -227,7 +231,8 @@ class JobBook:
     def clear_tasks(self) -> None:
         """Take all tasks out of all jobs."""
         self._large = LargeSums()
-        self.calendar.reserving = {one for one in self.calendar.reserving if one[0] == "PodGroup"}
+        for said in (self.calendar.reserving, self.calendar.choosing):
+            said.difference_update([one for one in said if one[0] == "Pod"])
         self.licenses.clear()
         for key, job in list(self.jobs.items()):
             job.tasks, job.pending, job.role_counts = {}, {}, {}
@@ -257,6 +262,8 @@ class JobBook:
             if task.gated:
                 self._add(job, "gated_request", task, sign)
             self._add(job, "request", task, sign)
+            if task.scaled:  # a share that is no larger than what it asks for now would keep it from them
+                job.request = add(job.request, task.beyond(), sign)
         elif status in ALLOCATED_STATES and not task.owned:
             self._add(job, "elsewhere", task, sign)
         elif status in ALLOCATED_STATES:
@@ -296,7 +303,7 @@ class JobBook:
         job.known = True
         job.uid = meta.uid or ""
         job.labels, job.annotations = meta.labels or {}, meta.annotations or {}
-        _note(self.calendar.reserving, ("PodGroup", key), there=RESERVATION in job.annotations)
+        self._note_words(("PodGroup", key), job.annotations)
         job.created, job.owned = created, controller_of(group) is not None
         spec, status = group.spec, group.status
         job.queue = spec.queue or self.default_queue
@@ -343,7 +350,7 @@ class JobBook:
         job = self.jobs.get(key)
         if job is None or not job.known:
             return False
-        self.calendar.reserving.discard(("PodGroup", key))
+        self._note_words(("PodGroup", key), {})
         self.licenses.put(job, {})
         fresh = Job(job.namespace, job.name, len(self.registry))
         counted = ("tasks", "pending", "pending_best_effort", "counts", "role_counts", "releasing_on_node")

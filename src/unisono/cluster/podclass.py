@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unisono.api import keys
-from unisono.api.annotations import CLUSTER_POINTS, RESERVATION
+from unisono.api.annotations import CLUSTER_POINTS, ONE_OF, ONE_OF_BY, RESERVATION
 from unisono.api.base import LabelSelector
 from unisono.api.core import Affinity, Container, NodeSelectorTerm, PodAffinityTerm, PodSpec, Toleration
 from unisono.api.extended_devices import IMPLICIT_PREFIX
@@ -127,6 +127,8 @@ HostPort = tuple[str, str, int]
 NOTES = frozenset(
     (
         CLUSTER_POINTS,
+        ONE_OF,
+        ONE_OF_BY,
         RESERVATION,
         keys.NUMA_TOPOLOGY_POLICY,
         keys.PREEMPTABLE,

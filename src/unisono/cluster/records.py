@@ -14,8 +14,10 @@ import numpy as np
 from unisono.api.groups.scheduling import QueueAffinity
 from unisono.cluster.groups import SubGroupPolicy, TopologyWish
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.resources import Matrix, Vector, WideSum
+from unisono.cluster.resources import Matrix, Vector, WideSum, fitted
 from unisono.cluster.status import STATUS_COUNT, TaskStatus
+
+_AS_IT_IS: Mapping[int, PodClass] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class Task:
         key: ``namespace/name``.
         job: key of its PodGroup (``namespace/group``), or ``""`` for pods without one.
         role: annotation or label ``volcano.sh/task-spec``, or ``""``.
+        scaled: where it may take other amounts of devices on some kinds of nodes (annotation ``unisono.io/one-of``): by
+            how many times those of its template they are, the class of a pod that asks for them.
         pod_class: interned scheduling-relevant spec; holds the request vector.
         priority: annotation ``volcano.sh/task-priority``, else ``spec.priority``, else 1.
         created: seconds since the epoch, 0.0 when unknown.
@@ -93,6 +97,7 @@ class Task:
         "remade",
         "role",
         "run_seconds",
+        "scaled",
         "since",
         "status",
         "told",
@@ -129,6 +134,7 @@ class Task:
         self.since = 0.0
         self.told: tuple[str, str] = ("", "")
         self.failure: Failure | None = None
+        self.scaled: Mapping[int, PodClass] = _AS_IT_IS
 
     @property
     def best_effort(self) -> bool:
@@ -139,6 +145,18 @@ class Task:
     def queued(self) -> bool:
         """What it holds counts in a queue; what others hold is not for queues to share."""
         return self.owned and bool(self.job)
+
+    @property
+    def classes(self) -> tuple[PodClass, ...]:
+        """Its class, and those with other amounts."""
+        return (self.pod_class, *self.scaled.values()) if self.scaled else (self.pod_class,)
+
+    def beyond(self) -> Vector:
+        """``[R]`` how much more it asks for on the kind of nodes on which it takes most."""
+        size = max(len(one.vector) for one in self.classes)
+        vectors = [fitted(one.vector, size) for one in self.classes]
+        most: Vector = np.maximum.reduce(vectors) - vectors[0]
+        return most
 
     def __repr__(self) -> str:
         return f"Task({self.key}, {self.status.label}{', ' + self.node if self.node else ''})"
@@ -168,7 +186,7 @@ class Job:
         pending_best_effort: how many of those request nothing.
         releasing_on_node: tasks that are being deleted and still occupy a node.
         allocated: sum of requests of tasks in allocated states, ``[R]``.
-        request: ``allocated`` plus the requests of pending tasks, ``[R]``.
+        request: ``allocated`` plus the requests of pending tasks, where they take most, ``[R]``.
         gated_request: requests of pending tasks with scheduling gates, ``[R]``.
         elsewhere: requests of tasks that other schedulers have placed, which are in none of the other sums, ``[R]``.
         held: it waits after a failed bind, and asks for nothing meanwhile.

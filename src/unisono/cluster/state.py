@@ -286,7 +286,7 @@ class ClusterState:
 
     def _put_in(self, task: Task) -> None:
         self.tasks[task.key] = task
-        self.classes.take(task.pod_class)
+        self.classes.take_of(task)
         if task.pod_class.tolerations and task.queued and task.status not in COMPLETED_STATES:
             self.nodes.tolerance.add(task.pod_class)
         if task.named_node:
@@ -309,7 +309,7 @@ class ClusterState:
 
     def _take_out(self, task: Task) -> None:
         del self.tasks[task.key]
-        self.classes.give_back(task.pod_class)
+        self.classes.give_back_of(task)
         if task.pod_class.tolerations and task.queued and task.status not in COMPLETED_STATES:
             self.nodes.tolerance.remove(task.pod_class)
         if task.named_node:
@@ -565,13 +565,11 @@ class ClusterState:
         self.affinity_index.forget(freed)
         instead = self.classes.unmatch(freed)
         for task in self.tasks.values() if instead else ():
-            if (same := instead.get(task.pod_class.id)) is not None:  # alike in all that is counted by now
-                self.classes.give_back(task.pod_class)
-                task.pod_class = same
-                self.classes.take(same)
+            if any(one.id in instead for one in task.classes):  # alike in all that is counted by now
+                self.classes.exchange(task, instead)
                 self.book.touch(task.job)
                 if task.key in self.port_holders.get(task.node, ()):
-                    self.port_holders[task.node][task.key] = same
+                    self.port_holders[task.node][task.key] = task.pod_class
 
     def _reclass(self, task: Task) -> None:
         """Give a pod the class that says which selectors select it."""
@@ -582,8 +580,7 @@ class ClusterState:
     def _match(self, task: Task, matched: Match) -> None:
         """Give a pod the class of those that these selectors select."""
         self._take_out(task)
-        old = task.pod_class
-        task.pod_class = self.classes.refine(old.base, old.ties._replace(matched=matched))
+        self.classes.rematch(task, matched)
         self._put_in(task)
 
     def _move_in(self, names: list[str]) -> None:

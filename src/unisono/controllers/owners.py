@@ -6,8 +6,20 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
-from unisono.api.annotations import EVICTABLE, IDLE_AFTER, LICENSES, RELOCATE_AFTER, RESERVATION, RETRY_ELSEWHERE
+from unisono.api.annotations import (
+    EVICTABLE,
+    GOT,
+    GOT_VARIABLE,
+    IDLE_AFTER,
+    LICENSES,
+    ONE_OF,
+    ONE_OF_BY,
+    RELOCATE_AFTER,
+    RESERVATION,
+    RETRY_ELSEWHERE,
+)
 from unisono.api.base import Object, OwnerReference
+from unisono.api.core import EnvVar, EnvVarSource, ObjectFieldSelector, Pod
 from unisono.api.keys import (
     COOLDOWN_TIME,
     JDB_MAX_UNAVAILABLE,
@@ -33,14 +45,15 @@ RESTART_ROUND = "unisono.io/restart-round"
 # Annotations and labels that pods and pod groups take over from their job or from the pod they are made for.
 INHERITED_ANNOTATIONS = (
     *(PREEMPTABLE, COOLDOWN_TIME, REVOCABLE_ZONE, EVICTABLE, RELOCATE_AFTER, RESERVATION),
-    *(IDLE_AFTER, RETRY_ELSEWHERE),
+    *(IDLE_AFTER, RETRY_ELSEWHERE, ONE_OF, ONE_OF_BY),
 )
+_FOR_GROUPS = frozenset((EVICTABLE, LICENSES, RELOCATE_AFTER, RESERVATION, IDLE_AFTER, ONE_OF, ONE_OF_BY))
 INHERITED_LABELS = (PREEMPTABLE, COOLDOWN_TIME)
 
 
 def for_group(key: str) -> bool:
     """Whether an annotation of what controls pods is for the pod group that is made of it."""
-    return key.startswith("volcano.sh/") or key in (EVICTABLE, LICENSES, RELOCATE_AFTER, RESERVATION, IDLE_AFTER)
+    return key.startswith("volcano.sh/") or key in _FOR_GROUPS
 
 
 def disruption_budget(annotations: dict[str, str]) -> dict[str, str]:
@@ -60,6 +73,19 @@ def inherited_annotations(annotations: dict[str, str]) -> dict[str, str]:
 def inherited_labels(labels: dict[str, str]) -> dict[str, str]:
     """What a pod or pod group takes over from these labels."""
     return {key: labels[key] for key in INHERITED_LABELS if key in labels}
+
+
+def tell_kind_of_nodes(pod: Pod) -> None:
+    """Let the containers of a pod that takes one of several kinds of nodes know which one it got.
+
+    The scheduler writes it on the pod with its node, so it is there before any container starts.
+    """
+    if ONE_OF not in (pod.metadata.annotations or {}):
+        return
+    source = EnvVarSource(field_ref=ObjectFieldSelector(field_path=f"metadata.annotations['{GOT}']"))
+    for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
+        if not any(each.name == GOT_VARIABLE for each in container.env or ()):
+            container.env = [*(container.env or ()), EnvVar(name=GOT_VARIABLE, value_from=source)]
 
 
 # Numbers and JSON in texts that users write: labels, annotations, flags, messages of containers (pure).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from unisono.api.annotations import CHECKED, LATER_PARTS, WAITS_SUSPENDED
+from unisono.api.annotations import CHECKED, GOT, LATER_PARTS, WAITS_SUSPENDED
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import PodSpec
 from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
@@ -19,7 +19,7 @@ PENDING: Final = "Pending"
 """Phase of a PodGroup that waits for its admission."""
 
 # Annotations that say something of the job alone.
-_OWN = frozenset({LAST_APPLIED, CHECKED, LATER_PARTS})
+_OWN = frozenset({LAST_APPLIED, CHECKED, LATER_PARTS, GOT})
 # Resources of which a quota counts limits.
 _LIMITED = frozenset({"cpu", "memory", "ephemeral-storage"})
 

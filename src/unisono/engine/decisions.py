@@ -151,7 +151,7 @@ class PodGroupUpdate(msgspec.Struct, frozen=True):
     """New status of a PodGroup; only PodGroups whose status differs are listed.
 
     ``conditions`` is the complete list of conditions that shall stand, one per type. ``events`` are (type, reason,
-    message) to record on the PodGroup.
+    message) to record on the PodGroup. ``notes`` are annotations that it shall have besides.
     """
 
     namespace: str
@@ -163,6 +163,7 @@ class PodGroupUpdate(msgspec.Struct, frozen=True):
     failed: int
     conditions: tuple[Condition, ...]
     events: tuple[tuple[str, str, str], ...] = ()
+    notes: Mapping[str, str] = NO_ANNOTATIONS
 
     @property
     def key(self) -> str:

@@ -199,7 +199,10 @@ class Reports:
             quick = (phase_moves and update is not None and update.phase != "Running") or (told and changed)
             # One whose pods have all ended has an owner in most cases, which removes the PodGroup in a moment.
             ended = update is not None and update.phase == "Completed"
-            urgent = quick and not ended
+            # Its pods are made again when it says so, and their places are kept meanwhile.
+            remade = update is not None and bool(update.notes) and update.phase != "Running"
+            urgent = (quick and not ended) or remade
+            settle = 0.0 if remade else settle
             # Without a verdict nothing is wrong: the rest are its places, and how many of it run.
             # No user can act upon pods that are not there yet because so many are being made.
             obstacle = bool(text and not being_made) or (told and changed)
@@ -247,14 +250,16 @@ class Reports:
             return False
         patch: dict[str, Any] = {"metadata": {"resourceVersion": group.metadata.resource_version}}
         known = (group.metadata.annotations or {}).get(VERDICT)
-        if wish.verdict != known:
-            patch["metadata"]["annotations"] = {VERDICT: wish.verdict}
+        notes: dict[str, Any] = {VERDICT: wish.verdict} if wish.verdict != known else {}
         update = wish.update
         if update is not None and (not update.uid or update.uid == group.metadata.uid):
+            notes |= update.notes
             status = self._group_status(group, update, wish.cycle)
             if status is not None:
                 patch["status"] = status
-        if len(patch) == 1 and "annotations" not in patch["metadata"]:
+        if notes:
+            patch["metadata"]["annotations"] = notes
+        elif len(patch) == 1:
             return False
         written = await self._client.patch(POD_GROUPS, group.metadata.name, patch, namespace=group.metadata.namespace)
         self._feed.learn(POD_GROUPS, written)

@@ -34,7 +34,7 @@ ACTING: Final = frozenset(
         *("binpack", "network-topology-aware", "deviceshare", "fragmentation", "gpu-aware", "gpu-placement"),
         *("service-order", "sla", "nodegroup", "tdm", "resource-strategy-fit", "reservation", "eviction-guard"),
         *("rescheduling", "cost", "fair-share", "user-limits", "cdp", "task-topology", "failed-nodes", "calendar"),
-        *("hot-spares", "budgets"),
+        *("hot-spares", "budgets", "one-of"),
     )
 )
 """Plug-ins that act as they do live."""
@@ -62,6 +62,7 @@ JOB_NOTES: Final = frozenset(
         *(keys.TASK_TOPOLOGY_AFFINITY, keys.TASK_TOPOLOGY_ANTI_AFFINITY, keys.TASK_TOPOLOGY_ORDER),
         *(keys.SLA_WAITING_TIME, keys.SCORING_TYPE, keys.SCORING_WEIGHT, keys.TASK_PRIORITY),
         *(ours.MIN_RUN_TIME, ours.EVICTABLE, ours.FAILED_NODES, ours.RESERVATION, ours.LICENSES),
+        *(ours.ONE_OF, ours.ONE_OF_BY),
     )
 )
 """Annotations of jobs, and so of their PodGroups and pods, by which a simulation goes."""

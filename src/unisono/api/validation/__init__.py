@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from unisono.api import kind_families, kinds
-from unisono.api.annotations import LICENSES
+from unisono.api.annotations import LICENSES, ONE_OF, ONE_OF_BY
 from unisono.api.base import Object
 from unisono.api.decode import shape_of
 from unisono.api.field_error import FieldError
@@ -22,6 +22,7 @@ from unisono.api.kind_families import (
     TRAIN_JOBS,
     TRAINING_RUNTIMES,
 )
+from unisono.api.selecting import controller_of
 from unisono.api.validation import (
     access,
     batch_v1,
@@ -36,7 +37,13 @@ from unisono.api.validation import (
     workload,
     workloads,
 )
-from unisono.api.validation.meta import validate_bounds, validate_meta, validate_meta_update, validate_shape
+from unisono.api.validation.meta import (
+    validate_bounds,
+    validate_meta,
+    validate_meta_update,
+    validate_one_of,
+    validate_shape,
+)
 
 __all__ = ["FieldError", "validate"]
 
@@ -133,6 +140,8 @@ def validate(kind: Kind[T], obj: T, old: T | None = None) -> list[FieldError]:
     notes, before = obj.metadata.annotations or {}, (old.metadata.annotations or {}) if old is not None else {}
     if notes.get(LICENSES) != before.get(LICENSES):
         errors += scheduling.validate_licenses(notes)
+    if any(notes.get(key) != before.get(key) for key in (ONE_OF, ONE_OF_BY)):
+        errors += validate_one_of(notes, "metadata", remade=kind is kinds.JOBS or _is_of_job(obj))
     if old is not None:
         errors += validate_meta_update(obj.metadata, old.metadata)
     shape = shape_of(kind.struct)
@@ -143,6 +152,15 @@ def validate(kind: Kind[T], obj: T, old: T | None = None) -> list[FieldError]:
         errors += rules(obj, old)
     errors += validate_bounds(kind.struct, obj, old)
     return _once(errors)
+
+
+def _is_of_job(obj: Object) -> bool:
+    controller = controller_of(obj)
+    return (
+        controller is not None
+        and controller.kind == kinds.JOBS.kind
+        and controller.api_version.startswith(f"{kinds.JOBS.group}/")
+    )
 
 
 def _once(errors: list[FieldError]) -> list[FieldError]:

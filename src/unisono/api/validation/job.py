@@ -181,7 +181,7 @@ def _tasks(job: str, spec: JobSpec) -> Iterator[FieldError]:
         seen.add(task.name)
         yield from _pod_name(job, task, path)
         yield from validate_policies(task.policies, f"{path}.policies")
-        yield from validate_template(task.template, f"{path}.template")
+        yield from validate_template(task.template, f"{path}.template", remade=True)
         if task.topology_policy not in (None, "", "none"):
             yield from _whole_cores(task, path)
     yield from _dependencies(spec)

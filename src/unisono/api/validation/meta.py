@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from unisono.api import kinds, names
+from unisono.api.annotations import ONE_OF, ONE_OF_BY
 from unisono.api.base import LabelSelector, Object, ObjectMeta, Quantity, ResourceList
 from unisono.api.core import Node
 from unisono.api.core.container import ResourceRequirements
@@ -17,6 +18,7 @@ from unisono.api.core.refs import LocalObjectReference
 from unisono.api.decode import QUANTITY_RULE, FieldShape, Shape, shape_of
 from unisono.api.field_error import FieldError, forbidden, invalid, not_supported, required, too_long
 from unisono.api.kind import Kind
+from unisono.api.one_of import NodeKind, kinds_of, way_of
 from unisono.api.quantity import QuantityError, canonical, format_bytes, parse_quantity, to_int, to_milli
 from unisono.api.resources import LARGEST, is_bytes
 
@@ -220,6 +222,25 @@ def validate_template_meta(meta: ObjectMeta, path: str) -> Iterator[FieldError]:
         yield FieldError(
             f"{path}.annotations", "FieldValueTooLong", "", f"may not be more than {LARGEST_ANNOTATIONS} bytes"
         )
+
+
+def validate_one_of(annotations: Mapping[str, str], path: str, *, remade: bool = False) -> Iterator[FieldError]:
+    """The annotations by which a gang names kinds of nodes of which it takes one, also within templates of pods.
+
+    ``remade``: a controller makes the pods again where they take other amounts of devices.
+    """
+    for key, read in ((ONE_OF, kinds_of), (ONE_OF_BY, way_of)):
+        try:
+            found = read(annotations.get(key, ""))
+            if not remade and any(isinstance(each, NodeKind) and each.times != 1 for each in found):
+                raise ValueError(
+                    "only pods of a Job (batch.volcano.sh) are made again where they take other amounts of devices: "
+                    "leave out the * and the number behind it"
+                )
+        except ValueError as error:
+            yield invalid(f"{path}.annotations[{key}]", annotations[key], str(error))
+    if ONE_OF_BY in annotations and ONE_OF not in annotations:
+        yield invalid(f"{path}.annotations[{ONE_OF_BY}]", annotations[ONE_OF_BY], f"says nothing without {ONE_OF}")
 
 
 def validate_labels(labels: Mapping[str, str] | None, path: str) -> Iterator[FieldError]:

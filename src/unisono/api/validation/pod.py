@@ -32,6 +32,7 @@ from unisono.api.validation.meta import (
     named,
     one_of,
     validate_labels,
+    validate_one_of,
     validate_requirements,
     validate_resource_map,
     validate_selector,
@@ -255,9 +256,10 @@ def with_volumes(template: PodTemplateSpec, names: Iterable[str]) -> PodTemplate
     return msgspec.structs.replace(template, spec=pod)
 
 
-def validate_template(template: PodTemplateSpec, path: str) -> Iterator[FieldError]:
-    """Rules of a pod template."""
+def validate_template(template: PodTemplateSpec, path: str, *, remade: bool = False) -> Iterator[FieldError]:
+    """Rules of a pod template; ``remade`` as for `validate_one_of`."""
     yield from validate_template_meta(template.metadata, f"{path}.metadata")
+    yield from validate_one_of(template.metadata.annotations or {}, f"{path}.metadata", remade=remade)
     yield from validate_pod_spec(template.spec, f"{path}.spec")
     if template.spec.ephemeral_containers:
         yield forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")

@@ -9,7 +9,19 @@ import click
 from unisono.cli.options import Where, output_option, where_options_without_n
 
 _WORDS = "unisono.cli.commands.run.words"
-_PROGRAM_ONLY = ("processes", "gpus", "cpu", "memory", "queue", "name", "launcher", "image", "env", "time_limit")
+_PROGRAM_ONLY = (
+    "processes",
+    "gpus",
+    "cpu",
+    "memory",
+    "queue",
+    "name",
+    "launcher",
+    "image",
+    "env",
+    "time_limit",
+    "one_of",
+)
 
 
 class RunCommand(click.Command):
@@ -60,6 +72,18 @@ def _amount(ctx: click.Context, parameter: click.Parameter, value: str | None) -
     raise click.BadParameter(f"{value!r} is no amount: {why}.", ctx, parameter)
 
 
+def _kinds(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
+    from unisono.api.one_of import kinds_of
+
+    try:
+        kinds_of(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.", ctx, parameter) from None
+    return value
+
+
 @click.command("run", cls=RunCommand)
 @click.argument("files", nargs=-1, metavar="FILE... | -- COMMAND...")
 @click.option("-n", "--processes", callback=_count, metavar="N", help="Processes of COMMAND, which start together.")
@@ -77,6 +101,12 @@ def _amount(ctx: click.Context, parameter: click.Parameter, value: str | None) -
 @click.option("--image", help="Run COMMAND in containers of this image: a cluster needs one.")
 @click.option("-e", "--env", multiple=True, metavar="NAME[=VALUE]", help="A variable of COMMAND; without value, yours.")
 @click.option("--time-limit", type=click.IntRange(1), metavar="SECONDS", help="End processes that run longer.")
+@click.option(
+    "--one-of",
+    callback=_kinds,
+    metavar="LABEL=VALUE,...",
+    help="Nodes with the first of these labels that has room for all processes, or else with the next.",
+)
 @click.option("--fleet", default="", metavar="NAME", help="Run in the clusters of this Fleet; its hub is the server.")
 @click.option("--dry-run", is_flag=True, help="Print what would be created, and create nothing.")
 @click.option("--detach", is_flag=True, help="Return when the jobs are created.")
@@ -164,6 +194,7 @@ def _program(words: list[str], given: dict[str, Any]) -> Any:
         given["image"],
         dict(_variable(text) for text in given["env"]),
         time_limit=given["time_limit"],
+        one_of=given["one_of"] or "",
     )
 
 

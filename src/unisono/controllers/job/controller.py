@@ -133,7 +133,7 @@ class JobExecutor(Executor[Job, VolcanoPlan]):
         """Build and create the pods."""
         if not plan.create_pods:
             return
-        view = JobView(job)
+        view = JobView(job, plan.got)
         builder = PodBuilder(view, load(view))
 
         def build(slot: PodSlot) -> Pod | None:

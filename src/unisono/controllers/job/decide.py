@@ -11,6 +11,7 @@ import math
 
 import msgspec
 
+from unisono.api.annotations import GOT
 from unisono.api.groups.batch import Job
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import CONTROLLER_OUT_OF_SYNC
@@ -77,16 +78,16 @@ def beginning(job: Job, now: float) -> Job:
 class _JobDecision:
     def __init__(self, seen: Observed, now: float) -> None:
         self.seen, self.now = seen, now
-        self.view = JobView(seen.job)
+        self.view = JobView(seen.job, _got(seen))
         self.pods = see(self.view, seen.pods)
         self.state = current_target(self.view)
         self.controlled = dict(self.view.status.controlled_resources or {})
-        self.plan = VolcanoPlan()
+        self.plan = VolcanoPlan(got=self.view.got)
 
     def run(self) -> VolcanoPlan:
         if self.view.phase not in phases.TRANSITIONS:
             return self._move(TargetState(phases.PENDING, self.view.version, self.view.retry_count))
-        if self._command() or self._begun_restart() or self._policies():
+        if self._command() or self._begun_restart() or self._policies() or self._made_again():
             return self.plan
         if self.view.phase == phases.RESTARTING:
             self._restart()
@@ -151,6 +152,23 @@ class _JobDecision:
                 self._mark(verdict, target.retry_count)
         self._move(target)
         return True
+
+    def _made_again(self) -> bool:
+        """Pods without a node ask for other amounts of devices than they take on the kind of nodes that they got."""
+        if self.view.phase != phases.PENDING:
+            return False
+        stale = [pod for pod in self.pods if not (pod.marked or pod.deleting or pod.ended) and self._is_stale(pod)]
+        if not stale:
+            return False
+        self.plan.marks |= {pod.name: {CONTROLLER_OUT_OF_SYNC: "true"} for pod in stale}
+        text = f"its pods are made again for nodes of {self.view.got}"
+        self.plan.tell("RemakePods", text)
+        self._move(TargetState(phases.RESTARTING, self.view.version, self.view.retry_count, phases.REMAKE_PODS, text))
+        return True
+
+    def _is_stale(self, pod: TaskPod) -> bool:
+        task = self.view.task(pod.task)
+        return task is not None and not pod.pod.spec.node_name and not task.made_for(pod.pod)
 
     def _after(self, change: phases.Transition, action: str, text: str) -> TargetState:
         return TargetState(
@@ -221,7 +239,9 @@ class _JobDecision:
     def _restart(self) -> None:
         counts = self._count(self.state)
         kills = sum(1 for pod in self.pods if not pod.deleting and self._doomed(pod, self.state))
-        outcome = restarting_rule(self.view, counts, self.view.retry_count, kills)
+        # Pods that are made again for another kind of nodes have not failed.
+        retries = -1 if self.state.reason == phases.REMAKE_PODS else self.view.retry_count
+        outcome = restarting_rule(self.view, counts, retries, kills)
         wait = self._backoff() if outcome[0] == phases.PENDING else 0.0
         if wait > 0:
             self.plan.requeue_after = min(self.plan.requeue_after or wait, wait)
@@ -237,7 +257,7 @@ class _JobDecision:
     def _backoff(self) -> float:
         """Seconds until the pods of this restart may come; a resumed job has not failed and does not wait."""
         since = self.view.status.state.last_transition_time
-        if self.state.reason == phases.RESUME_JOB or not since:
+        if self.state.reason in (phases.RESUME_JOB, phases.REMAKE_PODS) or not since:
             return 0.0
         return parse_time(since) + restart_delay(self.view.uid, self.view.retry_count) - self.now
 
@@ -275,6 +295,11 @@ class _JobDecision:
         status = next_status(self.view, target, counts, self.controlled, self.now)
         if status != self.view.status:
             self.plan.status = status
+
+
+def _got(seen: Observed) -> str:
+    """Kinds of nodes that the gang got, or for which its pods are to be made again, as the scheduler says."""
+    return (seen.pod_group.metadata.annotations or {}).get(GOT, "") if seen.pod_group is not None else ""
 
 
 def _owns(view: JobView, group: PodGroup) -> bool:

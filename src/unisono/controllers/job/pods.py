@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from unisono.api.annotations import GANG_PARTS, RUN_SECONDS, WORKING_DIRECTORY
+from unisono.api.annotations import GANG_PARTS, GOT, RUN_SECONDS, WORKING_DIRECTORY
 from unisono.api.base import ObjectMeta
 from unisono.api.core import (
     LabelSelector,
@@ -269,6 +269,7 @@ class PodBuilder:
         mount(view, pod)
         for plugin in self._plugins:
             plugin.prepare(pod, task, index)
+        owners.tell_kind_of_nodes(pod)
         return pod
 
     def _labels(self, task: TaskView, index: int) -> dict[str, str]:
@@ -297,6 +298,8 @@ class PodBuilder:
             TEMPLATE_UID: f"{view.name}-{task.name}",
             GROUP_NAME: view.pod_group_name,
         }
+        if task.amounts_differ and task.kind is not None:
+            annotations[GOT] = task.kind.name
         if task.spec.topology_policy:
             annotations[NUMA_TOPOLOGY_POLICY] = task.spec.topology_policy
         return annotations | owners.inherited_annotations(view.job.metadata.annotations or {})

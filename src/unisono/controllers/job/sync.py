@@ -112,6 +112,7 @@ class VolcanoPlan(BasePlan):
         commands: commands that have been taken into account.
         remove_resources: what plug-ins made must go; done before the status forgets it.
         create_pods: pods to make, in order; each is built when its turn has come.
+        got: kinds of nodes that the gang got, for which they are made.
 
     """
 
@@ -121,6 +122,7 @@ class VolcanoPlan(BasePlan):
     commands: list[Command] = field(default_factory=list)
     remove_resources: bool = False
     create_pods: list[PodSlot] = field(default_factory=list)
+    got: str = ""
 
 
 # Seconds until a claim that was missing is looked for again: claims are not watched.

@@ -6,8 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from unisono.api.core import PodTemplateSpec
+import msgspec
+
+from unisono.api.annotations import GOT
+from unisono.api.core import Pod, PodTemplateSpec
 from unisono.api.groups.batch import Job, LifecyclePolicy, TaskSpec
+from unisono.api.one_of import NodeKind, one_of, scaled, times_of
 from unisono.api.selecting import DEFAULT_QUEUE
 from unisono.jobkinds.volcano import with_defaults
 
@@ -44,6 +48,8 @@ TERMINATE_JOB = "TerminateJob"
 COMPLETE_JOB = "CompleteJob"
 RESUME_JOB = "ResumeJob"
 SYNC_JOB = "SyncJob"
+REMAKE_PODS = "RemakePods"
+"""No action of policies: the gang got a kind of nodes on which its pods take other amounts of devices."""
 
 # Actions on a part of the job; they need an event that names a task or a pod.
 TARGETED = frozenset({RESTART_TASK, RESTART_POD, RESTART_PARTITION})
@@ -120,6 +126,8 @@ class TaskView:
         position: place in ``spec.tasks``.
         name: given name, or ``default<position>``.
         spec: the task as it was submitted.
+        kind: of the kinds of nodes that its pods may take the one that they got, None: none yet.
+        amounts_differ: pods ask for other amounts of devices on some of these kinds.
 
     """
 
@@ -127,6 +135,8 @@ class TaskView:
     position: int
     name: str
     spec: TaskSpec
+    kind: NodeKind | None = None
+    amounts_differ: bool = False
 
     @property
     def replicas(self) -> int:
@@ -153,10 +163,21 @@ class TaskView:
         """The task's own policies, in order."""
         return self.spec.policies or []
 
-    @property
+    @cached_property
     def template(self) -> PodTemplateSpec:
-        """The pod template."""
-        return self.spec.template
+        """The pod template; where pods got a kind of nodes on which they take other amounts, with these."""
+        given = self.spec.template
+        if not self.amounts_differ or self.kind is None:
+            return given
+        return msgspec.structs.replace(given, spec=scaled(given.spec, self.kind.times))
+
+    def made_for(self, pod: Pod) -> bool:
+        """Whether a pod asks for what the task's pods ask for now, as far as kinds of nodes tell."""
+        if not self.amounts_differ or self.kind is None:
+            return True
+        notes = pod.metadata.annotations or {}
+        said = one_of(notes, {})
+        return said is None or times_of(said, notes.get(GOT, "")) == self.kind.times
 
     @property
     def depends_on(self) -> list[str]:
@@ -199,8 +220,15 @@ class TaskView:
 class JobView:
     """One job; cheap to make, never changes the job."""
 
-    def __init__(self, job: Job) -> None:
-        self.job, self.spec, self.status = job, with_defaults(job), job.status
+    def __init__(self, job: Job, got: str = "") -> None:
+        """Read a job.
+
+        Args:
+            job: as it is stored.
+            got: kinds of nodes that its gang got, as its PodGroup says.
+
+        """
+        self.job, self.spec, self.status, self.got = job, with_defaults(job), job.status, got
         self.most: int | None = None
         meta = job.metadata
         self.name, self.namespace, self.uid = meta.name, meta.namespace or "", meta.uid or ""
@@ -209,7 +237,7 @@ class JobView:
         """The job as if it had only these tasks; its gang is no larger than they are."""
         if len(tasks) == len(self.tasks):
             return self
-        part = JobView(self.job)
+        part = JobView(self.job, self.got)
         part.tasks, part.most = list(tasks), sum(task.replicas for task in tasks)
         return part
 
@@ -217,8 +245,18 @@ class JobView:
     def tasks(self) -> list[TaskView]:
         """Tasks in the order of the spec."""
         return [
-            TaskView(self.name, i, task.name or f"default{i}", task) for i, task in enumerate(self.spec.tasks or ())
+            TaskView(self.name, i, task.name or f"default{i}", task, *self._kind_of(task))
+            for i, task in enumerate(self.spec.tasks or ())
         ]
+
+    def _kind_of(self, task: TaskSpec) -> tuple[NodeKind | None, bool]:
+        """The kind of nodes that pods of a task got, and whether amounts differ between those that they may take."""
+        said = one_of(self.job.metadata.annotations or {}, task.template.metadata.annotations or {})
+        if said is None:
+            return None, False
+        names = self.got.split(", ")
+        kind = next((each for each in said.kinds if each.name in names), None)
+        return kind, any(each.times != 1 for each in said.kinds)
 
     @cached_property
     def _by_name(self) -> dict[str, TaskView]:

@@ -24,6 +24,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
 from unisono.engine.decisions import Violation
 from unisono.engine.session.budgets import spendings_of
+from unisono.engine.session.choices import Choices
 from unisono.engine.session.floating import floating_limits
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.queue_limits import limits_of
@@ -124,7 +125,8 @@ def enforce(cycle: Cycle) -> None:
     binds reach its minimum; no queue of the tree goes beyond its capability, and no floating resource beyond what there
     is; nothing starts over a hard budget that is used up; a pod is evicted once, only while it holds a place, and for a
     beneficiary that gets all it needs (but for shuffle) and is not dropped; no gang gets pods and loses others; one
-    whose members are taken for others keeps its minimum or goes whole; jobs stay in their domains.
+    whose members are taken for others keeps its minimum or goes whole; jobs stay in their domains, and on nodes of one
+    kind where they take one of several.
     """
     broken: dict[str, str] = {}
     _check_pods(cycle.bound, broken)
@@ -137,6 +139,7 @@ def enforce(cycle: Cycle) -> None:
     _check_beneficiaries(cycle, broken)
     _check_victims(cycle, broken)
     broken |= outside(cycle)
+    _check_kinds(cycle, broken)
     if not broken:
         return
     cycle.bound = [placement for placement in cycle.bound if placement.job.key not in broken]
@@ -146,6 +149,15 @@ def enforce(cycle: Cycle) -> None:
         job = cycle.session.job(key)
         if job is not None:
             cycle.report(job).dropped = text
+
+
+def _check_kinds(cycle: Cycle, broken: dict[str, str]) -> None:
+    """Pods of a part of a gang that takes one kind of nodes, of several, are on nodes of that kind."""
+    choices = cycle.session.shared.find(Choices)
+    for placement in cycle.bound if choices is not None else ():
+        part = choices.part(placement.job, placement.pod_class) if choices is not None else None
+        if choices is not None and part is not None and not choices.nodes(part.kind)[placement.columns].all():
+            broken[placement.job.key] = f"its pods would be bound to nodes that are not of {part.kind.name}"
 
 
 def _check_pods(bound: list[Placement], broken: dict[str, str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from unisono.api.annotations import USER_LIMITS
@@ -15,6 +15,7 @@ from unisono.cluster.status import SCHEDULED_STATES, TaskStatus, count
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import JobReport
 from unisono.engine.decisions import (
+    NO_ANNOTATIONS,
     UNLIMITED,
     Condition,
     Pipelined,
@@ -24,6 +25,7 @@ from unisono.engine.decisions import (
     QueueUpdate,
 )
 from unisono.engine.placement.first_gangs import has_room
+from unisono.engine.session.choices import Choices, choice_of
 from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.session.session import Session
 from unisono.engine.verdict import Asked, Cause, Verdict
@@ -135,7 +137,8 @@ def figures_of(session: Session, queue: QueueState, allocated: Vector) -> QueueM
     return QueueMetrics(queue.name, record.weight, allocated.tolist(), record.request.tolist(), capability, shares)
 
 
-Status = tuple[str, int, int, int, tuple[Condition, ...], tuple[tuple[str, str, str], ...]] | None
+Events = tuple[tuple[str, str, str], ...]
+Status = tuple[str, int, int, int, tuple[Condition, ...], Events, Mapping[str, str]] | None
 Held = list[tuple[Task, TaskStatus, int]]
 _WAITING_PHASES = ("Pending", "Inqueue", "Unknown")
 _SAID = "closing.said"
@@ -184,19 +187,28 @@ def _brief_update(cycle: Cycle, job: JobState) -> PodGroupUpdate | None:
     """
     record = job.record
     untouched = cycle.hooks.has("ready") and job.phase == record.phase and job.counts == record.counts
-    if untouched and record.derived.get(_SAID):
+    notes = _notes(cycle, job)
+    if untouched and not notes and record.derived.get(_SAID):
         return None
     (phase, unschedulable), totals = next_phase(cycle, job), totals_of(job.counts)
     conditions, events = record.conditions, tuple[tuple[str, str, str], ...]()
     if not unschedulable and phase not in _WAITING_PHASES:
         conditions = _conditions(job, None, None, judged=cycle.hooks.has("ready"), unschedulable=False)
         events = _events(job, phase, None, None) if conditions != record.conditions else ()
-    if (phase, totals, conditions) == (record.reported_phase, record.totals, record.conditions):
+    if not notes and (phase, totals, conditions) == (record.reported_phase, record.totals, record.conditions):
         if untouched:
             record.derived[_SAID] = True
         return None
     stated = tuple(Condition(kind, *rest) for kind, rest in conditions.items())
-    return PodGroupUpdate(job.namespace, job.name, job.uid, phase, *totals, stated, events)
+    return PodGroupUpdate(job.namespace, job.name, job.uid, phase, *totals, stated, events, notes)
+
+
+def _notes(cycle: Cycle, job: JobState) -> Mapping[str, str]:
+    """Annotations that the PodGroup shall have and has not: which kind of nodes the gang got."""
+    choices = cycle.session.shared.find(Choices)
+    if choices is None:
+        return NO_ANNOTATIONS
+    return {key: text for key, text in choices.got(job).items() if job.record.annotations.get(key) != text}
 
 
 def _misstated(cycle: Cycle) -> list[JobState]:
@@ -224,7 +236,7 @@ def _close_job(
     known: dict[tuple[object, ...], Status],
 ) -> None:
     """Write the status of a PodGroup; jobs of one shape that fared well and alike have the same."""
-    if not job.shape or report is not None or verdict is not None:
+    if not job.shape or report is not None or verdict is not None or choice_of(cycle.session, job) is not None:
         status = _status(cycle, job, report, verdict)
     else:
         key = (job.shape, job.phase, *job.counts, *job.record.conditions.items())
@@ -242,7 +254,8 @@ def _status(cycle: Cycle, job: JobState, report: JobReport | None, verdict: Verd
     phase, unschedulable = next_phase(cycle, job)
     conditions = _conditions(job, report, verdict, judged=judged, unschedulable=unschedulable)
     totals = totals_of(job.counts)
-    if (phase, totals, conditions) == (record.reported_phase, record.totals, record.conditions):
+    notes = _notes(cycle, job)
+    if not notes and (phase, totals, conditions) == (record.reported_phase, record.totals, record.conditions):
         return None
     events: tuple[tuple[str, str, str], ...] = ()
     if conditions != record.conditions or not record.reported_phase:
@@ -250,7 +263,7 @@ def _status(cycle: Cycle, job: JobState, report: JobReport | None, verdict: Verd
         events = (*_events(job, phase, report, verdict), *told)
     running, succeeded, failed = totals
     stated = tuple(Condition(kind, *rest) for kind, rest in conditions.items())
-    return phase, running, succeeded, failed, stated, events
+    return phase, running, succeeded, failed, stated, events, notes
 
 
 def next_phase(cycle: Cycle, job: JobState) -> tuple[str, bool]:

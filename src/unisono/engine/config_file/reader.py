@@ -320,6 +320,7 @@ tiers:
   - {name: hot-spares, arguments: {hot-spares.AutoEnable: true}}
   - {name: calendar, arguments: {calendar.AutoEnable: true}}
   - {name: node-checks, arguments: {node-checks.AutoEnable: true}}
+  - {name: one-of, arguments: {one-of.AutoEnable: true}}
   - name: nodeorder
   - name: binpack
   - name: network-topology-aware

@@ -21,6 +21,7 @@ from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.plugin_host.orders import Orders
 from unisono.engine.plugin_host.stopwatch import Stopwatch
 from unisono.engine.session.budgets import open_spendings
+from unisono.engine.session.choices import Choices
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
 from unisono.engine.verdict import Cause
@@ -186,6 +187,7 @@ class Cycle:
     def write_out(self) -> None:
         """Turn what was committed into binds and evictions."""
         names = self.session.snapshot.nodes.names
+        self._let_make_again()
         binds: list[Bind] = []
         for placement in self.bound:
             key = placement.job.key
@@ -221,6 +223,28 @@ class Cycle:
                 )
                 for task, column in zip(placement.tasks, placement.columns, strict=True)
             )
+
+    def _let_make_again(self) -> None:
+        """Jobs wait again that found their places on a kind of nodes for which their pods must be made again.
+
+        Until then their places were kept from others, and so they are in each cycle that comes before the new pods.
+        """
+        choices = self.session.shared.find(Choices)
+        if choices is None:
+            return
+        jobs = {placement.job.key: placement.job for placement in self.bound if placement.job.key in choices.jobs}
+        found = {key: choice for key, job in jobs.items() if (choice := choices.of(job)) and choice.made_again}
+        for key, choice in found.items():
+            choices.make_again(choice)
+            for placement in [each for each in self.bound if each.job.key == key]:
+                job, number = placement.job, len(placement.tasks)
+                job.move(placement.pod_class, placement.role, number, TaskStatus.BINDING, TaskStatus.ALLOCATED)
+                self.transaction.withdraw(placement)
+            for placement in [each for each in self.transaction.log if each.job.key == key]:
+                self.transaction.withdraw(placement)
+            self.reports.pop(key, None)
+            choice.rest()
+        self.bound = [placement for placement in self.bound if placement.job.key not in found]
 
     def _take_back(self, out: Mapping[str, Failure]) -> None:
         """Jobs for which a plug-in failed after they had been placed wait again."""

@@ -75,8 +75,6 @@ class Evictions:
         self._rooms: dict[tuple[int, str], RoomTable] = {}
         self._limited = cycle.hooks.has("allowance")
         self._keeping = {purpose: cycle.hooks.keeps_gangs(purpose) for purpose in (Purpose.PREEMPT, Purpose.RECLAIM)}
-        nodes_asked = ("filter", "score", "static_filter")
-        self._scoped = any(plugin.scope for hook in nodes_asked for plugin, _ in cycle.hooks.flat[hook])
         self.losses = LossOrder(cycle, self.index) if cycle.hooks.weighs_losses() else None
 
     def follow(self) -> None:
@@ -106,7 +104,9 @@ class Evictions:
         hooks = self.cycle.hooks
         if not (hooks.by_shape("pipelined", "preemptive") and hooks.by_rank("job_key", "starving", "victims")):
             return None
-        return job.shape, rule
+        self.session.subject = job
+        first = next(iter(tasks), None)  # all are equal
+        return job.shape, rule, self.cycle.tables.alike(first.pod_class) if first is not None else ""
 
     def _commits(self) -> tuple[int, int]:
         return len(self.cycle.evicted), self.cycle.transaction.checkpoint()
@@ -150,7 +150,8 @@ class Evictions:
         evictable = self.pool.of(rank.job, task, rule)
         points = self._points(task, evictable, rule)
         actor = rank.job
-        key = (actor.shape or actor.key, actor.priority, task.pod_class.id, task.best_effort, rule)
+        alike = self.cycle.tables.alike(task.pod_class)
+        key = (actor.shape or actor.key, actor.priority, task.pod_class.id, task.best_effort, rule, alike)
         points[self._dead.of(key, actor.waiting_count, self.session.touched)] = NOWHERE
         compared = rule.compared
         if self.losses is not None:
@@ -230,8 +231,8 @@ class Evictions:
         return found
 
     def _room(self, task: Task) -> RoomTable:
-        hooks, subject = self.cycle.hooks, self.session.subject
-        key = (task.pod_class.id, subject.key if self._scoped and subject is not None else "")
+        hooks = self.cycle.hooks
+        key = (task.pod_class.id, self.cycle.tables.alike(task.pod_class))
         table = self._rooms.get(key)
         if table is None:
             static = self.cycle.tables.static.result(task.pod_class, self.session, hooks)

@@ -22,6 +22,7 @@ from unisono.engine.placement.sub_group_solver import Solver
 from unisono.engine.placement.waiting_line import place, remaining_of
 from unisono.engine.session import queue_limits
 from unisono.engine.session.budgets import BudgetLimit
+from unisono.engine.session.choices import choice_of
 from unisono.engine.session.floating import GangLicenses, held_as_whole
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import aligned, listed
@@ -138,25 +139,43 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
     Tasks that request nothing have their turn among the others: for each that counts in a gang one pod less has to go.
     Once a task has found no room, those like it are passed over: later ones would find even less.
 
+    A gang that may take nodes of several kinds is tried on each of them without evictions, and then with them.
+
     Returns:
         whether the job has got what it needs.
 
     """
-    hooks, mark = cycle.hooks, cycle.transaction.checkpoint()
     if _is_kept_in_domain(cycle, job):
         return False  # room for one task after the other need not be in one domain: gangpreempt and gangreclaim do that
-    if evictions.known_to_fail(job, tasks, rule):
+    choice = choice_of(cycle.session, job)
+    if choice is None or len(choice.trials) < 2 or job.gained:
+        return _place_starving(cycle, evictions, job, tasks, rule)
+    for evict in (False, True):
+        if any(_place_starving(cycle, evictions, job, tasks, rule, evict=evict) for _ in choice.each(alike=True)):
+            return True
+    choice.rest()
+    return False
+
+
+def _place_starving(
+    cycle: Cycle, evictions: Evictions, job: JobState, tasks: list[Task], rule: Rule, *, evict: bool = True
+) -> bool:
+    """The same on nodes of the kind that is tried now, if there are several."""
+    hooks, mark = cycle.hooks, cycle.transaction.checkpoint()
+    if evict and evictions.known_to_fail(job, tasks, rule):
         return False
     rank, within_share = ActorRank.of(cycle, job), hooks.overused(job.queue) is None
     left = _place_each(cycle, evictions, rank, tasks, rule, evict=False)
     free = cycle.transaction.checkpoint() > mark
-    _place_each(cycle, evictions, rank, left, rule, evict=True)
-    if free and hooks.starving(job):  # a small task may stand where alone evictions make room for a large one
+    if evict:
+        _place_each(cycle, evictions, rank, left, rule, evict=True)
+    if evict and free and hooks.starving(job):  # a small task may stand where alone evictions make room for a large one
         evictions.rollback(mark)
         _place_each(cycle, evictions, rank, tasks, rule, evict=True)
     if settle(cycle, evictions, job, mark, rule.purpose, within_share=within_share):
         return True
-    evictions.note_failure(job, tasks, rule)
+    if evict:
+        evictions.note_failure(job, tasks, rule)
     return False
 
 

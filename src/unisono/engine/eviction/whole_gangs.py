@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from unisono.api.keys import PREEMPTABLE
+from unisono.cluster.hypertree import Index
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Vector
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus, count
@@ -25,6 +26,7 @@ from unisono.engine.eviction.starving_jobs import is_for_others, promises_hold, 
 from unisono.engine.placement.domain_search import search_of
 from unisono.engine.placement.remaining_tasks import RemainingByGroup
 from unisono.engine.placement.sub_group_solver import Solver
+from unisono.engine.session.choices import Choices, choice_of
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.sub_groups import groups_of, is_bounded
 from unisono.engine.session.victims import Bundle, bundles_of, in_order
@@ -71,11 +73,23 @@ def _serve(cycle: Cycle, job: JobState, rule: GangRule, tasks: list[Task]) -> bo
     if rule.purpose is Purpose.GANG_RECLAIM and cycle.hooks.first("preemptive", job.queue, classes) is not None:
         return False
     cycle.session.subject = job
+    choice = choice_of(cycle.session, job)
     plans = [_Plan(cycle, job, rule, tasks, domain) for domain in domains_to_try(cycle, job, rule, tasks)]
     mark, within_share = cycle.transaction.checkpoint(), cycle.hooks.overused(job.queue) is None
-    if any(plan.fits() for plan in plans):
+
+    def fits() -> bool:
+        return any(plan.fits() for plan in plans)
+
+    if choice is None or len(choice.trials) < 2 or job.gained:
+        if fits():
+            return settle(cycle, evictions_of(cycle), job, mark, rule.purpose, within_share=within_share)
+        return any(plan.carry_out() for plan in plans)
+    if any(fits() for _ in choice.each(alike=True)):
         return settle(cycle, evictions_of(cycle), job, mark, rule.purpose, within_share=within_share)
-    return any(plan.carry_out() for plan in plans)
+    if any(plan.carry_out() for _ in choice.each(alike=True) for plan in plans):
+        return True
+    choice.rest()
+    return False
 
 
 def wanted_tasks(cycle: Cycle, job: JobState) -> tuple[list[Task], bool]:
@@ -150,6 +164,7 @@ class _Plan:
         self.evictions: Evictions = evictions_of(cycle)
         self.rank = ActorRank.of(cycle, job)
         self.need = sum_of(cycle.session, tasks)
+        self._classes = {task.pod_class for task in tasks}
 
     def fits(self) -> bool:
         """Whether nobody has to go; then all has a place that is free, or will be."""
@@ -195,9 +210,20 @@ class _Plan:
                 next_trial = len(chosen) + max(len(chosen) // 4, 1)
         return []
 
+    @property
+    def _columns(self) -> Index:
+        """Nodes of the domain, of the kinds on which the gang's pods are tried now where they choose among some."""
+        columns, choices = search_of(self.cycle).tree.columns[self.domain], self.session.shared.find(Choices)
+        parts = [choices.part(self.job, each) if choices is not None else None for each in self._classes]
+        if choices is None or None in parts:
+            return columns
+        masks = [choices.nodes(part.kind) for part in parts if part is not None]
+        found: Index = columns[np.logical_or.reduce(masks)[columns]]
+        return found
+
     def _free(self) -> Vector:
         """What is idle in the domain, or will be."""
-        nodes, columns = self.session.nodes, search_of(self.cycle).tree.columns[self.domain]
+        nodes, columns = self.session.nodes, self._columns
         later = nodes.allocatable[:, columns] - nodes.used[:, columns]
         later = later + nodes.releasing[:, columns] - nodes.pipelined[:, columns]
         return np.asarray(later.clip(min=0).sum(axis=1), dtype=np.int64)
@@ -231,7 +257,7 @@ class _Plan:
 
     def _complete(self, bundle: Bundle) -> bool:
         """Add to a gang's bundle its tasks outside of the domain; False where any of its tasks has to stay."""
-        job, there = bundle.job, search_of(self.cycle).tree.columns[self.domain]
+        job, there = bundle.job, self._columns
         index = self.evictions.index
         members = index.of_job(index.jobs.number[job.key])
         members = members[index.alive[members]]
@@ -246,7 +272,7 @@ class _Plan:
         index = self.evictions.index
         states = index.jobs.states
         open_to_all = index.alive & self.evictions.pool.unprotected(self.rule.purpose)
-        for column in search_of(self.cycle).tree.columns[self.domain].tolist():
+        for column in self._columns.tolist():
             for at in index.on(column):
                 job = states[index.job[at]]
                 if open_to_all[at] and job is not self.job and self._concerned(index.tasks[at], job):

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from heapq import merge
 from operator import itemgetter
 
 from unisono.cluster.status import TaskStatus
 from unisono.cluster.waiting_jobs import Alike, Entry
 from unisono.engine.cycle.context import Cycle
+from unisono.engine.cycle.reports import JobReport
 from unisono.engine.placement.domain_advice import Advice, advise
 from unisono.engine.placement.plain_jobs import place_job
 from unisono.engine.placement.remaining_tasks import RemainingByGroup, RemainingTasks
 from unisono.engine.placement.sub_group_solver import Solver
 from unisono.engine.placement.task_loop import note_failure
 from unisono.engine.plugin_host.orders import Heap, Key, Orders
+from unisono.engine.session.choices import choice_of
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
 from unisono.engine.session.sub_groups import is_grouped
@@ -99,10 +102,57 @@ def remaining_of(cycle: Cycle, job: JobState) -> Remaining:
 
 
 def place(cycle: Cycle, job: JobState, remaining: Remaining) -> bool:
-    """Place what can be placed, all that the gang needs or nothing; whether anything was committed."""
+    """Place what can be placed, all that the gang needs or nothing; whether anything was committed.
+
+    A gang that may take nodes of several kinds is tried on one after the other, until it has its places or is promised
+    them; where it has none, what is told of it is what the first kind lacks.
+    """
+    choice = choice_of(cycle.session, job)
+    if choice is None or len(choice.trials) < 2 or job.gained:
+        return _place(cycle, job, remaining)
+    before = cycle.reports.pop(job.key, None)
+    told: tuple[JobReport | None, Advice | None] | None = None
+    left = remaining
+    for _ in choice.each():
+        if before is not None:
+            cycle.reports[job.key] = replace(before)
+        if choice.made_again:
+            if is_grouped(job, cycle.session.snapshot.hyper_nodes):
+                continue  # its groups are those of its pods as they are
+            left = remaining_of(cycle, job)
+        else:
+            left = remaining.copy()
+        mark = cycle.transaction.checkpoint()
+        placed = _place(cycle, job, left)
+        if choice.made_again and not placed:
+            cycle.transaction.rollback(mark)  # pods that are to be made again can be promised nothing for later
+        if placed or job.gained:
+            _follow(remaining, left)
+            return placed
+        found = cycle.reports.pop(job.key, None), advice_of(cycle).pop(job.key, None)
+        told = told or found
+    choice.rest()
+    _follow(remaining, left)
+    report, advice = told or (None, None)
+    if report is not None:
+        cycle.reports[job.key] = report
+    if advice is not None:
+        advice_of(cycle)[job.key] = advice
+    return False
+
+
+def _place(cycle: Cycle, job: JobState, remaining: Remaining) -> bool:
     if isinstance(remaining, RemainingByGroup):
         return place_grouped(cycle, job, remaining)
     return place_job(cycle, job, remaining)
+
+
+def _follow(remaining: Remaining, left: Remaining) -> None:
+    """Have left what a trial has left."""
+    if isinstance(remaining, RemainingByGroup) and isinstance(left, RemainingByGroup):
+        remaining.by_group = left.by_group
+    elif isinstance(remaining, RemainingTasks) and isinstance(left, RemainingTasks):
+        remaining.follow(left)
 
 
 NextIn = Callable[[Alike, int], int]

@@ -35,6 +35,7 @@ from unisono.engine.plugins.node_checks import NodeChecksPlugin
 from unisono.engine.plugins.node_scores import BinpackPlugin, NodeOrderPlugin, ResourceStrategyFitPlugin
 from unisono.engine.plugins.nodegroup import NodeGroupPlugin
 from unisono.engine.plugins.numa_aware import NumaAwarePlugin
+from unisono.engine.plugins.one_of import OneOfPlugin
 from unisono.engine.plugins.predicates.plugin import PredicatesPlugin
 from unisono.engine.plugins.proportion.plugin import ProportionPlugin
 from unisono.engine.plugins.protected_pods import CdpPlugin, ConformancePlugin, PdbPlugin
@@ -90,6 +91,7 @@ BUILT_IN: dict[str, type[Plugin]] = {
         CalendarPlugin,
         BudgetsPlugin,
         NodeChecksPlugin,
+        OneOfPlugin,
     )
 }
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
+from msgspec import structs
+
+from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.causes import (
     budgets,
     licenses,
@@ -16,6 +20,7 @@ from unisono.engine.verdicts.causes import (
     whole_cluster,
 )
 from unisono.engine.verdicts.draft import Draft
+from unisono.engine.verdicts.node_kinds import each_kind
 from unisono.engine.verdicts.waiting import Waiting
 
 CauseOf = Callable[[Waiting], Draft | None]
@@ -23,6 +28,7 @@ CauseOf = Callable[[Waiting], Draft | None]
 ORDER: tuple[CauseOf, ...] = (
     # The engine could not decide, or its decision did not stand.
     own.dropped,
+    own.made_again,
     own.refused_binds,
     own.failed_plugin,
     own.places_nothing,
@@ -53,6 +59,14 @@ ORDER: tuple[CauseOf, ...] = (
 """Each answers None where it is not what the job waits for; the first answer counts."""
 
 
+_OF_NODES: Final = frozenset((Cause.NODES_FULL, Cause.FILTERS, Cause.TOO_LARGE, Cause.TOPOLOGY))
+"""Causes that other nodes might not have."""
+
+
 def first_cause(waiting: Waiting) -> Draft:
-    """Why the job waits."""
-    return next(draft for cause in ORDER if (draft := cause(waiting)) is not None)
+    """Why the job waits; of one that may take several kinds of nodes also what each of them lacks."""
+    draft = next(draft for cause in ORDER if (draft := cause(waiting)) is not None)
+    if draft.verdict.cause not in _OF_NODES or not (told := each_kind(waiting)):
+        return draft
+    message = f"{draft.verdict.message.removesuffix('.')}; {told}"
+    return structs.replace(draft, verdict=structs.replace(draft.verdict, message=message))

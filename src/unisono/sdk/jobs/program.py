@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Literal, get_args
 
-from unisono.api.annotations import WORKING_DIRECTORY
+from unisono.api.annotations import ONE_OF, WORKING_DIRECTORY
 from unisono.api.keys import TASK_INDEX
 from unisono.sdk.errors import BadWork
 from unisono.sdk.jobs.builders import DEFAULT_IMAGE, Amount, Job
@@ -151,6 +151,7 @@ class Program:
         priority_class: name of a PriorityClass.
         max_retry: how often the gang starts again after an eviction.
         time_limit: seconds after which a running process is ended; None for no limit.
+        one_of: kinds of nodes, of which all processes get one (`unisono.api.one_of`); empty for any node.
         rank_names: further variables that hold a process's number.
         complete: adds to the job what no field here says; None for nothing.
 
@@ -169,6 +170,7 @@ class Program:
     priority_class: str | None = None
     max_retry: int = 3
     time_limit: int | None = None
+    one_of: str = ""
     rank_names: Sequence[str] = ()
     complete: Callable[[Job], None] | None = None
 
@@ -219,6 +221,8 @@ def program_job(program: Program, surroundings: Surroundings | None = None) -> J
     # Ranks wait for each other: when one has failed, the others must not wait for ever.
     job.policy("TerminateJob", event="PodFailed").policy("RestartJob", event="PodEvicted")
     _LAUNCH[program.launcher](job, program, surroundings)
+    if program.one_of:
+        job.annotate({ONE_OF: program.one_of})
     if program.complete is not None:
         program.complete(job)
     return job

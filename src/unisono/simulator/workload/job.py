@@ -9,7 +9,9 @@ from math import inf
 import msgspec
 from msgspec.structs import replace
 
+from unisono.api.annotations import ONE_OF, ONE_OF_BY
 from unisono.api.keys import GPU_COUNT, NVIDIA_GPU
+from unisono.api.one_of import kinds_of, way_of
 from unisono.api.resources import resource_list
 from unisono.simulator.abilities import JOB_NOTES, unknown_note
 from unisono.simulator.clusters import Cluster
@@ -164,6 +166,8 @@ def check(job: Job) -> str:
         return f"gang: {job.gang} is not between 1 and the job's {job.pods} pods"
     if problem := unknown_note(job.annotations, JOB_NOTES):
         return f"annotations: {problem}"
+    if problem := _kinds_of_nodes(job.annotations):
+        return f"annotations: {problem}"
     if job.max_retries is not None and job.max_retries < 0:
         return "maxRetries: must not be negative"
     if job.think_seconds is not None and not job.after:
@@ -178,6 +182,17 @@ def check_order(jobs: Sequence[Job]) -> str:
         if job.after and job.after not in seen:
             return f"job {job.name}: after: no job {job.after} is submitted before it"
         seen.add(job.name)
+    return ""
+
+
+def _kinds_of_nodes(annotations: Mapping[str, str]) -> str:
+    """What is wrong with the kinds of nodes of which a job takes one; empty where nothing is."""
+    try:
+        kinds, _ = kinds_of(annotations.get(ONE_OF, "")), way_of(annotations.get(ONE_OF_BY, ""))
+    except ValueError as error:
+        return f"{ONE_OF}: {error}"
+    if any(kind.times != 1 for kind in kinds):
+        return f"{ONE_OF}: pods of a simulation take the same amounts on all nodes: leave out the * and its number"
     return ""
 
 

@@ -230,7 +230,9 @@ def with_status(group: PodGroup, update: PodGroupUpdate) -> PodGroup:
         failed=update.failed or None,
         conditions=conditions or None,
     )
-    return PodGroup(metadata=group.metadata, spec=group.spec, status=status)
+    notes = {**(group.metadata.annotations or {}), **update.notes}
+    meta = msgspec.structs.replace(group.metadata, annotations=notes) if update.notes else group.metadata
+    return PodGroup(metadata=meta, spec=group.spec, status=status)
 
 
 def with_checkpoint(group: PodGroup, at: float) -> PodGroup:

@@ -378,6 +378,7 @@ def build_pod(view: JobSetView, child: ChildJob, index: int) -> Pod:
     for container in (*(spec.init_containers or ()), *(spec.containers or ())):
         if not any(each.name == "JOB_COMPLETION_INDEX" for each in container.env or ()):
             container.env = [*(container.env or ()), EnvVar(name="JOB_COMPLETION_INDEX", value=str(index))]
+    owners.tell_kind_of_nodes(pod)
     _mount_claims(view, pod)
     topology = _exclusive(view, child)
     if topology:

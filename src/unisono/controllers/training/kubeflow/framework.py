@@ -467,6 +467,7 @@ def build_pod(framework: Framework, view: TrainingView, role: Role, index: int) 
     pod.spec.restart_policy = NEVER if policy == EXIT_CODE else policy
     pod.spec.scheduler_name = pod.spec.scheduler_name or DEFAULT_SCHEDULER
     framework.prepare(view, role, index, pod)
+    owners.tell_kind_of_nodes(pod)
     return pod
 
 

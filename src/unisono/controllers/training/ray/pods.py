@@ -227,6 +227,7 @@ def build_pod(view: RayClusterView, place: Place) -> Pod:
         spec.init_containers = [*(spec.init_containers or ()), _wait_for_head(view, containers[0])]
     _share_memory(pod, containers[0])
     _start_ray(view, place, containers[0])
+    owners.tell_kind_of_nodes(pod)
     return pod
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from msgspec import structs
 
+from unisono.api.annotations import GOT
 from unisono.api.messages import counted, plural
 from unisono.api.names import nearest
 from unisono.api.times import rfc3339
@@ -23,6 +24,7 @@ from unisono.engine.changes import (
     amounts_text,
     listed,
 )
+from unisono.engine.session.choices import Choices
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
@@ -43,6 +45,16 @@ def dropped(waiting: Waiting) -> Draft | None:
     """Its placements broke an invariant."""
     what = waiting.report.dropped
     return waiting.simple(Cause.INVARIANT, f"the decision was dropped: {what}") if what else None
+
+
+def made_again(waiting: Waiting) -> Draft | None:
+    """Its pods have places, and do not ask for what they take there yet."""
+    choices = waiting.cycle.session.shared.find(Choices)
+    notes = choices.made_again.get(waiting.job.key) if choices is not None else None
+    if notes is None:
+        return None
+    text = f"its pods find room on nodes of {notes[GOT]}, and are made again to ask for the devices they take there"
+    return waiting.simple(Cause.TOO_FEW_PODS, text, last="wait until its pods are made again")
 
 
 def refused_binds(waiting: Waiting) -> Draft | None:

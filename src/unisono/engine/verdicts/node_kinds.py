@@ -1,0 +1,92 @@
+"""What keeps a gang from each of the kinds of nodes that it may take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from unisono.engine.answers import BoolArray
+from unisono.engine.session.choices import Choice, Choices, choice_of
+from unisono.engine.verdicts.demand import Kind
+from unisono.engine.verdicts.waiting import Waiting
+
+_MOST_NAMED = 2
+"""Resources that are named of one kind of nodes."""
+
+
+def each_kind(waiting: Waiting) -> str:
+    """``one kind of nodes would be enough: gpu=h100: 2 of 4 pods find room on 3 nodes; ...``; empty: no choice."""
+    job, session = waiting.job, waiting.cycle.session
+    choice = choice_of(session, job)
+    if choice is None or len(choice.trials) < 2 or not (waiting.report.fit or waiting.report.quota is None):
+        return ""
+    session.subject = job
+    told = []
+    for _ in choice.each():
+        names = " and ".join(part.kind.name for part in choice.parts.values())
+        told.append(f"{names}: {_lack(waiting, _as_tried(waiting, choice))}")
+    choice.rest()
+    return f"one kind of nodes would be enough: {'; '.join(told)}" if told else ""
+
+
+def _as_tried(waiting: Waiting, choice: Choice) -> list[Kind]:
+    """The pods of the gang with the devices that they take on what is tried now."""
+    if not choice.made_again:
+        return waiting.kinds
+    tried = waiting.job.record.pending
+    others = {task.pod_class.id: tried[key].pod_class for key, task in choice.record.pending.items()}
+    found = [(kind, others.get(kind.pod_class.id) if kind.pod_class is not None else None) for kind in waiting.kinds]
+    return [
+        kind
+        if other is None
+        else replace(kind, pod_class=other, requests=other.requests, rows=other.rows, amounts=other.amounts)
+        for kind, other in found
+    ]
+
+
+def _lack(waiting: Waiting, kinds: list[Kind]) -> str:
+    """What the kind that is tried now lacks."""
+    job, cycle = waiting.job, waiting.cycle
+    everywhere = np.ones(cycle.session.nodes.size, dtype=np.bool_)
+    masks = [cycle.fits.passing(kind.pod_class) if kind.pod_class else everywhere for kind in kinds]
+    every = [(kind, _of(waiting, kind), mask) for kind, mask in zip(kinds, masks, strict=True)]
+    own = [(kind, nodes, mask) for kind, nodes, mask in every if nodes is not None]
+    if not own or not all(nodes.any() for _, nodes, _ in own):
+        return "there is no such node"
+    found = waiting.tools.shortages.find_room(job, kinds, masks)
+    number = int(np.logical_or.reduce([nodes for _, nodes, _ in own]).sum())
+    needed = max(job.min_member, 1)
+    where = f"on {number} {'node' if number == 1 else 'nodes'}"
+    if found >= needed:
+        return f"{found} of {needed} pods find room {where}, but not all of what they need"
+    lacking = list(dict.fromkeys(name for kind, nodes, _ in own for name in _short(waiting, kind, nodes)))[:_MOST_NAMED]
+    if not lacking and not any((nodes & ~mask).any() for _, nodes, mask in own):
+        lacking = [_scarcest(waiting, own[0][0], own[0][1])]  # which those that find room use up
+    why = f" (too little {' and '.join(lacking)})" if lacking else " (they refuse the others)"
+    return f"{found} of {needed} pods find room {where}{why}"
+
+
+def _of(waiting: Waiting, kind: Kind) -> BoolArray | None:
+    """``[N]`` nodes of what is tried now for pods of a kind; None of pods that do not choose."""
+    choices = waiting.cycle.session.shared.find(Choices)
+    part = choices.part(waiting.job, kind.pod_class) if choices is not None and kind.pod_class is not None else None
+    return choices.nodes(part.kind) if choices is not None and part is not None else None
+
+
+def _short(waiting: Waiting, kind: Kind, mask: BoolArray) -> list[str]:
+    """Names of what some of these nodes have too little of for one more pod."""
+    session, pod_class = waiting.cycle.session, kind.pod_class
+    if pod_class is None:
+        return []
+    short = np.any((session.nodes.future_idle[pod_class.rows] < pod_class.amounts[:, None])[:, mask], axis=1)
+    names = pod_class.resource_names(session.registry)
+    found = [name for name, lacks in zip(names, short.tolist(), strict=True) if lacks]
+    return [name for name in found if name != "pods"] or found
+
+
+def _scarcest(waiting: Waiting, kind: Kind, mask: BoolArray) -> str:
+    """What these nodes have for the fewest pods."""
+    session = waiting.cycle.session
+    free = np.maximum(session.nodes.future_idle[kind.rows][:, mask], 0) // kind.amounts[:, None]
+    return session.registry.names[int(kind.rows[int(free.sum(axis=1).argmin())])]
