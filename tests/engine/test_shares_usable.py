@@ -9,13 +9,14 @@ from random import Random
 from typing import Any
 
 import pytest
-from eviction_world import RECLAIM, Plane, running_pods, settings
+from eviction_world import OFF, RECLAIM, Plane, running_pods, settings
 from plugins_world import World, a_pod
 
-from support.build import cluster, gang, group, node, pod, queue
+from support.build import cluster, floating, gang, group, node, pod, priority_class, queue, quota
 from support.examples import examples
+from unisono.api.annotations import USER, USER_LIMITS
 from unisono.api.core import Toleration
-from unisono.engine.config_file.reader import load_config
+from unisono.engine.config_file.reader import default_config, load_config
 
 OTHER = "somebody-else"
 CAPACITY = load_config(
@@ -27,6 +28,7 @@ tiers:
 """
 )
 TREE = settings("enqueue, allocate, reclaim, backfill", quota="capacity\n    enableHierarchy: true")
+PREEMPT_WITHIN = settings("enqueue, allocate, preempt, backfill", gang=OFF, drf=OFF, more="\n  - name: user-limits")
 DEDICATED = ("dedicated", "infra", "NoSchedule")
 TOLERATES = (Toleration(key="dedicated", operator="Exists"),)
 
@@ -156,6 +158,112 @@ def test_what_waits_in_a_closed_queue_is_no_claim_on_a_share(state: str, share: 
     world.job("runs", a_pod("1", node="n1"), queue="old", phase="Running").job("waits", *[a_pod("1")] * 8, queue="old")
     world.job("comes", *[a_pod("1")] * 6, queue="new")
     assert shares(world)["new"] == share * 1000
+
+
+def asks(name: str, size: int, pods: bool = True, **more: Any) -> list[Any]:
+    """A job of Ann's in the queue with limits, with pods or none yet."""
+    things = gang(name, size, queue="limited", **({"cpu": 1, "min_resources": True} | more))
+    things[0].metadata.annotations = {**(things[0].metadata.annotations or {}), USER: "ann"}
+    return things if pods else things[:1]
+
+
+def beside(*things: Any, **limits: Any) -> int:
+    """How many pods of one cpu start in a queue beside one of the same weight, where eight could."""
+    own = [node("n1", cpu=8, mem="8Gi"), queue("limited", **limits), queue("other")]
+    runs = group("runs", 2, queue="limited", phase="Running", annotations={USER: "ann"})
+    own += [runs, *running_pods("runs", ["n1", "n1"])]
+    own += [gang(f"o{at}", 1, queue="other", cpu=1, mem="1Gi", created=-10.0, min_resources=True) for at in range(8)]
+    plane = Plane(default_config(), *own, *things)
+    plane.settle()
+    return sum(number for name, number in plane.running().items() if name.startswith("o"))
+
+
+def of_users(text: str) -> dict[str, Any]:
+    return {"annotations": {USER_LIMITS: text}}
+
+
+SINGLE = [asks(f"w{at}", 1) for at in range(8)]
+UNMADE = [asks(f"w{at}", 1, pods=False, phase="Pending") for at in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "limits", "starts"),
+    [
+        pytest.param(SINGLE, {}, 4, id="no limit"),
+        pytest.param(SINGLE, of_users("cpu=2"), 6, id="user holds all"),
+        pytest.param(SINGLE, of_users("cpu=3"), 5, id="user may have one more"),
+        pytest.param(SINGLE, of_users("pods=3"), 5, id="pods of a user"),
+        pytest.param(SINGLE, of_users("cpu=100,pods=2"), 6, id="narrowest limit of a user"),
+        pytest.param(SINGLE, of_users("jobs=100"), 4, id="jobs of a user"),
+        pytest.param(UNMADE, of_users("cpu=2"), 6, id="unmade: user holds all"),
+        pytest.param(UNMADE, of_users("cpu=3"), 5, id="unmade: user may have one more"),
+        pytest.param(UNMADE, of_users("jobs=1"), 6, id="unmade: no more jobs"),
+        pytest.param(UNMADE, of_users("jobs=2"), 5, id="unmade: one more job"),
+        pytest.param([asks("gang", 5)], of_users("cpu=4"), 6, id="gang above the limit"),
+        pytest.param([asks("gang", 9, pods=False, phase="Pending"), *SINGLE], of_users("cpu=4"), 4, id="seed 1000"),
+        pytest.param([asks("gang", 3, cpu=1), *SINGLE], of_users("cpu=3"), 5, id="gang above what is left"),
+        pytest.param([asks(f"w{at}", 1, mem="4Gi") for at in range(4)], of_users("cpu=2"), 6, id="all its resources"),
+        pytest.param([asks(f"w{at}", 1, mem="4Gi") for at in range(4)], {"capability": {"cpu": 2}}, 6, id="capability"),
+    ],
+)
+def test_what_limits_keep_from_a_queue_is_no_claim_on_a_share(waiting: Any, limits: Any, starts: int) -> None:
+    """A queue of whose jobs two pods run; what it may not hold is left to the other one."""
+    assert beside(*waiting, **limits) == starts
+
+
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        (of_users("cpu=2"), "user ann may have 2 cpu in queue limited and has 2"),
+        ({"capability": {"cpu": 2}}, "queue limited has capability cpu 2, cpu 2 of it is in use or promised"),
+    ],
+)
+@pytest.mark.parametrize("others", [True, False])
+def test_what_claims_no_share_is_told_of_its_limit(limits: Any, text: str, others: bool) -> None:
+    """And not of the share that its queue has because of it."""
+    things: list[Any] = [node("n1", cpu=8), queue("limited", **limits), queue("other")]
+    things += [group("runs", 2, queue="limited", phase="Running", annotations={USER: "ann"})]
+    things += [running_pods("runs", ["n1", "n1"]), SINGLE]
+    things += [gang(f"o{at}", 1, queue="other", min_resources=True) for at in range(8 if others else 0)]
+    plane = Plane(default_config(), *things)
+    told = [plane.settle().verdicts[f"ns/w{at}"].message for at in range(8)]
+    assert [one for one in told if text not in one] == []
+
+
+@pytest.mark.parametrize(("most", "starts"), [(10, 4), (5, 4), (3, 5), (2, 6)])
+def test_pods_that_a_quota_will_refuse_are_no_claim_on_a_share(most: int, starts: int) -> None:
+    """Two pods of the queue run; the others are not made yet, and a quota leaves one more, or none."""
+    config = settings("enqueue, allocate, backfill", more="\n  - name: resourcequota")
+    things: list[Any] = [node("n1", cpu=8), queue("limited"), queue("other"), quota("q", namespace="few", cpu=most)]
+    things += [group("runs", 2, namespace="few", queue="limited", phase="Running")]
+    things += running_pods("runs", ["n1", "n1"], namespace="few")
+    for at in range(8):
+        things += gang(f"w{at}", 1, namespace="few", queue="limited", phase="Pending", min_resources=True)[:1]
+        things += gang(f"o{at}", 1, queue="other", created=-10.0, min_resources=True)
+    plane = Plane(config, *things)
+    plane.settle()
+    assert sum(number for name, number in plane.running().items() if name.startswith("o")) == starts
+
+
+@pytest.mark.parametrize(("licences", "starts"), [(9, 4), (3, 5), (2, 6)])
+def test_pods_for_which_there_are_no_licences_are_no_claim_on_a_share(licences: int, starts: int) -> None:
+    things = [asks(f"w{at}", 1, matlab=1) for at in range(8)] + [floating("matlab", licences)]
+    things += [group("more", 2, queue="limited", phase="Running"), *running_pods("more", ["n1", "n1"], cpu=0, matlab=1)]
+    assert beside(*things) == starts
+
+
+@pytest.mark.parametrize("limits", [of_users("cpu=4"), {"capability": {"cpu": 4}}, {}], ids=["user", "queue", "none"])
+@pytest.mark.parametrize(("size", "mem"), [(4, "1Gi"), (2, "2Gi"), (1, "4Gi")])
+def test_what_may_take_the_place_of_its_own_is_claimed(size: int, mem: str, limits: Any) -> None:
+    """A gang of Ann's of high priority takes the place of her own pods, and asks for more memory than these."""
+    things: list[Any] = [node("n1", cpu=8, mem="8Gi"), queue("limited", **limits), queue("other")]
+    things += [priority_class("high", 10), group("o", 4, queue="other", phase="Running")]
+    things += [group("runs", 1, queue="limited", phase="Running", annotations={USER: "ann"})]
+    things += [running_pods("o", ["n1"] * 4), running_pods("runs", ["n1"] * 4)]
+    things += asks("gang", size, mem=mem, priority_class="high")
+    plane = Plane(PREEMPT_WITHIN, *things)
+    plane.settle()
+    assert plane.running()["gang"] == size
 
 
 def test_a_driver_is_let_in_though_others_that_never_fit_claim_all_the_rest() -> None:

@@ -460,6 +460,7 @@ class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks, Acce
             that wait.
         remembers: what jobs held in earlier sessions counts, so a simulation holds one after each change of it.
         protects: tasks that ``victims`` refuses are refused whatever other tiers answer.
+        divides: it is opened after the others, as it divides what their limits leave.
         insists: what ``enqueueable`` refuses is refused whatever earlier tiers permit: a hard limit.
         order_reach: CLUSTER when a placement of one job may change the key of another job or queue; ROW (only its own)
             otherwise.
@@ -481,6 +482,7 @@ class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks, Acce
     remembers: ClassVar[bool] = False
     protects: ClassVar[bool] = False
     insists: ClassVar[bool] = False
+    divides: ClassVar[bool] = False
     ignorable: bool = False
     order_reach: ClassVar[Reach] = Reach.ROW
     implemented: ClassVar[tuple[str, ...]] = ()

@@ -247,7 +247,7 @@ class PluginTiers:
         """Whether a plug-in failed."""
         failed = False
         clock, limit = self.stopwatch.monotonic, self.stopwatch.limit
-        for plugin in self.plugins():
+        for plugin in sorted(self.plugins(), key=lambda plugin: plugin.divides):
             if getattr(type(plugin), hook) is getattr(Plugin, hook):
                 if clock is not None:
                     self.stopwatch.watched(plugin, hook)  # it took no time

@@ -23,7 +23,7 @@ from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.common.annotations import account_of, who
 from unisono.engine.session.book import View
-from unisono.engine.session.limit import UNLIMITED, Amounts, Excess, Limit, aligned, exceeded, listed
+from unisono.engine.session.limit import UNLIMITED, Allowance, Amounts, Excess, Limit, aligned, exceeded, listed
 from unisono.engine.session.queue_limits import count_others
 from unisono.engine.verdict import Cause
 
@@ -125,6 +125,7 @@ class UserLimitsPlugin(Plugin):
                 self.limits[name], self.wrong[name] = {}, str(error)
         self.jobs: dict[_Line, int] = defaultdict(int)
         self.lines: dict[_Line, UserLimit] = {}
+        self._allowances: dict[_Line, Allowance] = {}
         if not self.limits:
             return
         session.limits_accounts = True
@@ -136,6 +137,17 @@ class UserLimitsPlugin(Plugin):
                 limit.held += aligned(job.claimed, session.registry)
                 job.account_limits += (limit,)
         count_others(session.snapshot, self._known)
+        session.allowances.append(self._allowed)
+
+    def _allowed(self, job: JobState) -> tuple[Allowance, ...]:
+        most = self.limits.get(job.queue.name, {}).get(JOBS)
+        if most is None:
+            return ()
+        line = self._line(job.record)
+        found = self._allowances.get(line)
+        if found is None:
+            found = self._allowances[line] = Allowance({}, max(most - self.jobs[line], 0))
+        return (found,)
 
     @staticmethod
     def _line(record: Job) -> _Line:
@@ -331,6 +343,33 @@ class ResourceQuotaPlugin(Plugin):
         self._promised: Mapping[str, Counter[str]] = {}
         if self.quotas:
             self._promised = session.book.counted(self._namespace, self._missing)
+            self._allowances: dict[tuple[str, str], Allowance] = {}
+            session.allowances.append(self._allowed)
+
+    def _allowed(self, job: JobState) -> list[Allowance]:
+        """What quotas leave of each resource, promises not counted: those that have them ask for it, too."""
+        found: list[Allowance] = []
+        for name, quota in self.quotas.get(job.namespace, {}).items():
+            if not concerns(quota, job.record):
+                continue
+            key = job.namespace, name
+            if key not in self._allowances:
+                used, left = self._taken(quota), dict[int, int]()
+                for each, most in quota.hard.items():
+                    row = self.session.registry.find(plain(each))
+                    if row is not None:
+                        amount = (most - amount_of(used, each)) // (1000 if each == "count/pods" else 1)
+                        left[row] = min(amount, left.get(row, amount))
+                self._allowances[key] = Allowance(left, None if quota.readable else 0)
+            found.append(self._allowances[key])
+        return found
+
+    def _taken(self, quota: Quota) -> Mapping[str, int]:
+        """What the quota's controller has counted, or what the pods of its namespace hold where there is none."""
+        if quota.used is not None:
+            return quota.used
+        self._used = counted(self.session) if self._used is None else self._used
+        return self._used[quota.namespace]
 
     # ---- admission
 
@@ -352,10 +391,7 @@ class ResourceQuotaPlugin(Plugin):
                 event=True,
                 owner=quota.name,
             )
-        used = quota.used
-        if used is None:
-            self._used = counted(self.session) if self._used is None else self._used
-            used = self._used[job.namespace]
+        used = self._taken(quota)
         promised = self._promised.get(job.namespace, Counter())
         kept = self.session.book.kept_in(job.namespace, job.record)
         there = present(job.record, self.session.registry)

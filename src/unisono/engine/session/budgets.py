@@ -24,7 +24,7 @@ from unisono.engine.session.run_times import RunEstimates
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
-    from unisono.engine.session.job_state import JobState, QueueState
+    from unisono.engine.session.job_state import JobState
     from unisono.engine.session.session import Session
 
 _EDGE = 1e-9
@@ -88,7 +88,6 @@ class Spendings:
 
     Attributes:
         all: in order of their names.
-        stopped: jobs that a budget keeps from starting which does not stop all of their queue.
 
     """
 
@@ -99,7 +98,6 @@ class Spendings:
         budgets = snapshot.catalogue.budgets
         self._purses = [budgets[name] for name in sorted(budgets)]
         self._of: dict[tuple[str, str, str], tuple[int, ...]] = {}
-        self.stopped: list[JobState] = []
         prices = snapshot.catalogue.prices
         priced = any(price.labels for each in prices.values() for price in each.prices)
         # What is kept with a job is of these words, and of the labels of nodes where prices go by them.
@@ -181,8 +179,6 @@ class Spendings:
                 limit = BudgetLimit(spending, session.registry)
                 if not spending.up:
                     limit = FittingLimit(spending, session.registry, job, self)
-                elif job not in self.stopped[-1:]:
-                    self.stopped.append(job)
                 job.account_limits += (limit,)
                 session.limits_accounts = True
 
@@ -341,11 +337,6 @@ def used_up(job: JobState) -> Refusal | None:
         if isinstance(limit, BudgetLimit) and limit.spending.up:
             return refused(limit.spending)
     return None
-
-
-def is_stopped(queue: QueueState) -> bool:
-    """Whether a budget is used up that all jobs of the queue would use."""
-    return any(isinstance(limit, BudgetLimit) and limit.spending.up for limit in queue.limits)
 
 
 def refused(spending: Spending) -> Refusal:

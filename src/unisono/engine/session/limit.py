@@ -173,3 +173,19 @@ class Limit:
             short.append(PODS)
         going = ", terminating pods included" if now else ""
         return Excess(registry, short, request, held, most).full(self.name, owner=self.name, going=going)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Allowance:
+    """What may still be made and let in for an account, such as a namespace with a ResourceQuota.
+
+    Pods that are there already are not bound by it, which is what tells it from a `Limit`.
+
+    Attributes:
+        left: engine units by resource row, of what jobs ask for beyond the pods that they have.
+        jobs: how many more jobs may be admitted; None: any number.
+
+    """
+
+    left: Mapping[int, int]
+    jobs: int | None = None

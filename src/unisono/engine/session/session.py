@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +20,7 @@ from unisono.engine.session.book import Book
 from unisono.engine.session.domains import Domains
 from unisono.engine.session.floating import GangLicenses, floating_limits
 from unisono.engine.session.job_state import JobState, QueueState
+from unisono.engine.session.limit import Allowance
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.queue_limits import set_limits
 
@@ -75,6 +76,7 @@ class Session:
         book: what jobs are promised, which of it counts, and what a job may have now.
         limits_accounts: whether a plug-in limits jobs by whom they run for (`JobState.account_limits`): then jobs of
             one shape fare differently.
+        allowances: what may still be made and let in for a job, by all plug-ins that know of such bounds.
         pipelining, releasing: whether anything is pipelined, or was releasing, so far.
         removed_failed: failed pods that this session removes, by queue; limits on evictions count them.
 
@@ -90,6 +92,7 @@ class Session:
         self.touched: list[int] = []
         self.shared = SharedObjects()
         self.limits_accounts = False
+        self.allowances: list[Callable[[JobState], Iterable[Allowance]]] = []
         self.pipelining = False
         self.removed_failed: Counter[str] = Counter()
         self.releasing = snapshot.nodes.sums().releasing

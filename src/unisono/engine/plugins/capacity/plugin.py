@@ -126,6 +126,7 @@ class QueueCapacity(Plugin):
 
     name = "capacity"
     protects = True
+    divides = True
     known_arguments = (_LEVEL, _DEVICES, _CONSUMABLE)
     hierarchical: ClassVar[bool] = False
 

@@ -16,7 +16,8 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
 from unisono.cluster.resources import PODS
 from unisono.cluster.status import ALLOCATED_STATES
-from unisono.engine.plugins.proportion.division import Share, fill, requests_of
+from unisono.engine.plugins.proportion.claims import Claims, claims_of
+from unisono.engine.plugins.proportion.division import Share, fill
 from unisono.engine.session.limit import UNLIMITED, Amounts, by_row, dominant_share, listed
 
 if TYPE_CHECKING:
@@ -196,17 +197,20 @@ def _fit_shares(session: Session, branches: Branches, total: Amounts, promisable
     beyond the whole cluster stays in that proportion: it is how their administrator has stated it.
     """
     leaves = [branch for branch in branches.values() if branch.queue is not None and not branch.children]
-    requests: dict[str, Amounts] = {}
+    claims: Claims | None = None
     for row, whole in enumerate(listed(session.total, session.registry)):
         stated = sum(branch.deserved[row] for branch in leaves)
         most = total[row] * max(stated, whole) // max(whole, 1)
         if row == PODS or not whole or stated <= most:
             continue
-        if not requests:
-            requests = requests_of(session, promisable, {branch.name: branch.admission for branch in leaves})
+        if claims is None:
+            claims = claims_of(session, promisable, {branch.name: branch.admission for branch in leaves})
         shares = [
             Share(
-                branch.deserved[row], min(requests[branch.name][row], branch.deserved[row]), None, branch.guarantee[row]
+                branch.deserved[row],
+                min(claims.usable[branch.name][row], branch.deserved[row]),
+                None,
+                branch.guarantee[row],
             )
             for branch in leaves
         ]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from unisono.api.selecting import lineage
-from unisono.cluster.resources import PODS, Vector
-from unisono.cluster.status import TaskStatus
-from unisono.engine.session.budgets import is_stopped, spendings_of, used_up
-from unisono.engine.session.limit import UNLIMITED, Amounts, by_row, exceeded, listed
+from unisono.cluster.resources import PODS
+from unisono.engine.plugins.proportion.claims import Claims, claims_of
+from unisono.engine.session.limit import UNLIMITED, Amounts, by_row, listed
 
 if TYPE_CHECKING:
-    from unisono.engine.session.job_state import JobState, QueueState
+    from unisono.engine.session.job_state import QueueState
     from unisono.engine.session.session import Session
 
 
@@ -214,9 +213,6 @@ def _families(session: Session, names: Iterable[str]) -> list[tuple[str, list[st
 
 # What each queue deserves of the cluster, by weight.
 
-_LEAVING_SECONDS = 3600.0
-"""Evictions that are looked back at; a pod that takes longer to leave counts as gone."""
-
 
 @dataclass(frozen=True, slots=True)
 class Division:
@@ -227,14 +223,17 @@ class Division:
         admission: the same for jobs whose pods are not made yet, of which nobody knows what taints they will tolerate.
         deserved: its share by water filling: at most what it asks for and its real capability, at least its guarantee.
             Queues below one with a capability deserve no more than that together.
-        undivided: the same where a capability above is not divided among the queues below it.
-        requests: what it holds and asks for, as far as that counts.
+        reach: the same where that binds; where it is all that the queue can use, what it asks for and may hold, as
+            its limits say better why it gets no more than its share.
+        undivided: likewise, where a capability above is not divided among the queues below it.
+        requests: what it holds and asks for, as far as it can use that.
 
     """
 
     real_capability: dict[str, Amounts]
     admission: dict[str, Amounts]
     deserved: dict[str, Amounts]
+    reach: dict[str, Amounts]
     undivided: dict[str, Amounts]
     requests: dict[str, Amounts]
 
@@ -269,7 +268,8 @@ def divide(
         for all_of_it, found in ((total, capability), (promisable, admission)):
             rows = zip(all_of_it, promised, guarantees[queue.name], limits, strict=True)
             found[queue.name] = [min(max(whole - others, 0) + own, limit) for whole, others, own, limit in rows]
-    requests = requests_of(session, promisable, admission) if asked is None else {**asked}
+    claims = claims_of(session, promisable, admission) if asked is None else Claims({**asked}, {**asked})
+    requests = claims.usable
     reach = limits_in_families(session, requests, capability, guarantees)
 
     def filled(limits: dict[str, Amounts]) -> dict[str, Amounts]:
@@ -277,46 +277,9 @@ def divide(
         return _water_fill(total, queues, requests, limits, guarantees, floors)
 
     divided = filled(reach)
-    undivided = divided if reach == capability else filled(capability)
-    return Division(capability, admission, divided, undivided, requests)
-
-
-def requests_of(session: Session, promisable: Amounts, admission: Mapping[str, Amounts]) -> dict[str, Amounts]:
-    """By name what queues hold and ask for, also for pods that are still to be made, or to be made again.
-
-    Args:
-        session: at its opening.
-        promisable: what there is at most.
-        admission: what each queue may be promised; queues that are not named are left out.
-
-    """
-    requests = {name: listed(_claim(session.queues[name]), session.registry) for name in admission}
-    for job, number in _unborn(session):
-        request = requests.get(job.queue.name)
-        if request is None or is_stopped(job.queue):
-            continue
-        if session.book.counts(job.record) and used_up(job) is None:
-            _add_unborn(job, number, request, [promisable, admission[job.queue.name]])
-        else:  # its pods wait for others that do not come, and can use no share
-            _take_off(request, job, number)
-    spendings = spendings_of(session)
-    for job in spendings.stopped if spendings is not None else ():
-        request = requests.get(job.queue.name)
-        if request is not None and job.queue.open and not is_stopped(job.queue) and not _is_unborn(job):
-            _take_off(request, job)
-    _add_returning(session, requests)
-    return requests
-
-
-def _claim(queue: QueueState) -> Vector:
-    """What its pods hold and ask for; what waits where nothing is placed, as the queue is closed, asks for nothing."""
-    return queue.record.request if queue.open and not is_stopped(queue) else queue.record.allocated
-
-
-def _take_off(request: Amounts, job: JobState, number: int = 1) -> None:
-    """Take what the job's waiting pods ask for, so often, off its queue's ``request``."""
-    for row, amount in enumerate((job.record.request - job.record.allocated).tolist()):
-        request[row] -= amount * number
+    within = claims.lift(divided, reach)
+    undivided = within if reach == capability else claims.lift(filled(capability), capability)
+    return Division(capability, admission, divided, within, undivided, requests)
 
 
 def _water_fill(
@@ -338,52 +301,3 @@ def _water_fill(
         for queue, part in zip(queues, parts or fill(amount, shares), strict=True):
             deserved[queue.name].append(part)
     return deserved
-
-
-def _add_returning(session: Session, requests: dict[str, Amounts]) -> None:
-    """Add what evicted pods hold that are still leaving: their jobs make them again, and ask for as much.
-
-    Without it the share of the victim's queue is smaller while its pods leave than when they are back, and what others
-    were promised meanwhile is refused to them then: the eviction would be for nothing.
-    """
-    tasks = session.snapshot.tasks
-    for eviction in session.snapshot.evictions.since(session.now - _LEAVING_SECONDS):
-        task, job = tasks.get(eviction.pod), session.job(eviction.job)
-        if task is None or job is None or task.uid != eviction.uid or task.status is not TaskStatus.RELEASING:
-            continue
-        request = requests.get(job.queue.name)
-        if request is not None:
-            for row, amount in enumerate(task.pod_class.vector.tolist()):
-                request[row] += amount
-
-
-def _unborn(session: Session) -> Iterator[tuple[JobState, int]]:
-    """Jobs of which pods are still to be created: one of each shape with how many there are of it."""
-    for record, keys in session.snapshot.by_shape():
-        job = session.job(record.key) if len(record.tasks) < record.min_member else None
-        if job is not None and _is_unborn(job):
-            yield job, len(keys)
-
-
-def _is_unborn(job: JobState) -> bool:
-    """Whether pods of a waiting PodGroup are still to be created."""
-    if len(job.record.tasks) >= job.min_member or job.min_resources is None:
-        return False
-    return job.queue.open and job.phase in ("Pending", "Inqueue")
-
-
-def _add_unborn(job: JobState, number: int, request: Amounts, limits: list[Amounts]) -> None:
-    """Add to its queue's ``request`` what PodGroups like this one will ask for whose pods come after its admission.
-
-    Without it a queue of waiting jobs seems to want nothing, and the others take its share. A job that could not be
-    admitted even into an empty cluster asks for nothing.
-    """
-    wanted = job.min_resources.tolist() if job.min_resources is not None else []
-    present = job.record.request.tolist()
-    wanted += [0] * (len(request) - len(wanted))
-    present += [0] * (len(request) - len(present))
-    if any(exceeded([0] * len(request), wanted, limit) for limit in limits):
-        return
-    for row, (amount, held) in enumerate(zip(wanted, present, strict=True)):
-        each = job.min_member - len(job.record.tasks) if row == PODS else max(amount - held, 0)
-        request[row] += number * each

@@ -52,6 +52,7 @@ class ProportionPlugin(Plugin):
 
     name = "proportion"
     protects = True
+    divides = True
     by_shape = True
     known_arguments = (FIRST_GANG, DESERVED)
 
@@ -62,13 +63,13 @@ class ProportionPlugin(Plugin):
         shares = divide(session, deserved=self._states_deserved())
         self.real_capability, self.admission, self.deserved = shares.real_capability, shares.admission, shares.deserved
         self._first_gang = bool(argument_value(FIRST_GANG, self.arguments))
-        self.undivided, self._requests = shares.undivided, shares.requests
+        self._reach, self.undivided, self._requests = shares.reach, shares.undivided, shares.requests
         self._demands: dict[int, list[tuple[int, int]]] = {}
         told = session.book.shares
         told.plugin = self.name
         told.room_of, told.deserved, told.metrics_of = self._room, self.deserved, self._figures
         told.share_if = self._share_if
-        if self._first_gang or self.undivided is not self.deserved:
+        if self._first_gang or self.undivided is not self._reach:
             told.may_exceed = self._may_exceed
 
     def _figures(self, queue: QueueState) -> ShareMetrics | None:
@@ -83,7 +84,7 @@ class ProportionPlugin(Plugin):
 
     def _room(self, queue: QueueState) -> Vector | None:
         """What the queue may still place."""
-        deserved = self.deserved.get(queue.name)
+        deserved = self._reach.get(queue.name)
         return None if deserved is None else np.maximum(np.array(deserved) - aligned(queue.claimed, self.registry), 0)
 
     def _states_deserved(self) -> bool:
@@ -162,11 +163,11 @@ class ProportionPlugin(Plugin):
     def _is_overused(self, queue: QueueState) -> bool:
         """Of a queue that has a share."""
         held = listed(queue.claimed, self.registry)
-        return not any(map(lt, held, self.deserved[queue.name]))
+        return not any(map(lt, held, self._reach[queue.name]))
 
     def underused(self, queue: QueueState, pod_class: PodClass) -> int:
         """Until the last resource of which some is left has none left."""
-        deserved = self.deserved.get(queue.name)
+        deserved = self._reach.get(queue.name)
         if deserved is None:
             return UNLIMITED
         parts = zip(
@@ -194,15 +195,15 @@ class ProportionPlugin(Plugin):
     def preemptive(self, queue: QueueState, classes: Sequence[PodClass]) -> Refusal | None:
         """Resources may be taken from others only as far as the own share reaches."""
         request = sum((aligned(c.vector, self.registry) for c in classes), self.registry.zeros())
-        return self._over(queue, self.deserved.get(queue.name), request.tolist())
+        return self._over(queue, self._reach.get(queue.name), request.tolist())
 
     def _most(self, queue: QueueState) -> Amounts | None:
         """What the queue may hold: its share, and more while a gang of it is placed beyond that."""
         job = self.session.book.shares.exceeding
-        return self._beyond(job) if job is not None and job.queue is queue else self.deserved.get(queue.name)
+        return self._beyond(job) if job is not None and job.queue is queue else self._reach.get(queue.name)
 
     def _may_exceed(self, job: JobState) -> bool:
-        return job.queue.open and self._beyond(job) != self.deserved.get(job.queue.name)
+        return job.queue.open and self._beyond(job) != self._reach.get(job.queue.name)
 
     def _beyond(self, job: JobState) -> Amounts | None:
         """What the job's queue may hold with it, of resources that no work within its share can use."""

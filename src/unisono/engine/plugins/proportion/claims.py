@@ -1,0 +1,339 @@
+"""What queues claim of a cluster: what they hold, and what they ask for as far as all limits let them have it.
+
+What a queue cannot use must be no part of its share: the others would wait beside it. What its pods may have is asked
+of the limits that placing and admission go by, whoever has set them: capabilities, users, budgets, licences, quotas. A
+claim is never less than what the queue could come to hold as well: of several limits that allow different pods, each is
+taken alone, and what other queues hold below the same limit may make room.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.resources import PODS, Vector
+from unisono.cluster.status import TaskStatus
+from unisono.engine.session.budgets import BudgetLimit
+from unisono.engine.session.limit import UNLIMITED, Allowance, Amounts, Limit, aligned, exceeded, listed
+
+if TYPE_CHECKING:
+    from unisono.engine.session.job_state import JobState, QueueState
+    from unisono.engine.session.session import Session
+
+_EDGE = 1e-9
+_LEAVING_SECONDS = 3600.0
+"""Evictions that are looked back at; a pod that takes longer to leave counts as gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Amounts by queue name and resource row.
+
+    Attributes:
+        usable: what a queue holds, and what it asks for as far as its limits let it have that.
+        asked: what it holds and asks for, whatever its limits.
+
+    """
+
+    usable: dict[str, Amounts]
+    asked: dict[str, Amounts]
+
+    def lift(self, shares: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> dict[str, Amounts]:
+        """What shares refuse: a queue that gets all that it can use is told by its limits why it gets no more."""
+        if self.usable is self.asked:
+            return dict(shares)
+        found: dict[str, Amounts] = {}
+        for name, share in shares.items():
+            rows = zip(share, self.usable[name], self.asked[name], limits[name], strict=True)
+            found[name] = [
+                max(part, min(asked, limit)) if part >= min(usable, limit) else part
+                for part, usable, asked, limit in rows
+            ]
+        return found
+
+
+def claims_of(session: Session, promisable: Amounts, admission: Mapping[str, Amounts]) -> Claims:
+    """What queues claim, also for pods that are still to be made, or to be made again.
+
+    Args:
+        session: at its opening, when limits are known.
+        promisable: what there is at most.
+        admission: what each queue may be promised; queues that are not named are left out.
+
+    """
+    requests = {name: listed(_claim(session.queues[name]), session.registry) for name in admission}
+    later: dict[str, Amounts] = {}
+    for job, keys in _unborn(session):
+        request = requests.get(job.queue.name)
+        if request is None:
+            continue
+        if session.book.counts(job.record):
+            to_come = _to_come(job, len(request), [promisable, admission[job.queue.name]])
+            for row, amount in enumerate(to_come):
+                request[row] += amount * len(keys)
+            later.update(dict.fromkeys(keys, to_come))
+        else:  # its pods wait for others that do not come, and can use no share
+            for row, amount in enumerate(_waiting(job, session)):
+                request[row] -= amount * len(keys)
+            later.update({key: [] for key in keys})
+    returning = _returning(session)
+    for job, pod_class in returning:
+        if job.queue.name in requests:
+            _add(requests[job.queue.name], pod_class.vector)
+    unusable = _unusable(session, requests, later, returning)
+    usable = {
+        name: [a - b for a, b in zip(asked, unusable[name], strict=True)] if name in unusable else asked
+        for name, asked in requests.items()
+    }
+    return Claims(usable if unusable else requests, requests)
+
+
+def _claim(queue: QueueState) -> Vector:
+    """What its pods hold and ask for; what waits where nothing is placed, as the queue is closed, asks for nothing."""
+    return queue.record.request if queue.open else queue.record.allocated
+
+
+def _add(request: Amounts, vector: Vector) -> None:
+    for row, amount in enumerate(vector.tolist()):
+        request[row] += amount
+
+
+def _waiting(job: JobState, session: Session) -> Amounts:
+    """What its waiting pods ask for; after a failed bind they are in no sum for a while."""
+    asked = job.record.allocated if job.record.held else job.record.request
+    return listed(aligned(asked, session.registry) - aligned(job.record.allocated, session.registry), session.registry)
+
+
+# ---- pods that are not there
+
+
+def _returning(session: Session) -> list[tuple[JobState, PodClass]]:
+    """Evicted pods that are still leaving: their jobs make them again, and ask for as much.
+
+    Without them the share of the victim's queue is smaller while its pods leave than when they are back, and what
+    others were promised meanwhile is refused to them then: the eviction would be for nothing.
+    """
+    tasks, found = session.snapshot.tasks, list[tuple["JobState", PodClass]]()
+    for eviction in session.snapshot.evictions.since(session.now - _LEAVING_SECONDS):
+        task, job = tasks.get(eviction.pod), session.job(eviction.job)
+        if task is None or job is None or task.uid != eviction.uid or task.status is not TaskStatus.RELEASING:
+            continue
+        found.append((job, task.pod_class))
+    return found
+
+
+def _unborn(session: Session) -> Iterator[tuple[JobState, Sequence[str]]]:
+    """Jobs of which pods are still to be created: one of each shape with the keys of all of it."""
+    for record, keys in session.snapshot.by_shape():
+        job = session.job(record.key) if len(record.tasks) < record.min_member else None
+        if job is not None and _is_unborn(job):
+            yield job, tuple(keys)
+
+
+def _is_unborn(job: JobState) -> bool:
+    """Whether pods of a waiting PodGroup are still to be created."""
+    if len(job.record.tasks) >= job.min_member or job.min_resources is None:
+        return False
+    return job.queue.open and job.phase in ("Pending", "Inqueue")
+
+
+def _to_come(job: JobState, size: int, limits: list[Amounts]) -> Amounts:
+    """What a PodGroup will ask for, beside what its pods do, whose pods come after its admission.
+
+    Without it a queue of waiting jobs seems to want nothing, and the others take its share. A job that could not be
+    admitted even into an empty cluster asks for nothing.
+    """
+    wanted = job.min_resources.tolist() if job.min_resources is not None else []
+    present = job.record.request.tolist()
+    wanted += [0] * (size - len(wanted))
+    present += [0] * (size - len(present))
+    if any(exceeded([0] * size, wanted, limit) for limit in limits):
+        return [0] * size
+    found = [max(amount - held, 0) for amount, held in zip(wanted, present, strict=True)]
+    found[PODS] = job.min_member - len(job.record.tasks)
+    return found
+
+
+# ---- what limits leave of it
+
+
+@dataclass(slots=True)
+class _Ask:
+    """Equal pods of a waiting job, or a job as a whole whose pods are to come; and all jobs like it.
+
+    Attributes:
+        job: whose.
+        amounts: of each, by resource row.
+        number: how many of them a job asks for; fewer once limits are known.
+        jobs: how many jobs.
+        pod_class: of the pods; None for a job as a whole.
+        to_come: what of a job's amounts no pod asks for yet.
+
+    """
+
+    job: JobState
+    amounts: Amounts
+    number: int
+    jobs: int = 1
+    pod_class: PodClass | None = None
+    to_come: Amounts = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Bound:
+    """That what is asked for may come to so much in one regard.
+
+    Attributes:
+        costs: of one of each ask that it concerns, by the place of the ask.
+        rest: how much more there may be.
+
+    """
+
+    costs: dict[int, float]
+    rest: float
+
+    def excess(self, asks: Sequence[_Ask], row: int) -> float:
+        """By how much of a resource what is asked for goes beyond it at least."""
+        left, beyond = self.rest, 0.0
+        parts = [
+            (asks[at].amounts[row] / cost, cost * asks[at].number * asks[at].jobs) for at, cost in self.costs.items()
+        ]
+        if sum(whole for _, whole in parts) <= left:
+            return 0.0
+        for rate, whole in sorted(parts, reverse=True):
+            taken = min(whole, left)
+            beyond += (whole - taken) * rate
+            left -= taken
+        return beyond
+
+
+class _QueueAsks:
+    """What the waiting jobs of one queue ask for, and all that bounds it."""
+
+    def __init__(self, session: Session, queue: QueueState) -> None:
+        self.session, self.queue = session, queue
+        self.asks: list[_Ask] = []
+
+    def unusable(self) -> Amounts:
+        """By resource row, how much of it they may not have."""
+        under: dict[Limit | Allowance, list[int]] = {}
+        for at, ask in enumerate(self.asks):
+            allowances = [one for of in self.session.allowances for one in of(ask.job)]
+            limits: list[Limit | Allowance] = [*ask.job.limits, *allowances]
+            for limit in limits:
+                under.setdefault(limit, []).append(at)
+        bounds = {limit: self._bounds(limit, places) for limit, places in under.items()}
+        lost = self._fit(bounds)
+        # Limits on different jobs add up; of those that hold for the same ones, the narrowest counts.
+        layers: list[tuple[set[int], list[float]]] = []
+        for limit, places in under.items():
+            rows = range(len(lost))
+            excess = [max((one.excess(self.asks, row) for one in bounds[limit]), default=0.0) for row in rows]
+            if any(excess):
+                layer = next((one for one in layers if one[0].isdisjoint(places)), None)
+                if layer is None:
+                    layers.append((set(places), excess))
+                else:
+                    layer[0].update(places)
+                    layer[1][:] = map(sum, zip(layer[1], excess, strict=True))
+        for row in range(len(lost)):
+            lost[row] += int(max((excess[row] for _, excess in layers), default=0.0))
+        return lost
+
+    def _bounds(self, limit: Limit | Allowance, places: Sequence[int]) -> list[_Bound]:
+        asks, found = self.asks, list[_Bound]()
+        if isinstance(limit, Allowance):
+            for row, left in limit.left.items():
+                costs = {at: float(asks[at].to_come[row]) for at in places if asks[at].to_come}
+                found.append(_Bound(costs, float(left)))
+            waiting = Counter[str]()
+            for at in places:
+                waiting[asks[at].job.key] += asks[at].number if asks[at].job.phase == "Pending" else 0
+            if limit.jobs is not None:
+                found.append(
+                    _Bound(
+                        {at: 1.0 / waiting[asks[at].job.key] for at in places if waiting[asks[at].job.key]},
+                        float(limit.jobs),
+                    )
+                )
+        else:
+            # Of what others hold under the limit of a family of queues, this one may get its part.
+            own = self.queue.record.allocated if limit in self.queue.limits else limit.held
+            for row, most in limit.most.items():
+                costs = {at: float(asks[at].amounts[row]) for at in places}
+                rest = float(most - (int(own[row]) if row < len(own) else 0))
+                found.append(_Bound(costs, rest))
+        for one in found:
+            one.costs = {at: cost for at, cost in one.costs.items() if cost > 0}
+            one.rest = max(one.rest, 0.0)
+        return found
+
+    def _fit(self, bounds: Mapping[Limit | Allowance, list[_Bound]]) -> Amounts:
+        """Leave of each job what fits if it alone gets what is left, nothing of one that could not start so."""
+        lost, fits = [0] * len(self.session.registry), [ask.number for ask in self.asks]
+        for one in (one for of_limit in bounds.values() for one in of_limit):
+            for at, cost in one.costs.items():
+                fits[at] = min(fits[at], int(one.rest / cost + _EDGE))
+        of_job: dict[str, list[int]] = {}
+        for at, ask in enumerate(self.asks):
+            of_job.setdefault(ask.job.key, []).append(at)
+            for limit in ask.job.limits:
+                if isinstance(limit, BudgetLimit) and fits[at]:
+                    fits[at] = min(fits[at], _fitting(limit, ask))
+        for places in of_job.values():
+            job = self.asks[places[0]].job
+            starts = self.asks[places[0]].pod_class is None or job.is_ready
+            starts = starts or job.ready_count + sum(fits[at] for at in places) >= job.min_member
+            for at in places:
+                ask, most = self.asks[at], fits[at] if starts else 0
+                for row, amount in enumerate(ask.amounts):
+                    lost[row] += amount * (ask.number - most) * ask.jobs
+                ask.number = most
+        return lost
+
+
+def _fitting(limit: BudgetLimit, ask: _Ask) -> int:
+    """For how many of what is asked for there is enough left in a budget, as far as that is known."""
+    if ask.pod_class is not None:
+        return limit.room(ask.pod_class, now=False)
+    return 0 if limit.spending.up else UNLIMITED
+
+
+def _unusable(
+    session: Session,
+    queues: Iterable[str],
+    later: Mapping[str, Amounts],
+    returning: Sequence[tuple[JobState, PodClass]],
+) -> dict[str, Amounts]:
+    """What limits do not let queues' jobs have of what they ask for; without those that may have all."""
+    limited = {name for name in queues if session.queues[name].open}
+    if not (session.limits_accounts or session.allowances):
+        limited = {name for name in limited if session.queues[name].limits}
+    found = {name: _QueueAsks(session, session.queues[name]) for name in limited}
+    for record, keys in session.snapshot.by_shape() if limited else ():
+        if record.queue not in limited:
+            continue
+        # Jobs of one shape may be for several users.
+        for key in keys if session.limits_accounts else [record.key]:
+            job = session.job(key)
+            if job is not None:
+                found[record.queue].asks += _asks_of(job, 1 if session.limits_accounts else len(keys), later, session)
+    for job, pod_class in returning:
+        if job.queue.name in limited:
+            one = _Ask(job, listed(pod_class.vector, session.registry), 1, pod_class=pod_class)
+            found[job.queue.name].asks.append(one)
+    amounts = {name: asks.unusable() for name, asks in found.items() if asks.asks}
+    return {name: lost for name, lost in amounts.items() if any(lost)}
+
+
+def _asks_of(job: JobState, number: int, later: Mapping[str, Amounts], session: Session) -> list[_Ask]:
+    """What jobs like this one ask for that is in the claim of their queue."""
+    registry, to_come = session.registry, later.get(job.key)
+    if to_come is not None:
+        amounts = [mine + more for mine, more in zip(_waiting(job, session), to_come, strict=True)] if to_come else []
+        return [_Ask(job, amounts, 1, number, to_come=to_come)] if amounts else []
+    classes = Counter(task.pod_class for task in (() if job.record.held else job.record.pending.values()))
+    return [_Ask(job, listed(one.vector, registry), count, number, pod_class=one) for one, count in classes.items()]
