@@ -12,13 +12,15 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
+
+from msgspec import structs
 
 from unisono.api.core import ResourceClaim
 from unisono.api.selecting import ROOT
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.snapshot import Snapshot
-from unisono.cluster.status import READY_STATES, TaskStatus, count
+from unisono.cluster.status import TaskStatus
 from unisono.engine.actions import run_actions
 from unisono.engine.changes import (
     AddNodes,
@@ -59,6 +61,7 @@ from unisono.engine.verdicts.lines import turn
 from unisono.engine.verdicts.order import first_cause
 from unisono.engine.verdicts.unmade_pods import add_unmade_pods, drop_refused_pods, unmade_pods
 from unisono.engine.verdicts.waiting import Tools, Waiting
+from unisono.errors import EngineError
 
 COST_LIMIT = 24_000
 """What all trials of a cycle may cost together, in nodes and waiting pods looked at (about 1 µs each)."""
@@ -128,6 +131,10 @@ class _Settled(NamedTuple):
     slow: int
 
 
+class _Told(set[tuple[str, ...]]):
+    """Kinds of errors in trials, by the changes that were made, that have been reported."""
+
+
 class Trials:
     """All trials of one cycle, within a budget that depends on nothing but the cluster's size.
 
@@ -142,6 +149,9 @@ class Trials:
         seconds: how long may be tried, by the cycle's clock, whatever it costs; 0: see `COST_LIMIT`.
 
     """
+
+    strict: ClassVar[bool] = False
+    """Whether an error of ours is raised, as tests want it, and not only reported."""
 
     def __init__(self, cycle: Cycle, turns: Sequence[str], asked: Collection[str] = (), seconds: float = 0.0) -> None:
         self.cycle, self._asked = cycle, asked
@@ -236,7 +246,16 @@ class Trials:
     ) -> bool:
         try:
             return self._carried_out(job, stages, prefix, slow, near=near, anew=anew)
-        except Exception:  # a cluster that cannot be imagined starts nothing, and must not stop the real one
+        except EngineError:  # what the API would refuse starts nothing
+            return False
+        except Exception as error:  # an error of ours, which must not stop the real cycle
+            if self.strict:
+                raise
+            kinds = sorted({type(one).__name__ for stage in stages for one in stage})
+            told, kind = self.cycle.session.snapshot.memo.of(_Told, _Told), (*kinds, type(error).__name__)
+            if kind not in told:
+                told.add(kind)
+                self.cycle.fail(f"trying {' and '.join(kinds) or 'nothing'} for PodGroup {job}", error)
             return False
 
     def _carried_out(self, key: str, stages: Stages, prefix: str, slow: int, *, near: bool, anew: bool) -> bool:
@@ -283,7 +302,7 @@ class Trials:
                     trial.end()
                     return True
                 bare = job is not None and not job.size and job.phase != "Pending"
-                self._answer = _reason(trial, job) if self._asks else None
+                self._answer = self._reason(trial, job) if self._asks else None
                 early = bare and slow > 0
                 if last and not bare and not (trial.evicted and (anew or evicting)):
                     trial.end()
@@ -355,10 +374,34 @@ class Trials:
             return None
         return trial
 
+    def _reason(self, trial: Cycle, job: JobState | None) -> Draft | None:
+        """Why the job waits at the end of a trial; None where the actions said nothing of it.
+
+        Of nodes and pods that only the trial has nobody can change anything.
+        """
+        report = trial.reports.get(job.key) if job is not None else None
+        if job is None or report is None:
+            return None
+        trial.fits.reasons = True  # its actions are over: the answer may ask about pods of any class
+        draft = first_cause(Waiting(Tools(trial), job, report))
+        ladders = [[step for step in ladder if self._is_real(step)] for ladder in draft.ladders]
+        return structs.replace(draft, ladders=ladders)
+
+    def _is_real(self, change: Change) -> bool:
+        """Whether all nodes and pods that a change is about exist."""
+        snapshot = self.cycle.session.snapshot
+        return all(
+            snapshot.nodes.index.keys() >= set(getattr(one, "nodes", ()))
+            and snapshot.tasks.keys() >= set(getattr(one, "pods", ()))
+            for one in parts_of(change)
+        )
+
     def _is_bound(self, trial: Cycle, key: str) -> bool:
         job = trial.session.job(key)
         bound = any(placement.job.key == key for placement in trial.bound)
-        return bound and (not self._beyond(key) or job is None or not job.counts[TaskStatus.PENDING])
+        before = self.cycle.session.job(key)
+        beyond = before is not None and before.has_started  # and only the rest of its pods waits
+        return bound and (not beyond or job is None or not job.counts[TaskStatus.PENDING])
 
     def _with_pods(
         self, trial: Cycle, job: JobState | None, own: Sequence[Task], made: Change, *, early: bool
@@ -393,11 +436,6 @@ class Trials:
             apply_to_pods(made, edit, job.key)
             drop_refused_pods(edit, job, self._held)
         return edit, known, others
-
-    def _beyond(self, key: str) -> bool:
-        """Whether the gang has its minimum already, and only the rest of its pods waits."""
-        record = self._next[0].jobs.get(key)
-        return record is not None and count(record.counts, READY_STATES) >= max(record.min_member, 1)
 
     @cached_property
     def _held(self) -> dict[str, Counter[str]]:
@@ -446,13 +484,6 @@ def _nodes_last(parts: tuple[Change, ...]) -> Stages:
     nodes = tuple(one for one in parts if isinstance(one, AddNodes))
     rest = tuple(one for one in parts if one not in nodes)
     return tuple(filter(None, (rest, nodes))) or ((),)
-
-
-def _reason(trial: Cycle, job: JobState | None) -> Draft | None:
-    """Why the job waits at the end of a trial; None where the actions said nothing of it."""
-    report = trial.reports.get(job.key) if job is not None else None
-    trial.fits.reasons = True  # its actions are over: the answer may ask about pods of any class
-    return first_cause(Waiting(Tools(trial), job, report)) if job is not None and report is not None else None
 
 
 def _without_victims(trial: Cycle) -> Edit:
