@@ -14,9 +14,9 @@ from unisono.api.annotations import USER_LIMITS
 from unisono.api.base import Object
 from unisono.api.core import Affinity, Node, Pod, PodCondition, ResourceQuota, Toleration
 from unisono.api.groups.scheduling import PodGroup, Queue
+from unisono.api.pod_edits import use_label
 from unisono.api.queues import raised
 from unisono.api.resources import resource_list, to_wire
-from unisono.api.selecting import select_by_another
 from unisono.cluster.state import ClusterState
 from unisono.engine import changes as c
 from unisono.engine.decisions import Decisions
@@ -257,7 +257,7 @@ class Objects:
     def _use_label(self, change: c.UseLabel, job: str) -> None:
         for pod in self.waiting(job):
             spec = {"nodeSelector": dict(pod.spec.node_selector or {}), "affinity": to_builtins(pod.spec.affinity)}
-            select_by_another(spec, change.key, change.value, change.instead_key, change.instead_value)
+            use_label(spec, change.key, change.value, change.instead_key, change.instead_value)
             pod.spec.node_selector = spec["nodeSelector"] or None
             pod.spec.affinity = convert(spec["affinity"], Affinity | None)
 

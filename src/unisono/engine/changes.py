@@ -10,7 +10,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from unisono.api import pod_edits
 from unisono.api.messages import counted, plural
+from unisono.api.pod_edits import Spec
 from unisono.api.quantity import Rounding
 from unisono.api.queues import JOBS
 from unisono.api.resources import by_importance, readable
@@ -27,6 +29,17 @@ class _Worded(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """For people."""
         return self.words.format_map({name: _told(getattr(self, name)) for name in self.__struct_fields__})
+
+
+class OfPods(_Worded, frozen=True):
+    """A change of the spec of each pod of the job."""
+
+    running: ClassVar[bool] = False
+    """Whether it counts for pods that have started already, too."""
+
+    def edit(self, spec: Spec) -> None:
+        """Make it in the spec of one pod, as JSON."""
+        raise NotImplementedError
 
 
 class LowerMinAvailable(_Worded, frozen=True):
@@ -47,7 +60,7 @@ class AddNodes(msgspec.Struct, frozen=True):
         return f"add {counted(self.count, 'node')} like {self.like}"
 
 
-class RequestAtMost(msgspec.Struct, frozen=True):
+class RequestAtMost(OfPods, frozen=True):
     """Let each pod of the job request no more than ``amounts`` of these resources."""
 
     amounts: Mapping[str, int]
@@ -56,18 +69,43 @@ class RequestAtMost(msgspec.Struct, frozen=True):
         """For people."""
         return f"request at most {amounts_text(self.amounts, 'down')} per pod"
 
+    def edit(
+        self,
+        spec: Spec,
+        overheads: Mapping[str, Mapping[str, Any]] | None = None,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See `pod_edits.request_at_most`."""
+        pod_edits.request_at_most(spec, self.amounts, overheads, defaults)
 
-class RaiseCapability(_Worded, frozen=True):
+
+class OfLimits(_Worded, frozen=True):
+    """A change of limits of a queue or a ResourceQuota by ``amounts``.
+
+    ``path``: to the limits in its spec, ``sign``: -1 where they become smaller.
+    """
+
+    path: ClassVar[tuple[str, ...]]
+    sign: ClassVar[int] = 1
+
+    def steps(self) -> dict[str, int]:
+        """By how much each limit grows."""
+        return {name: self.sign * amount for name, amount in getattr(self, "amounts").items()}  # noqa: B009
+
+
+class RaiseCapability(OfLimits, frozen=True):
     """Raise ``spec.capability`` of a queue by ``amounts``."""
 
+    path = ("capability",)
     words = "raise the capability of queue {queue}: {amounts}"
     queue: str
     amounts: Mapping[str, int]
 
 
-class RaiseQuota(_Worded, frozen=True):
+class RaiseQuota(OfLimits, frozen=True):
     """Raise ``spec.hard`` of a ResourceQuota in the job's namespace by ``amounts``; missing pods are created then."""
 
+    path = ("hard",)
     words = "raise the resource quota {quota}: {amounts}"
     quota: str
     amounts: Mapping[str, int]
@@ -93,17 +131,19 @@ class RaiseBudget(msgspec.Struct, frozen=True):
         return f"raise budget {self.name} to {listed(tuple(amounts))}"
 
 
-class RaiseDeserved(_Worded, frozen=True):
+class RaiseDeserved(OfLimits, frozen=True):
     """Raise ``spec.deserved`` of a queue by ``amounts``."""
 
+    path = ("deserved",)
     words = "raise what queue {queue} deserves: {amounts}"
     queue: str
     amounts: Mapping[str, int]
 
 
-class LowerGuarantee(_Worded, frozen=True):
+class LowerGuarantee(OfLimits, frozen=True):
     """Lower ``spec.guarantee.resource`` of a queue by ``amounts``: what it does not use is for others then."""
 
+    path, sign = ("guarantee", "resource"), -1
     words = "lower the guarantee of queue {queue}: {amounts}"
     queue: str
     amounts: Mapping[str, int]
@@ -194,7 +234,7 @@ class AddLabels(msgspec.Struct, frozen=True):
         return f"label {listed(self.nodes)} with {labels}"
 
 
-class AddToleration(msgspec.Struct, frozen=True):
+class AddToleration(OfPods, frozen=True):
     """Let the job's pods tolerate a taint (operator Equal)."""
 
     key: str
@@ -206,15 +246,23 @@ class AddToleration(msgspec.Struct, frozen=True):
         taint = f"{self.key}={self.value}" if self.value else self.key
         return f"let its pods tolerate the taint {taint}:{self.effect}"
 
+    def edit(self, spec: Spec) -> None:
+        """One more toleration, where none covers the taint."""
+        pod_edits.tolerate(spec, self.key, self.value, self.effect)
 
-class RelaxRule(_Worded, frozen=True):
+
+class RelaxRule(OfPods, frozen=True):
     """Turn what the job's pods require of other pods or of their nodes into a preference.
 
     ``rule``: ``podAffinity``, ``podAntiAffinity``, ``topologySpreadConstraints``, ``nodeAffinity`` or ``nodeSelector``.
     """
 
-    words = "make the {rule} that its pods require a preference"
+    words, running = "make the {rule} that its pods require a preference", True  # those repel others by their own rule
     rule: str
+
+    def edit(self, spec: Spec) -> None:
+        """What is required becomes a preference, and a node selector goes."""
+        pod_edits.relax(spec, self.rule)
 
 
 class AllowTier(_Worded, frozen=True):
@@ -280,15 +328,19 @@ class UseRole(_Worded, frozen=True):
     instead: str
 
 
-class UseResource(_Worded, frozen=True):
+class UseResource(OfPods, frozen=True):
     """Let the job's pods request ``instead`` where they request ``name``, which no node has."""
 
     words = "request {instead} in place of {name}"
     name: str
     instead: str
 
+    def edit(self, spec: Spec) -> None:
+        """The same amounts of the other resource."""
+        pod_edits.use_resource(spec, self.name, self.instead)
 
-class UseLabel(msgspec.Struct, frozen=True):
+
+class UseLabel(OfPods, frozen=True):
     """Let the job's pods select nodes by another label than ``key=value``, which no node has; ``""``: by one more."""
 
     instead_key: str
@@ -300,6 +352,10 @@ class UseLabel(msgspec.Struct, frozen=True):
         """For people."""
         what = f"select nodes by {self.instead_key}={self.instead_value}"
         return f"{what} in place of {self.key}={self.value}" if self.key else what
+
+    def edit(self, spec: Spec) -> None:
+        """In the node selector and in each required term that names the label."""
+        pod_edits.use_label(spec, self.key, self.value, self.instead_key, self.instead_value)
 
 
 class UsePriority(_Worded, frozen=True):

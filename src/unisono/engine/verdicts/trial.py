@@ -272,7 +272,8 @@ class Trials:
         """
         made, way = list[Change](), (key, prefix, slow)
         evicting = any(isinstance(one, UsePriority | AllowReclaim) for one in stages[-1])
-        known = next((one for one in self._settled if one.way == way and one.stages == stages[:1]), None)
+        first = stages[:1] if len(stages) > 1 else ()  # after the last one it is looked whether the job starts
+        known = next((one for one in self._settled if one.way == way and one.stages == first), None)
         edit, own = (Edit(*known.cluster), [*known.own]) if known else (Edit(*self._next), list[Task]())
         slow = known.slow if known else slow
         for at, stage in enumerate(stages, start=1):
@@ -384,12 +385,14 @@ class Trials:
             return None
         trial.fits.reasons = True  # its actions are over: the answer may ask about pods of any class
         draft = first_cause(Waiting(Tools(trial), job, report))
-        ladders = [[step for step in ladder if self._is_real(step)] for ladder in draft.ladders]
+        ladders = [[step for step in ladder if self._is_real(step, job)] for ladder in draft.ladders]
         return structs.replace(draft, ladders=ladders)
 
-    def _is_real(self, change: Change) -> bool:
-        """Whether all nodes and pods that a change is about exist."""
+    def _is_real(self, change: Change, job: JobState) -> bool:
+        """Whether all nodes and pods that a change is about, or makes more of, exist."""
         snapshot = self.cycle.session.snapshot
+        if isinstance(change, CreatePods) and not snapshot.jobs[job.key].tasks:
+            return False
         return all(
             snapshot.nodes.index.keys() >= set(getattr(one, "nodes", ()))
             and snapshot.tasks.keys() >= set(getattr(one, "pods", ()))

@@ -7,6 +7,8 @@ from typing import Any
 
 from unisono.api.kinds import JOBS
 from unisono.api.resources import to_wire
+from unisono.engine.changes import OfPods
+from unisono.engine.verdict import change_of
 from unisono.jobkinds.kind import NoSuchField, by_annotation
 from unisono.jobkinds.paths import first, put
 from unisono.jobkinds.registry import job_kind_of
@@ -84,13 +86,6 @@ _OF_JOBS: Mapping[str, _Row] = {
     "UseDeviceClass": lambda body, one: rename(body, "DeviceClass", one["name"], one["instead"]),
 }
 _OF_PODS: Mapping[str, _Row] = {
-    "RequestAtMost": lambda spec, one: pod_specs.request_at_most(
-        spec, one["amounts"], one.get("overheads"), one.get("defaults")
-    ),
-    "UseResource": lambda spec, one: pod_specs.use_resource(spec, one["name"], one["instead"]),
-    "UseLabel": pod_specs.use_label,
-    "AddToleration": pod_specs.tolerate,
-    "RelaxRule": lambda spec, one: pod_specs.relax(spec, one["rule"]),
     "UseStorageClass": lambda spec, one: pod_specs.use_storage_class(spec, one["storage_class"]),
     "SetPodField": lambda spec, one: pod_specs.set_field(spec, one["field"], one["value"]),
 }
@@ -102,7 +97,10 @@ def edit_of(change: Mapping[str, Any]) -> Edit | None:
 
     The edit raises `NoSuchField` where the manifest's kind has no such field.
     """
-    kind = change["kind"]
+    kind, known = change["kind"], change_of(change)
+    if isinstance(known, OfPods):
+        more = {name: change[name] for name in ("overheads", "defaults") if name in change}
+        return pod_specs.each_pod(lambda spec: known.edit(spec, **more))
     if kind in _OF_PODS:
         return pod_specs.each_pod(lambda spec: _OF_PODS[kind](spec, change))
     return (lambda body: _OF_JOBS[kind](body, change)) if kind in _OF_JOBS else None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from unisono.api import pod_edits
 from unisono.api.annotations import QUARANTINE, USER_LIMITS
 from unisono.api.extended_devices import device_classes
 from unisono.api.groups.scheduling import QueueAffinity
@@ -29,7 +30,7 @@ from unisono.api.kinds import (
 from unisono.api.queues import raised, with_group
 from unisono.api.resources import to_units, to_wire
 from unisono.api.selecting import pod_group_name
-from unisono.engine.changes import OfQueueSpec
+from unisono.engine.changes import OfLimits, OfQueueSpec
 from unisono.engine.verdict import change_of
 from unisono.jobkinds.kind import NoSuchField
 from unisono.sdk.fixes import pod_specs
@@ -91,18 +92,11 @@ class FixMaker:
         known = change_of(change)
         if isinstance(known, OfQueueSpec):
             return [patch(QUEUES, known.queue, {"spec": known.fields()})]
+        if isinstance(known, OfLimits):
+            return await self._limits(known)
         match change["kind"]:
             case "Together":
                 return await self._together(change["changes"])
-            case "RaiseCapability":
-                return await self._limits(QUEUES, change["queue"], ("capability",), change["amounts"])
-            case "RaiseDeserved":
-                return await self._limits(QUEUES, change["queue"], ("deserved",), change["amounts"])
-            case "LowerGuarantee":
-                less = {name: -amount for name, amount in change["amounts"].items()}
-                return await self._limits(QUEUES, change["queue"], ("guarantee", "resource"), less)
-            case "RaiseQuota":
-                return await self._limits(RESOURCE_QUOTAS, change["quota"], ("hard",), change["amounts"])
             case "SetLicenses":
                 return await self._licenses(change["name"], change["to"])
             case "RaiseBudget":
@@ -212,7 +206,7 @@ class FixMaker:
             for resource, most in ((key, most) for one in changes for key, most in (one.get("amounts") or {}).items()):
                 added = overheads.get(name, {}).get(resource)
                 if added is not None and to_units(resource, added) >= most:
-                    rest = max(most - pod_specs.requested(spec, resource), 0)
+                    rest = max(most - pod_edits.requested(spec, resource), 0)
                     amounts = less.setdefault(name, {})
                     amounts[resource] = min(rest, amounts.get(resource, rest))
         overheads = {name: {**given, **to_wire(less.get(name, {}))} for name, given in overheads.items()}
@@ -316,10 +310,10 @@ class FixMaker:
 
     # ---- other objects
 
-    async def _limits(
-        self, kind: Kind[Any], name: str, path: tuple[str, ...], amounts: Mapping[str, int]
-    ) -> list[Operation]:
-        """The new limits at ``path`` of the spec, by so much more, or less, than what stands there now."""
+    async def _limits(self, change: OfLimits) -> list[Operation]:
+        """The new limits, by so much more, or less, than what stands there now."""
+        quota, path = getattr(change, "quota", ""), change.path
+        kind, name = (RESOURCE_QUOTAS, quota) if quota else (QUEUES, getattr(change, "queue", ""))
         namespace = self._namespace if kind.namespaced else ""
         found = await read(self._client, kind, name, namespace)
         if found is None:
@@ -328,7 +322,7 @@ class FixMaker:
         for part in path:
             limits = limits.get(part) or {}
         body: dict[str, Any] = {}
-        for resource, amount in amounts.items():
+        for resource, amount in change.steps().items():
             keys = [key for key in limits if key in (resource, f"requests.{resource}")]
             for key in keys or ([resource] if amount > 0 else []):
                 plain = key.removeprefix("requests.")
