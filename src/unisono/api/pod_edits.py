@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from unisono.api.resources import to_units, to_wire
@@ -161,3 +161,13 @@ def use_label(spec: Spec, key: str, value: str, instead_key: str, instead_value:
                 one["key"] = instead_key
                 if one.get("values"):
                     one["values"] = [instead_value if each == value else each for each in one["values"]]
+
+
+def places(value: Any, fields: Collection[str], above: str = "") -> Iterator[tuple[Any, Any]]:
+    """The mapping or list, and the key or number in it, of every text in one of these fields of a manifest."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for at, child in list(items):
+        field = at if isinstance(at, str) else above
+        if isinstance(child, str) and (field in fields or f"{above}.{at}" in fields):
+            yield value, at
+        yield from places(child, fields, field)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import singledispatch
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from unisono.api.annotations import RUN_SECONDS, USER_LIMITS
-from unisono.api.core import DeviceRequest
+from unisono.api.base import Object
 from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME, JOB_VERSION
 from unisono.api.licenses import UNIT
 from unisono.api.node_checks import of_new_one, without_quarantine
@@ -366,8 +366,7 @@ def _use_storage_class(change: changes.UseStorageClass, edit: Edit, job: str) ->
     """The claim names another class; where that binds at once, as if it had."""
     key = f"{job.partition('/')[0]}/{change.claim}"
     old = edit.origin.catalogue.volume_claims[key]
-    spec = msgspec.structs.replace(old.spec, storage_class_name=change.storage_class, volume_name=None)
-    claim = msgspec.structs.replace(old, spec=spec)
+    claim = _edited(old, change.edit)
     if waits(claim, edit.origin.catalogue):
         edit.claim(claim)
     else:
@@ -384,20 +383,16 @@ def _use_device_class(change: changes.UseDeviceClass, edit: Edit, job: str) -> N
     for old in [claims[key] for key in sorted(keys & claims.keys())]:
         if old.status.allocation is not None:
             continue
-        requests = [_of_class(request, change) for request in old.spec.devices.requests or ()]
-        devices = msgspec.structs.replace(old.spec.devices, requests=requests)
-        edit.claim(msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, devices=devices)))
+        edit.claim(_edited(old, change.edit))
 
 
-def _of_class(request: DeviceRequest, change: changes.UseDeviceClass) -> DeviceRequest:
-    exactly, subs = request.exactly, request.first_available
-    if exactly is not None and exactly.device_class_name == change.name:
-        exactly = msgspec.structs.replace(exactly, device_class_name=change.instead)
-    for at, one in enumerate(subs or ()):
-        if one.device_class_name == change.name:
-            changed = msgspec.structs.replace(one, device_class_name=change.instead)
-            subs = [*(subs or ())[:at], changed, *(subs or ())[at + 1 :]]
-    return msgspec.structs.replace(request, exactly=exactly, first_available=subs)
+_C = TypeVar("_C", bound=Object)
+
+
+def _edited(claim: _C, edit: Callable[[dict[str, Any]], None]) -> _C:
+    body = msgspec.to_builtins(claim)
+    edit(body)
+    return msgspec.convert(body, type(claim))
 
 
 def _with_claims(change: changes.Change, edit: Edit, job: str, part: str, instead: Mapping[str, str]) -> None:

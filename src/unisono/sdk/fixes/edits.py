@@ -7,7 +7,7 @@ from typing import Any
 
 from unisono.api.kinds import JOBS
 from unisono.api.resources import to_wire
-from unisono.engine.changes import OfPods
+from unisono.engine.changes import OfPods, UseDeviceClass
 from unisono.engine.verdict import change_of
 from unisono.jobkinds.kind import NoSuchField, by_annotation
 from unisono.jobkinds.paths import first, put
@@ -83,7 +83,6 @@ _OF_JOBS: Mapping[str, _Row] = {
     "SetField": lambda body, one: set_field(body, one["field"], one["value"]),
     "AddAnnotation": lambda body, one: pod_specs.annotate(body, one["key"], one["value"]),
     "UseClaim": lambda body, one: rename(body, one["of"], one["name"], one["instead"]),
-    "UseDeviceClass": lambda body, one: rename(body, "DeviceClass", one["name"], one["instead"]),
 }
 _OF_PODS: Mapping[str, _Row] = {
     "UseStorageClass": lambda spec, one: pod_specs.use_storage_class(spec, one["storage_class"]),
@@ -103,6 +102,8 @@ def edit_of(change: Mapping[str, Any]) -> Edit | None:
         return pod_specs.each_pod(lambda spec: known.edit(spec, **more))
     if kind in _OF_PODS:
         return pod_specs.each_pod(lambda spec: _OF_PODS[kind](spec, change))
+    if isinstance(known, UseDeviceClass):
+        return known.edit
     return (lambda body: _OF_JOBS[kind](body, change)) if kind in _OF_JOBS else None
 
 
@@ -115,13 +116,3 @@ def all_of(changes: Sequence[Mapping[str, Any]]) -> Edit:
             edit(body)
 
     return edit_all
-
-
-def other_storage_class(change: Mapping[str, Any]) -> Edit:
-    """Of a claim: the storage class, and no volume of the old one."""
-
-    def edit(body: Raw) -> None:
-        body["spec"]["storageClassName"] = change["storage_class"]
-        body["spec"].pop("volumeName", None)
-
-    return edit

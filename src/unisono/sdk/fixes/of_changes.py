@@ -30,11 +30,11 @@ from unisono.api.kinds import (
 from unisono.api.queues import raised, with_group
 from unisono.api.resources import to_units, to_wire
 from unisono.api.selecting import pod_group_name
-from unisono.engine.changes import OfLimits, OfQueueSpec
+from unisono.engine.changes import OfLimits, OfQueueSpec, UseStorageClass
 from unisono.engine.verdict import change_of
 from unisono.jobkinds.kind import NoSuchField
 from unisono.sdk.fixes import pod_specs
-from unisono.sdk.fixes.edits import all_of, edit_of, other_storage_class
+from unisono.sdk.fixes.edits import all_of, edit_of
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.fixes.limit_ranges import default_requests
 from unisono.sdk.fixes.operations import changed, command, create, is_from_template, new_claim, patch, pod_operation
@@ -94,6 +94,10 @@ class FixMaker:
             return [patch(QUEUES, known.queue, {"spec": known.fields()})]
         if isinstance(known, OfLimits):
             return await self._limits(known)
+        if isinstance(known, UseStorageClass) and not self._makes_claim(known.claim):
+            if self._claim_template(known.claim) is not None:
+                return await self._storage_class_of_set(known)
+            return await self._other(PERSISTENT_VOLUME_CLAIMS, known.claim, known.edit)
         match change["kind"]:
             case "Together":
                 return await self._together(change["changes"])
@@ -126,12 +130,6 @@ class FixMaker:
                 return []
             case "CreateClaim":
                 return [new_claim(change["name"], self._namespace)]
-            case "UseStorageClass" if self._makes_claim(change["claim"]):
-                return await self._of_owner(change)
-            case "UseStorageClass" if self._claim_template(change["claim"]) is not None:
-                return await self._storage_class_of_set(change)
-            case "UseStorageClass":
-                return await self._other(PERSISTENT_VOLUME_CLAIMS, change["claim"], other_storage_class(change))
             case "UseDeviceClass":
                 return await self._device_class(change)
             case "CreatePods":
@@ -286,23 +284,23 @@ class FixMaker:
         ends = f"-{owner['metadata']['name']}"
         return next((one for one in templates if number.isdecimal() and stem == one["metadata"]["name"] + ends), None)
 
-    async def _storage_class_of_set(self, change: Mapping[str, Any]) -> list[Operation]:
+    async def _storage_class_of_set(self, change: UseStorageClass) -> list[Operation]:
         """The set's template, which later pods need as well, and the claims that it has made so far."""
-        owner, template = self._owner, self._claim_template(change["claim"])
+        owner, template = self._owner, self._claim_template(change.claim)
         assert owner is not None and template is not None
         wrong, name = template["spec"].get("storageClassName"), template["metadata"]["name"]
 
         def edit(body: Raw) -> None:
             for one in body["spec"]["volumeClaimTemplates"]:
                 if one["metadata"]["name"] == name:
-                    one["spec"]["storageClassName"] = change["storage_class"]
+                    change.edit(one)
 
         claims = (await self._client.list(PERSISTENT_VOLUME_CLAIMS, self._namespace)).items
         made = [
             one for one in claims if self._claim_template(one.metadata.name) == template and not one.spec.volume_name
         ]
         again = [
-            await self._other(PERSISTENT_VOLUME_CLAIMS, one.metadata.name, other_storage_class(change))
+            await self._other(PERSISTENT_VOLUME_CLAIMS, one.metadata.name, change.edit)
             for one in sorted(made, key=lambda one: one.metadata.name)[:_MOST_PODS]
             if one.spec.storage_class_name == wrong
         ]
