@@ -24,7 +24,7 @@ from unisono.cluster.podclass import UNTIED, PodClass
 from unisono.engine.changes import AddToleration, OfPods, RelaxRule, RequestAtMost, UseLabel, UseResource
 from unisono.engine.verdicts.edit import Edit
 from unisono.engine.verdicts.effects import apply
-from unisono.engine.verdicts.unmade_pods import unmade_in
+from unisono.engine.verdicts.unmade_pods import unmade_pods
 from unisono.sdk.fixes.pod_specs import each_pod
 
 VOLUMES = [Volume(name="data", persistent_volume_claim=PersistentVolumeClaimVolumeSource(claim_name="data"))]
@@ -58,7 +58,7 @@ def test_a_class_of_pods_that_do_not_exist_has_its_claims(volumes: list[Volume] 
     wanted = group("j", 1)
     wanted.metadata.annotations = {GANG_PARTS: encode_parts((Part("w", 1, spec=PodSpec(volumes=volumes)),))}
     snapshot = cluster([node("n"), wanted]).snapshot()
-    (unmade,) = unmade_in(snapshot, snapshot.jobs["ns/j"])
+    (unmade,) = unmade_pods(snapshot, snapshot.jobs["ns/j"])
     is_sound(unmade.pod_class)
     assert bool(unmade.pod_class.volumes) == bool(volumes)
 

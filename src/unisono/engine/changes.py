@@ -13,9 +13,8 @@ import msgspec
 from unisono.api import pod_edits
 from unisono.api.messages import counted, plural
 from unisono.api.pod_edits import Spec
-from unisono.api.quantity import Rounding
 from unisono.api.queues import JOBS
-from unisono.api.resources import by_importance, readable
+from unisono.api.resources import amounts_text
 
 _MOST_NAMES = 3
 _CLAIMS = {"PersistentVolumeClaim": "claim", "ResourceClaim": "resource claim"}
@@ -447,7 +446,7 @@ class RaiseUserLimits(Change, frozen=True):
     def text(self) -> str:
         """For people."""
         jobs = {name: f"jobs by {amount}" for name, amount in self.amounts.items() if name == JOBS}
-        others = _by({name: amount for name, amount in self.amounts.items() if name != JOBS})
+        others = amounts_text({name: amount for name, amount in self.amounts.items() if name != JOBS}, "up", by=" by")
         return f"raise the user limits of queue {self.queue}: {', '.join(filter(None, (*jobs.values(), others)))}"
 
 
@@ -489,20 +488,9 @@ def parts_of(change: Change) -> tuple[Change, ...]:
     return change.changes if isinstance(change, Together) else (change,)
 
 
-def amounts_text(amounts: Mapping[str, int], rounding: Rounding = "nearest") -> str:
-    """``cpu 2, memory 4Gi``."""
-    told = readable(amounts, rounding)
-    return ", ".join(f"{name} {told[name]}" for name in sorted(told, key=by_importance))
-
-
-def _by(amounts: Mapping[str, int]) -> str:
-    told = readable(amounts, "up")
-    return ", ".join(f"{name} by {told[name]}" for name in sorted(told, key=by_importance))
-
-
 def _told(value: object) -> object:
     if isinstance(value, Mapping):
-        return _by(value)
+        return amounts_text(value, "up", by=" by")
     return listed(value) if isinstance(value, tuple) else value
 
 

@@ -26,7 +26,7 @@ from unisono.engine import changes
 from unisono.engine.plugins.predicates.volume_match import waits
 from unisono.engine.verdicts.edit import Edit
 from unisono.engine.verdicts.holders import is_created_again, is_of_daemonset
-from unisono.engine.verdicts.unmade_pods import unmade_in
+from unisono.engine.verdicts.unmade_pods import unmade_pods
 from unisono.errors import EngineError
 
 FIRST, LAST = "!added-", "~added-"
@@ -251,7 +251,7 @@ def _state_minimum(edit: Edit, record: Job, amounts: dict[str, int]) -> None:
 
 def _added_up(edit: Edit, record: Job, most: Mapping[str, int]) -> dict[str, int]:
     """The job's minResources where no pod asks for more than ``most``, by role where that is known."""
-    amounts, unmade = dict(record.min_amounts or {}), unmade_in(edit.origin, record)
+    amounts, unmade = dict(record.min_amounts or {}), unmade_pods(edit.origin, record)
     pods = [(one.count, one.pod_class) for one in unmade]
     pods += [(1, task.pod_class) for task in record.tasks.values() if task.status is TaskStatus.PENDING]
     whole = sum(number for number, _ in pods) == record.min_member

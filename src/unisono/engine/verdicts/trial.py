@@ -71,8 +71,6 @@ FIXED_COST = 1_500
 """Of each trial: sessions and plug-ins are made."""
 ADDED_COST = 3
 """Of each node or pod that a change adds."""
-_MOST_AHEAD = 8
-"""Jobs without pods before the one in question that are given theirs."""
 _UNBOUNDED = 1 << 40
 _OF_A_QUEUE = (RaiseCapability, RaiseDeserved, RaiseWeight, RaiseQueuePriority, UseQueue)
 _OF_ONE_QUEUE = (*_OF_A_QUEUE, UsePriority, LowerMinAvailable, RequestAtMost, UseLabel, AllowTier)
@@ -217,13 +215,7 @@ class Trials:
 
         """
         parts = parts_of(change)
-        _ = self._next  # found before `_alone` is set: all that wait have a part in it
-        self._alone, self._asks, self._answer = alone, True, None
-        try:
-            started = self._guarded(job, (parts,) if alone else _nodes_last(parts), near=not alone)
-        finally:
-            self._alone = self._asks = False
-        return None if started else self._answer or True
+        return self._kept_by(job, (parts,) if alone else _nodes_last(parts), alone=alone, near=not alone)
 
     def ask_again(self, job: str, change: Change) -> Draft | Literal[True] | None:
         """The same with all that wait, as things go on a real cluster: nodes have other names than when it was asked.
@@ -232,13 +224,20 @@ class Trials:
         the change at once.
         """
         record, parts = self._next[0].jobs.get(job), parts_of(change)
-        slowly = record is not None and not record.tasks
-        self._asks, self._answer = True, None
+        if record is not None and not record.tasks:
+            return self._kept_by(job, _nodes_last(parts), LAST, _SLOW)
+        return self._kept_by(job, (parts,), LAST)
+
+    def _kept_by(
+        self, job: str, stages: Stages, prefix: str = FIRST, slow: int = 0, *, alone: bool = False, near: bool = False
+    ) -> Draft | Literal[True] | None:
+        """See `ask`."""
+        _ = self._next  # found before `_alone` is set: all that wait have a part in it
+        self._alone, self._asks, self._answer = alone, True, None
         try:
-            stages = _nodes_last(parts) if slowly else (parts,)
-            started = self._guarded(job, stages, LAST, _SLOW if slowly else 0)
+            started = self._guarded(job, stages, prefix, slow, near=near)
         finally:
-            self._asks = False
+            self._alone = self._asks = False
         return None if started else self._answer or True
 
     def _guarded(
@@ -385,19 +384,24 @@ class Trials:
             return None
         trial.fits.reasons = True  # its actions are over: the answer may ask about pods of any class
         draft = first_cause(Waiting(Tools(trial), job, report))
-        ladders = [[step for step in ladder if self._is_real(step, job)] for ladder in draft.ladders]
+        ladders = [[real for step in ladder if (real := self._real(step, job)) is not None] for ladder in draft.ladders]
         return structs.replace(draft, ladders=ladders)
 
-    def _is_real(self, change: Change, job: JobState) -> bool:
-        """Whether all nodes and pods that a change is about, or makes more of, exist."""
+    def _real(self, change: Change, job: JobState) -> Change | None:
+        """A change without the nodes and pods that do not exist; None where it is about no others."""
         snapshot = self.cycle.session.snapshot
-        if isinstance(change, CreatePods) and not snapshot.jobs[job.key].tasks:
-            return False
-        return all(
-            snapshot.nodes.index.keys() >= set(getattr(one, "nodes", ()))
-            and snapshot.tasks.keys() >= set(getattr(one, "pods", ()))
-            for one in parts_of(change)
-        )
+        if isinstance(change, Together):
+            parts = [self._real(one, job) for one in change.changes]
+            return Together(tuple(filter(None, parts))) if all(parts) else None
+        if isinstance(change, CreatePods) and not snapshot.jobs[job.key].tasks:  # there is none that they could be like
+            return None
+        named = {"nodes": snapshot.nodes.index, "pods": snapshot.tasks}
+        for field in named.keys() & set(change.__struct_fields__):
+            there = tuple(name for name in getattr(change, field) if name in named[field])
+            if not there:
+                return None
+            change = structs.replace(change, **{field: there})
+        return change
 
     def _is_bound(self, trial: Cycle, key: str) -> bool:
         job = trial.session.job(key)
@@ -432,7 +436,7 @@ class Trials:
             if admitted and not other.size and not (mine and (own or early)):
                 # A smaller gang has as many pods as before.
                 record = self._next[0].jobs.get(other.key, other.record) if mine else other.record
-                added = add_unmade_pods(edit, other.key, unmade_pods(trial.session, record), left)
+                added = add_unmade_pods(edit, other.key, unmade_pods(trial.session.snapshot, record), left)
                 known, left = known or (mine and added > 0), left - added
                 others = others or (added > 0 and not mine)
         if known and job is not None:
@@ -452,7 +456,7 @@ class Trials:
         left = most
         for job in sorted(self.cycle.jobs, key=turn):
             if job.phase != "Pending" and job.record.phase == "Pending" and not job.size:
-                left -= add_unmade_pods(edit, job.key, unmade_pods(self.cycle.session, job.record), left)
+                left -= add_unmade_pods(edit, job.key, unmade_pods(self.cycle.session.snapshot, job.record), left)
         self.left -= ADDED_COST * (most - left)
         return self._at_rest((edit.snapshot(), edit.moves)) if self._until else (edit.snapshot(), edit.moves)
 
