@@ -110,6 +110,16 @@ def a_module_answers_for_what_it_left_open() -> Iterator[None]:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def an_error_in_a_trial_is_no_answer() -> None:
+    """Raises what goes wrong in a trial of a change; a scheduler reports it and goes on."""
+    from unisono.engine.verdicts.trial import (
+        Trials,  # most tests need the engine, and this takes as long for the others
+    )
+
+    Trials.strict = True
+
+
 @pytest.fixture(scope="session")
 def cluster_turn() -> Iterator[None]:
     """Asked for by whatever works on a cluster; see ``support.cluster_turn``."""

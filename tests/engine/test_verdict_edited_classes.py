@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import convert, to_builtins
 
-from support.build import cluster, gang, group, node
+from support.build import cluster, gang, group, node, pod
 from unisono.api.annotations import GANG_PARTS
-from unisono.api.core import PersistentVolumeClaimVolumeSource, PodSpec, Volume
+from unisono.api.base import LabelSelector
+from unisono.api.core import (
+    Affinity,
+    PersistentVolumeClaimVolumeSource,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodAntiAffinity,
+    PodSpec,
+    Volume,
+)
 from unisono.api.gang_parts import Part, encode_parts
+from unisono.cluster.interning import class_of
 from unisono.cluster.podclass import UNTIED, PodClass
+from unisono.engine.changes import AddToleration, OfPods, RelaxRule, RequestAtMost, UseLabel, UseResource
 from unisono.engine.verdicts.edit import Edit
-from unisono.engine.verdicts.unmade_pods import unmade_in
+from unisono.engine.verdicts.effects import apply
+from unisono.engine.verdicts.unmade_pods import unmade_pods
+from unisono.sdk.fixes.pod_specs import each_pod
 
 VOLUMES = [Volume(name="data", persistent_volume_claim=PersistentVolumeClaimVolumeSource(claim_name="data"))]
 
@@ -43,6 +58,43 @@ def test_a_class_of_pods_that_do_not_exist_has_its_claims(volumes: list[Volume] 
     wanted = group("j", 1)
     wanted.metadata.annotations = {GANG_PARTS: encode_parts((Part("w", 1, spec=PodSpec(volumes=volumes)),))}
     snapshot = cluster([node("n"), wanted]).snapshot()
-    (unmade,) = unmade_in(snapshot, snapshot.jobs["ns/j"])
+    (unmade,) = unmade_pods(snapshot, snapshot.jobs["ns/j"])
     is_sound(unmade.pod_class)
     assert bool(unmade.pod_class.volumes) == bool(volumes)
+
+
+TAINTED = AddToleration("dedicated", "ml", "NoSchedule")
+KEEPS_APART = PodAffinityTerm(label_selector=LabelSelector(match_labels={"app": "j"}), topology_key="zone")
+APART = Affinity(
+    pod_anti_affinity=PodAntiAffinity(required_during_scheduling_ignored_during_execution=[KEEPS_APART]),
+    pod_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=[KEEPS_APART]),
+)
+CHANGES = (
+    *(
+        RequestAtMost({"cpu": 500}),
+        RequestAtMost({"nvidia.com/gpu": 1000}),
+        UseResource("nvidia.com/gpu", "amd.com/gpu"),
+    ),
+    *(TAINTED, UseLabel("disk", "nvme", "disk", "ssd"), UseLabel("zone", "a"), RelaxRule("nodeSelector")),
+    *(RelaxRule("podAffinity"), RelaxRule("podAntiAffinity")),
+)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_a_trial_makes_of_a_pod_what_the_sdk_makes_of_its_manifest(change: OfPods) -> None:
+    """One edit of the spec for both: the class of a trial is that of the pod that the change leads to."""
+    options = {"cpu": 2, "gpu": 4, "selector": {"disk": "ssd"}, "affinity": APART, "labels": {"app": "j"}}
+    state = cluster([node("n", cpu=8, gpu=8), node("m", **{"amd.com/gpu": 4}), *gang("j", 1, **options)])
+    edit = Edit(state.snapshot())
+    apply(change, edit, "ns/j")
+    (task,) = edit.snapshot().jobs["ns/j"].tasks.values()
+    is_sound(task.pod_class)
+
+    manifest = to_builtins(pod("j-w-0", "j", **options))
+    each_pod(change.edit)(manifest)
+    wanted = class_of(convert(manifest, Pod), state.classes)
+    assert wanted is not class_of(pod("j-w-0", "j", **options), state.classes)
+    for name in ("requests", "node_selector", "affinity", "tolerations", "ties", "containers", "weight", "best_effort"):
+        assert getattr(task.pod_class, name) == getattr(wanted, name), name
+    assert task.pod_class.vector.tolist() == wanted.vector.tolist()
+    assert task.pod_class.nonzero.tolist() == wanted.nonzero.tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from random import Random
@@ -14,14 +15,14 @@ from hypothesis import strategies as st
 from test_verdict_changes import CONFIGS, SHARES, build, some
 from verdict_world import Objects
 
-from support.build import START, cluster, config, flatten, gang, node, pod, priority_class
+from support.build import START, cluster, config, flatten, gang, node, pod, priority_class, queue
 from support.examples import examples
 from unisono import engine
 from unisono.engine.actions import run_actions
-from unisono.engine.changes import AddNodes, Together, UsePriority
+from unisono.engine.changes import AddLabels, AddNodes, RaiseCapability, Together, Uncordon, UsePriority
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.registry import lookup_with
-from unisono.engine.verdict import Asked
+from unisono.engine.verdict import Asked, Cause
 from unisono.engine.verdicts.edit import Edit
 from unisono.engine.verdicts.trial import Trials
 
@@ -131,3 +132,63 @@ def test_equal_jobs_sleep_in_a_trial_unless_they_may_be_placed() -> None:
     cycle = Cycle(edit.snapshot(), SHARES, START + 1000.0, 0, lookup_with({}), reasons=False)
     run_actions(cycle)
     assert [job.key for job in cycle.jobs] == ["ns/b0"]
+
+
+def _asking(things: list[Any], key: str, search: Callable[[Trials], None], chosen: Any = SHARES) -> list[str]:
+    """What a cycle reports of itself when ``search`` is what is tried for a job."""
+    ticks = count()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("unisono.engine.verdicts.advise._Attempt.compose", lambda _, __, trials: search(trials))
+        decisions = engine.run(
+            Objects(flatten(things)).state().snapshot(),
+            chosen,
+            START + 1000.0,
+            monotonic=lambda: float(next(ticks)),
+            verdicts=Asked(key.__eq__, 1e9),
+        )
+    return [f"{one.subject}: {one.message}" for one in decisions.violations]
+
+
+def test_nothing_is_offered_of_nodes_that_only_a_trial_has() -> None:
+    """Nobody can put a label on a node that is not there."""
+    answers: list[Any] = []
+
+    def search(trials: Trials) -> None:
+        answers.append(trials.ask("ns/j", AddNodes("a", 1), alone=True))
+
+    things = [node("a", cpu=4), pod("x", node="a", cpu=4), gang("j", 1, cpu=2, selector={"disk": "ssd"})]
+    assert _asking(things, "ns/j", search) == []
+    (draft,) = answers
+    assert draft.verdict.cause is Cause.FILTERS
+    assert not [step for ladder in draft.ladders for step in ladder if isinstance(step, AddLabels)]
+
+
+def test_an_error_in_a_trial_is_reported_once_and_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Trials, "strict", False)
+    found: list[Any] = []
+
+    def search(trials: Trials) -> None:
+        found.extend(trials.starts("ns/j", Uncordon(("no-such-node",))) for _ in range(3))
+
+    reported = _asking([node("a", cpu=4), pod("x", node="a", cpu=4), gang("j", 1, cpu=2)], "ns/j", search)
+    what = "trying Uncordon for PodGroup ns/j"
+    assert reported == [f"{what}: {what} failed: KeyError: 'no-such-node'"]
+    assert found == [False] * 3
+
+
+def test_a_change_is_made_once_where_it_was_the_first_stage_of_another_question() -> None:
+    """What is left of the other question has the change already."""
+    things = [
+        node("a", cpu=8),
+        queue("q", capability={"cpu": 1}),
+        gang("j", 1, cpu=2, queue="q"),
+    ]
+    raised, answers = RaiseCapability("q", {"cpu": 500}), list[Any]()
+
+    def search(trials: Trials) -> None:
+        answers.append(trials.ask("ns/j", Together((raised, AddNodes("a", 1))), alone=False))
+        answers.append(trials.ask("ns/j", raised, alone=False))
+
+    _asking(things, "ns/j", search)
+    assert [one.verdict.cause for one in answers] == [Cause.OVER_CAPABILITY, Cause.OVER_CAPABILITY]
+    assert answers[0].verdict.have == answers[1].verdict.have == {"cpu": 1500}

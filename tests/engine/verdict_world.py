@@ -12,11 +12,10 @@ from msgspec import convert, to_builtins
 from support.build import cluster, floating, queue
 from unisono.api.annotations import USER_LIMITS
 from unisono.api.base import Object
-from unisono.api.core import Affinity, Node, Pod, PodCondition, ResourceQuota, Toleration
+from unisono.api.core import Node, Pod, PodCondition, PodSpec, ResourceQuota
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.queues import raised
 from unisono.api.resources import resource_list, to_wire
-from unisono.api.selecting import select_by_another
 from unisono.cluster.state import ClusterState
 from unisono.engine import changes as c
 from unisono.engine.decisions import Decisions
@@ -103,11 +102,15 @@ class Objects:
             most = {name: amount * (spec.min_member or 0) for name, amount in change.amounts.items()}
             asked = resource_list(spec.min_resources)
             spec.min_resources = dict(to_wire({name: min(n, most.get(name, n)) for name, n in asked.items()}))
-        for pod in self.waiting(job):
-            for container in pod.spec.containers or ():
-                wanted = resource_list(container.resources.requests)
-                fewer = {name: min(amount, change.amounts.get(name, amount)) for name, amount in wanted.items()}
-                container.resources.requests = dict(to_wire({name: n for name, n in fewer.items() if n}))
+        self._of_pods(change, job)
+
+    def _of_pods(self, change: c.OfPods, job: str) -> None:
+        for pod in self.pods(job) if change.running else self.waiting(job):
+            spec = to_builtins(pod.spec)
+            change.edit(spec)
+            pod.spec = convert(spec, PodSpec)
+
+    _add_toleration = _relax_rule = _use_label = _of_pods
 
     def _raised(self, limits: Mapping[str, Any] | None, by: Mapping[str, int]) -> dict[str, Any]:
         old = resource_list(dict(limits or {}))
@@ -154,22 +157,6 @@ class Objects:
         one_more = _asked(self.pods(job)[0])
         if all(taken[name] + amount_of(one_more, name) <= hard[name] for name in hard):
             self._create_pods(c.CreatePods(1), job)
-
-    def _relax_rule(self, change: c.RelaxRule, job: str) -> None:
-        for pod in self.pods(job):
-            if change.rule == "nodeSelector":
-                pod.spec.node_selector = None
-                continue
-            if change.rule == "nodeAffinity":
-                pod.spec.affinity.node_affinity = None
-                continue
-            if change.rule == "topologySpreadConstraints":
-                for spread in pod.spec.topology_spread_constraints or ():
-                    spread.when_unsatisfiable = "ScheduleAnyway"
-                continue
-            word = {"podAffinity": "pod_affinity", "podAntiAffinity": "pod_anti_affinity"}[change.rule]
-            rule = getattr(pod.spec.affinity, word)
-            rule.required_during_scheduling_ignored_during_execution = None
 
     def _allow_tier(self, change: c.AllowTier, job: str) -> None:
         spec = self.group(job).spec
@@ -226,11 +213,6 @@ class Objects:
             meta = self.all["Node", name].metadata
             meta.labels = {**(meta.labels or {}), **change.labels}
 
-    def _add_toleration(self, change: c.AddToleration, job: str) -> None:
-        more = Toleration(key=change.key, operator="Equal", value=change.value or None, effect=change.effect)
-        for pod in self.waiting(job):
-            pod.spec.tolerations = [*(pod.spec.tolerations or ()), more]
-
     def _add_annotation(self, change: c.AddAnnotation, job: str) -> None:
         for pod in self.waiting(job):
             pod.metadata.annotations = {**(pod.metadata.annotations or {}), change.key: change.value}
@@ -249,17 +231,7 @@ class Objects:
         spec = self.group(job).spec
         if spec.min_resources:
             spec.min_resources = dict(to_wire(renamed(resource_list(spec.min_resources), change.name, change.instead)))
-        for pod in self.waiting(job):
-            for container in pod.spec.containers or ():
-                asked = resource_list(container.resources.requests)
-                container.resources.requests = dict(to_wire(renamed(asked, change.name, change.instead)))
-
-    def _use_label(self, change: c.UseLabel, job: str) -> None:
-        for pod in self.waiting(job):
-            spec = {"nodeSelector": dict(pod.spec.node_selector or {}), "affinity": to_builtins(pod.spec.affinity)}
-            select_by_another(spec, change.key, change.value, change.instead_key, change.instead_value)
-            pod.spec.node_selector = spec["nodeSelector"] or None
-            pod.spec.affinity = convert(spec["affinity"], Affinity | None)
+        self._of_pods(change, job)
 
     def _use_claim(self, change: c.UseClaim, job: str) -> None:
         for pod in self.waiting(job):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from unisono.api import pod_edits
 from unisono.api.kinds import JOBS, QUEUES
 from unisono.jobkinds.kind import NoSuchField
 from unisono.sdk.fixes import of_objects, pod_specs
@@ -158,7 +159,7 @@ def test_the_gang_may_be_patched_and_the_template_may_not() -> None:
     whole = job(minAvailable=4, tasks=[task(pod(cpu="8"))])
     (smaller,) = changed(whole, all_of([LOWER]))
     assert (smaller.verb, smaller.body) == ("patch", [{"op": "replace", "path": "/spec/minAvailable", "value": 2}])
-    less = pod_specs.each_pod(lambda spec: pod_specs.request_at_most(spec, {"cpu": 4000}))
+    less = pod_specs.each_pod(lambda spec: pod_edits.request_at_most(spec, {"cpu": 4000}))
     (other,) = changed(whole, less)
     assert other.verb == "replace"
     assert {one["value"] for one in other.body} == {"4"}
@@ -196,7 +197,7 @@ GPU = "nvidia.com/gpu"
 def test_requests_shrink_to_what_the_whole_pod_may_ask_for(
     spec: dict[str, Any], name: str, most: int, left: list[str]
 ) -> None:
-    pod_specs.request_at_most(spec, {name: most})
+    pod_edits.request_at_most(spec, {name: most})
     every = [*spec["containers"], *spec.get("initContainers", [])]
     assert [one["resources"]["requests"][name] for one in every] == left
 
@@ -205,8 +206,8 @@ def test_labels_and_resources_are_replaced_where_they_stand() -> None:
     terms = [{"matchExpressions": [{"key": "zome", "operator": "In", "values": ["a", "b"]}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     spec = {**pod(gpus="1"), "nodeSelector": {"zome": "a"}, "affinity": {"nodeAffinity": required}}
-    pod_specs.use_label(spec, {"key": "zome", "value": "a", "instead_key": "zone", "instead_value": "a"})
-    pod_specs.use_resource(spec, "gpus", "gpu")
+    pod_edits.use_label(spec, "zome", "a", "zone", "a")
+    pod_edits.use_resource(spec, "gpus", "gpu")
     assert spec["nodeSelector"] == {"zone": "a"}
     assert terms[0]["matchExpressions"][0] == {"key": "zone", "operator": "In", "values": ["a", "b"]}
     assert spec["containers"][0]["resources"] == {"requests": {"gpu": "1"}, "limits": {"gpu": "1"}}

@@ -74,6 +74,12 @@ def readable(resources: Mapping[str, int], rounding: Rounding = "nearest") -> di
     return {name: _readable(name, amount, rounding) for name, amount in resources.items()}
 
 
+def amounts_text(amounts: Mapping[str, int], rounding: Rounding = "nearest", *, by: str = "") -> str:
+    """``cpu 2, memory 4Gi`` from engine units; ``by`` stands before each amount."""
+    told = readable(amounts, rounding)
+    return ", ".join(f"{name}{by} {told[name]}" for name in sorted(told, key=by_importance))
+
+
 def _readable(name: str, amount: int, rounding: Rounding) -> str:
     if is_bytes(name):
         return readable_bytes(amount, rounding)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from unisono.api.annotations import USER, tenant
 from unisono.api.base import LabelSelector, LabelSelectorRequirement, Object, OwnerReference
@@ -149,19 +149,3 @@ def account_of(namespace: str, annotations: Mapping[str, str] | None) -> str:
     """
     user = (annotations or {}).get(USER)
     return tenant(user) if user else f"{namespace}/"
-
-
-def select_by_another(pod: dict[str, Any], key: str, value: str, instead_key: str, instead_value: str) -> None:
-    """Let a pod's spec, as JSON, select nodes by another label than ``key=value``, by one more without a ``key``."""
-    selector = pod.get("nodeSelector") or {}
-    if not key or selector.get(key) == value:
-        selector.pop(key, None)
-        pod["nodeSelector"] = {**selector, instead_key: instead_value}
-    near = (pod.get("affinity") or {}).get("nodeAffinity") or {}
-    required = near.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    for term in required.get("nodeSelectorTerms") or ():
-        for one in (term.get("matchExpressions") or ()) if key else ():
-            if one.get("key") == key and value in (one.get("values") or [value]):
-                one["key"] = instead_key
-                if one.get("values"):
-                    one["values"] = [instead_value if each == value else each for each in one["values"]]

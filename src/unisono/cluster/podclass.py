@@ -200,6 +200,7 @@ class PodClass:
         templates: of those that were made for the pod, the key and the ResourceClaimTemplate.
         uses: pods of the class, and classes of which it is the base.
         weight: number of terms, values, tolerations and ports that filters and scores look at for each node.
+        spec: what of the spec the scheduler goes by, for changes that are tried.
 
     """
 
@@ -224,6 +225,7 @@ class PodClass:
         "notes",
         "requests",
         "rows",
+        "spec",
         "templates",
         "terms",
         "tolerations",
@@ -243,6 +245,7 @@ class PodClass:
         self, number: int, spec: PodSpec, registry: ResourceRegistry, notes: Mapping[str, str] | None = None
     ) -> None:
         self.id = number
+        self.spec = relevant(spec)
         self.weight = weight_of(spec)
         wanted = scheduled(pod_requests(spec))
         self.requests: dict[str, int] = {name: amount for name, amount in wanted.items() if amount > 0}
@@ -308,6 +311,28 @@ class PodClass:
 
     def __repr__(self) -> str:
         return f"PodClass({self.id}, {self.requests})"
+
+
+def relevant(spec: PodSpec) -> PodSpec:
+    """What of a spec the scheduler goes by, without what else users write: one is kept for each class."""
+
+    def part(one: Container) -> Container:
+        return Container(
+            name=one.name, image=one.image, ports=one.ports, resources=one.resources, restart_policy=one.restart_policy
+        )
+
+    return PodSpec(
+        containers=[part(one) for one in spec.containers or ()],
+        init_containers=[part(one) for one in spec.init_containers or ()] or None,
+        resources=spec.resources,
+        overhead=spec.overhead,
+        node_selector=spec.node_selector,
+        affinity=spec.affinity,
+        tolerations=spec.tolerations,
+        topology_spread_constraints=spec.topology_spread_constraints,
+        host_network=spec.host_network,
+        volumes=[one for one in spec.volumes or () if one.image is not None] or None,
+    )
 
 
 def images_of(spec: PodSpec) -> tuple[str, ...]:

@@ -10,33 +10,48 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from unisono.api import pod_edits
 from unisono.api.messages import counted, plural
-from unisono.api.quantity import Rounding
+from unisono.api.pod_edits import Spec
 from unisono.api.queues import JOBS
-from unisono.api.resources import by_importance, readable
+from unisono.api.resources import amounts_text
 
 _MOST_NAMES = 3
 _CLAIMS = {"PersistentVolumeClaim": "claim", "ResourceClaim": "resource claim"}
 
 
-class _Worded(msgspec.Struct, frozen=True):
-    """A change whose words name its fields: amounts are those by which something is raised or lowered."""
+class Change(msgspec.Struct, frozen=True):
+    """Something that is made different.
 
-    words: ClassVar[str]
+    ``words`` name its fields: amounts are those by which something is raised or lowered.
+    """
+
+    words: ClassVar[str] = ""
 
     def text(self) -> str:
         """For people."""
         return self.words.format_map({name: _told(getattr(self, name)) for name in self.__struct_fields__})
 
 
-class LowerMinAvailable(_Worded, frozen=True):
+class OfPods(Change, frozen=True):
+    """A change of the spec of each pod of the job."""
+
+    running: ClassVar[bool] = False
+    """Whether it counts for pods that have started already, too."""
+
+    def edit(self, spec: Spec) -> None:
+        """Make it in the spec of one pod, as JSON."""
+        raise NotImplementedError
+
+
+class LowerMinAvailable(Change, frozen=True):
     """Let the gang start with fewer members (its minResources shrink in proportion)."""
 
     words = "lower minAvailable to {to}"
     to: int
 
 
-class AddNodes(msgspec.Struct, frozen=True):
+class AddNodes(Change, frozen=True):
     """Add empty nodes like one that exists: same labels (but the host name), taints and amounts."""
 
     like: str
@@ -47,7 +62,7 @@ class AddNodes(msgspec.Struct, frozen=True):
         return f"add {counted(self.count, 'node')} like {self.like}"
 
 
-class RequestAtMost(msgspec.Struct, frozen=True):
+class RequestAtMost(OfPods, frozen=True):
     """Let each pod of the job request no more than ``amounts`` of these resources."""
 
     amounts: Mapping[str, int]
@@ -56,24 +71,49 @@ class RequestAtMost(msgspec.Struct, frozen=True):
         """For people."""
         return f"request at most {amounts_text(self.amounts, 'down')} per pod"
 
+    def edit(
+        self,
+        spec: Spec,
+        overheads: Mapping[str, Mapping[str, Any]] | None = None,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See `pod_edits.request_at_most`."""
+        pod_edits.request_at_most(spec, self.amounts, overheads, defaults)
 
-class RaiseCapability(_Worded, frozen=True):
+
+class OfLimits(Change, frozen=True):
+    """A change of limits of a queue or a ResourceQuota by ``amounts``.
+
+    ``path``: to the limits in its spec, ``sign``: -1 where they become smaller.
+    """
+
+    path: ClassVar[tuple[str, ...]]
+    sign: ClassVar[int] = 1
+
+    def steps(self) -> dict[str, int]:
+        """By how much each limit grows."""
+        return {name: self.sign * amount for name, amount in getattr(self, "amounts").items()}  # noqa: B009
+
+
+class RaiseCapability(OfLimits, frozen=True):
     """Raise ``spec.capability`` of a queue by ``amounts``."""
 
+    path = ("capability",)
     words = "raise the capability of queue {queue}: {amounts}"
     queue: str
     amounts: Mapping[str, int]
 
 
-class RaiseQuota(_Worded, frozen=True):
+class RaiseQuota(OfLimits, frozen=True):
     """Raise ``spec.hard`` of a ResourceQuota in the job's namespace by ``amounts``; missing pods are created then."""
 
+    path = ("hard",)
     words = "raise the resource quota {quota}: {amounts}"
     quota: str
     amounts: Mapping[str, int]
 
 
-class SetLicenses(_Worded, frozen=True):
+class SetLicenses(Change, frozen=True):
     """Let there be ``to`` of a floating resource (``spec.amount``); it is created where there is none."""
 
     words = "set the amount of the floating resource {name} to {to}"
@@ -81,7 +121,7 @@ class SetLicenses(_Worded, frozen=True):
     to: int
 
 
-class RaiseBudget(msgspec.Struct, frozen=True):
+class RaiseBudget(Change, frozen=True):
     """Set these amounts of a Budget (``spec.amounts``): hours by resource, or money."""
 
     name: str
@@ -93,23 +133,25 @@ class RaiseBudget(msgspec.Struct, frozen=True):
         return f"raise budget {self.name} to {listed(tuple(amounts))}"
 
 
-class RaiseDeserved(_Worded, frozen=True):
+class RaiseDeserved(OfLimits, frozen=True):
     """Raise ``spec.deserved`` of a queue by ``amounts``."""
 
+    path = ("deserved",)
     words = "raise what queue {queue} deserves: {amounts}"
     queue: str
     amounts: Mapping[str, int]
 
 
-class LowerGuarantee(_Worded, frozen=True):
+class LowerGuarantee(OfLimits, frozen=True):
     """Lower ``spec.guarantee.resource`` of a queue by ``amounts``: what it does not use is for others then."""
 
+    path, sign = ("guarantee", "resource"), -1
     words = "lower the guarantee of queue {queue}: {amounts}"
     queue: str
     amounts: Mapping[str, int]
 
 
-class OfQueueSpec(_Worded, frozen=True):
+class OfQueueSpec(Change, frozen=True):
     """A change that writes fields of a queue's spec.
 
     ``spec``: the fields, each with its value where the change has no attribute of that name.
@@ -137,21 +179,21 @@ class RaiseQueuePriority(OfQueueSpec, frozen=True):
     priority: int
 
 
-class OpenQueue(_Worded, frozen=True):
+class OpenQueue(Change, frozen=True):
     """Open a closed queue."""
 
     words = "open queue {queue}"
     queue: str
 
 
-class CreateQueue(_Worded, frozen=True):
+class CreateQueue(Change, frozen=True):
     """Create a queue (weight 1, no limits), and open it."""
 
     words = "create queue {queue}"
     queue: str
 
 
-class CreatePods(msgspec.Struct, frozen=True):
+class CreatePods(Change, frozen=True):
     """Create more pods like those that the job has."""
 
     count: int
@@ -161,28 +203,28 @@ class CreatePods(msgspec.Struct, frozen=True):
         return f"create {self.count} more {plural(self.count, 'pod')}"
 
 
-class RemoveGates(_Worded, frozen=True):
+class RemoveGates(Change, frozen=True):
     """Remove the scheduling gates of pods of the job (``namespace/name``)."""
 
     words = "remove the scheduling gates of {pods}"
     pods: tuple[str, ...]
 
 
-class Uncordon(_Worded, frozen=True):
+class Uncordon(Change, frozen=True):
     """Let nodes take pods again."""
 
     words = "uncordon {nodes}"
     nodes: tuple[str, ...]
 
 
-class LiftQuarantine(_Worded, frozen=True):
+class LiftQuarantine(Change, frozen=True):
     """Let nodes that failed a check, or that somebody took out, take pods again."""
 
     words = "lift the quarantine of {nodes}"
     nodes: tuple[str, ...]
 
 
-class AddLabels(msgspec.Struct, frozen=True):
+class AddLabels(Change, frozen=True):
     """Put labels on nodes."""
 
     nodes: tuple[str, ...]
@@ -194,7 +236,7 @@ class AddLabels(msgspec.Struct, frozen=True):
         return f"label {listed(self.nodes)} with {labels}"
 
 
-class AddToleration(msgspec.Struct, frozen=True):
+class AddToleration(OfPods, frozen=True):
     """Let the job's pods tolerate a taint (operator Equal)."""
 
     key: str
@@ -206,25 +248,33 @@ class AddToleration(msgspec.Struct, frozen=True):
         taint = f"{self.key}={self.value}" if self.value else self.key
         return f"let its pods tolerate the taint {taint}:{self.effect}"
 
+    def edit(self, spec: Spec) -> None:
+        """One more toleration, where none covers the taint."""
+        pod_edits.tolerate(spec, self.key, self.value, self.effect)
 
-class RelaxRule(_Worded, frozen=True):
+
+class RelaxRule(OfPods, frozen=True):
     """Turn what the job's pods require of other pods or of their nodes into a preference.
 
     ``rule``: ``podAffinity``, ``podAntiAffinity``, ``topologySpreadConstraints``, ``nodeAffinity`` or ``nodeSelector``.
     """
 
-    words = "make the {rule} that its pods require a preference"
+    words, running = "make the {rule} that its pods require a preference", True  # those repel others by their own rule
     rule: str
 
+    def edit(self, spec: Spec) -> None:
+        """What is required becomes a preference, and a node selector goes."""
+        pod_edits.relax(spec, self.rule)
 
-class AllowTier(_Worded, frozen=True):
+
+class AllowTier(Change, frozen=True):
     """Raise the highest HyperNode tier that the job, and its sub-groups where they are bounded, may span."""
 
     words = "set highestTierAllowed to {tier}"
     tier: int
 
 
-class ReleasePort(msgspec.Struct, frozen=True):
+class ReleasePort(Change, frozen=True):
     """End the pods that hold a host port where the job could run."""
 
     port: int
@@ -237,7 +287,7 @@ class ReleasePort(msgspec.Struct, frozen=True):
         return f"{taken}; wait for {'it' if len(self.pods) == 1 else 'them'}, or use another port"
 
 
-class WaitFor(msgspec.Struct, frozen=True):
+class WaitFor(Change, frozen=True):
     """Nothing needs to change: the job starts when these pods have ended."""
 
     pods: tuple[str, ...]
@@ -247,14 +297,14 @@ class WaitFor(msgspec.Struct, frozen=True):
         return f"wait until {listed(self.pods)} {'has' if len(self.pods) == 1 else 'have'} ended"
 
 
-class EvictPods(_Worded, frozen=True):
+class EvictPods(Change, frozen=True):
     """End these pods; they do not come back before the job has started."""
 
     words = "end {pods}"
     pods: tuple[str, ...]
 
 
-class AddAnnotation(msgspec.Struct, frozen=True):
+class AddAnnotation(Change, frozen=True):
     """Give the job's pods an annotation that a plug-in asks for."""
 
     key: str
@@ -265,14 +315,14 @@ class AddAnnotation(msgspec.Struct, frozen=True):
         return f'annotate its pods with {self.key}: "{self.value}"'
 
 
-class UseQueue(_Worded, frozen=True):
+class UseQueue(Change, frozen=True):
     """Name another queue, which exists and is open, in the job."""
 
     words = "name queue {queue} in spec.queue"
     queue: str
 
 
-class UseRole(_Worded, frozen=True):
+class UseRole(Change, frozen=True):
     """Name another role, which pods have, in minTaskMember."""
 
     words = "name role {instead} in minTaskMember in place of {name}"
@@ -280,15 +330,19 @@ class UseRole(_Worded, frozen=True):
     instead: str
 
 
-class UseResource(_Worded, frozen=True):
+class UseResource(OfPods, frozen=True):
     """Let the job's pods request ``instead`` where they request ``name``, which no node has."""
 
     words = "request {instead} in place of {name}"
     name: str
     instead: str
 
+    def edit(self, spec: Spec) -> None:
+        """The same amounts of the other resource."""
+        pod_edits.use_resource(spec, self.name, self.instead)
 
-class UseLabel(msgspec.Struct, frozen=True):
+
+class UseLabel(OfPods, frozen=True):
     """Let the job's pods select nodes by another label than ``key=value``, which no node has; ``""``: by one more."""
 
     instead_key: str
@@ -301,15 +355,19 @@ class UseLabel(msgspec.Struct, frozen=True):
         what = f"select nodes by {self.instead_key}={self.instead_value}"
         return f"{what} in place of {self.key}={self.value}" if self.key else what
 
+    def edit(self, spec: Spec) -> None:
+        """In the node selector and in each required term that names the label."""
+        pod_edits.use_label(spec, self.key, self.value, self.instead_key, self.instead_value)
 
-class UsePriority(_Worded, frozen=True):
+
+class UsePriority(Change, frozen=True):
     """Give the job a PriorityClass that exists and is higher than its own."""
 
     words = "give it the priority class {priority_class}"
     priority_class: str
 
 
-class UseClaim(msgspec.Struct, frozen=True):
+class UseClaim(Change, frozen=True):
     """Let the job's pods name claim ``instead``, which exists; ``of``: PersistentVolumeClaim or ResourceClaim."""
 
     of: str
@@ -321,22 +379,27 @@ class UseClaim(msgspec.Struct, frozen=True):
         return f"name {_CLAIMS[self.of]} {self.instead} in the pods"
 
 
-class CreateClaim(_Worded, frozen=True):
+class CreateClaim(Change, frozen=True):
     """Create a PersistentVolumeClaim in the job's namespace; its size and class are for its owner to say."""
 
     words = "create claim {name}"
     name: str
 
 
-class UseStorageClass(_Worded, frozen=True):
+class UseStorageClass(Change, frozen=True):
     """Let a PersistentVolumeClaim that is not bound name a storage class that exists."""
 
     words = "name storage class {storage_class} in claim {claim}"
     claim: str
     storage_class: str
 
+    def edit(self, claim: dict[str, Any]) -> None:
+        """Of the claim, as JSON: the class, and no volume of the old one."""
+        claim["spec"]["storageClassName"] = self.storage_class
+        claim["spec"].pop("volumeName", None)
 
-class UseDeviceClass(msgspec.Struct, frozen=True):
+
+class UseDeviceClass(Change, frozen=True):
     """Let a ResourceClaim name a device class that exists; with ``template`` that, and all claims made from it."""
 
     claim: str
@@ -349,8 +412,13 @@ class UseDeviceClass(msgspec.Struct, frozen=True):
         where = f"template {self.template}" if self.template else self.claim
         return f"name device class {self.instead} in resource claim {where}"
 
+    def edit(self, claim: dict[str, Any]) -> None:
+        """Of the claim, or its template, as JSON."""
+        for box, at in pod_edits.places(claim, ("deviceClassName",)):
+            box[at] = self.instead if box[at] == self.name else box[at]
 
-class SetMinResources(msgspec.Struct, frozen=True):
+
+class SetMinResources(Change, frozen=True):
     """State in minResources what the gang's pods ask for."""
 
     amounts: Mapping[str, int]
@@ -366,7 +434,7 @@ class PassOver(OfQueueSpec, frozen=True):
     words, spec = "set dequeueStrategy of queue {queue} to traverse", {"dequeueStrategy": "traverse"}
 
 
-class RaiseUserLimits(msgspec.Struct, frozen=True):
+class RaiseUserLimits(Change, frozen=True):
     """Raise what a queue lets each user hold (annotation ``unisono.io/user-limits``) by ``amounts``.
 
     ``jobs`` counts jobs.
@@ -378,7 +446,7 @@ class RaiseUserLimits(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """For people."""
         jobs = {name: f"jobs by {amount}" for name, amount in self.amounts.items() if name == JOBS}
-        others = _by({name: amount for name, amount in self.amounts.items() if name != JOBS})
+        others = amounts_text({name: amount for name, amount in self.amounts.items() if name != JOBS}, "up", by=" by")
         return f"raise the user limits of queue {self.queue}: {', '.join(filter(None, (*jobs.values(), others)))}"
 
 
@@ -388,7 +456,7 @@ class AllowReclaim(OfQueueSpec, frozen=True):
     words, spec = "make queue {queue} reclaimable", {"reclaimable": True}
 
 
-class UseNodeGroup(_Worded, frozen=True):
+class UseNodeGroup(Change, frozen=True):
     """Let a queue's affinity name a group of nodes that exists."""
 
     words = "name node group {instead} in the affinity of queue {queue}"
@@ -397,7 +465,7 @@ class UseNodeGroup(_Worded, frozen=True):
     instead: str
 
 
-class Together(msgspec.Struct, frozen=True):
+class Together(Change, frozen=True):
     """Several changes, none of which is enough without the others."""
 
     changes: tuple[Change, ...]
@@ -407,48 +475,12 @@ class Together(msgspec.Struct, frozen=True):
         return " and ".join(change.text() for change in self.changes)
 
 
-Change = (
-    LowerMinAvailable
-    | AddNodes
-    | RequestAtMost
-    | RaiseCapability
-    | RaiseQuota
-    | SetLicenses
-    | RaiseBudget
-    | RaiseDeserved
-    | RaiseWeight
-    | RaiseQueuePriority
-    | OpenQueue
-    | CreateQueue
-    | CreatePods
-    | RemoveGates
-    | Uncordon
-    | LiftQuarantine
-    | AddLabels
-    | AddToleration
-    | RelaxRule
-    | AllowTier
-    | ReleasePort
-    | WaitFor
-    | EvictPods
-    | UseQueue
-    | UseResource
-    | UseLabel
-    | UsePriority
-    | UseClaim
-    | CreateClaim
-    | UseStorageClass
-    | UseDeviceClass
-    | SetMinResources
-    | PassOver
-    | RaiseUserLimits
-    | LowerGuarantee
-    | AddAnnotation
-    | UseRole
-    | AllowReclaim
-    | UseNodeGroup
-    | Together
+KINDS = tuple(
+    one
+    for one in tuple(vars().values())
+    if isinstance(one, type) and issubclass(one, Change) and not one.__subclasses__()
 )
+"""All of them."""
 
 
 def parts_of(change: Change) -> tuple[Change, ...]:
@@ -456,20 +488,9 @@ def parts_of(change: Change) -> tuple[Change, ...]:
     return change.changes if isinstance(change, Together) else (change,)
 
 
-def amounts_text(amounts: Mapping[str, int], rounding: Rounding = "nearest") -> str:
-    """``cpu 2, memory 4Gi``."""
-    told = readable(amounts, rounding)
-    return ", ".join(f"{name} {told[name]}" for name in sorted(told, key=by_importance))
-
-
-def _by(amounts: Mapping[str, int]) -> str:
-    told = readable(amounts, "up")
-    return ", ".join(f"{name} by {told[name]}" for name in sorted(told, key=by_importance))
-
-
 def _told(value: object) -> object:
     if isinstance(value, Mapping):
-        return _by(value)
+        return amounts_text(value, "up", by=" by")
     return listed(value) if isinstance(value, tuple) else value
 
 

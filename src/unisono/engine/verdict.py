@@ -10,7 +10,7 @@ from msgspec import structs
 
 from unisono.api import verdict as wire
 from unisono.api.verdict import Cause, Holder
-from unisono.engine.changes import Change
+from unisono.engine.changes import KINDS, Change
 
 __all__ = ["ANOTHER_NAMESPACE", "Cause", "Holder", "Verdict"]
 
@@ -97,7 +97,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-_BY_NAME = {one.__name__: one for one in Change.__args__}
+_BY_NAME = {one.__name__: one for one in KINDS}
 
 
 def change_of(told: Mapping[str, Any]) -> Change | None:

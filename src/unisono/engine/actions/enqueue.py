@@ -288,7 +288,7 @@ def run(cycle: Cycle) -> None:
 
 
 def _ask(cycle: Cycle, gate: Admission, job: JobState) -> None:
-    if job.ready_count and job.is_ready:  # it holds its minimum: its new phase is still on its way
+    if job.has_started:  # it holds its minimum: its new phase is still on its way
         job.phase = "Inqueue"
         return
     refusal = closed(job.queue) or (used_up(job) if gate.budgets else None)

@@ -16,7 +16,7 @@ def stops_others(cycle: Cycle, job: JobState) -> bool:
     It is not admitted yet, or its pods are being made. A gang whose pods do not come is no reason to wait for ever, nor
     is a job that has started and lacks spare pods.
     """
-    if not job.queue.record.fifo or (job.ready_count and job.is_ready):
+    if not job.queue.record.fifo or job.has_started:
         return False
     return job.phase == "Pending" or comes_later(cycle.session.snapshot, job.key, cycle.session.now)
 
@@ -34,7 +34,7 @@ def stop(cycle: Cycle, head: JobState, behind: Heap[JobState]) -> None:
 
 def stopped(cycle: Cycle, queue: QueueState, job: JobState, jobs: Heap[JobState]) -> bool:
     """Note that ``job`` found no place; whether the queue, whose other ``jobs`` wait, is not to be served any more."""
-    if not queue.record.fifo or (job.ready_count and job.is_ready):
+    if not queue.record.fifo or job.has_started:
         return False
     stop(cycle, job, jobs)
     return True

@@ -63,10 +63,6 @@ def _beyond_share(cycle: Cycle) -> list[Waiting]:
     return sorted(found, key=lambda waiting: _turn(*waiting))
 
 
-def _waits_to_start(cycle: Cycle, job: JobState) -> bool:
-    return job.holds_nothing or not cycle.hooks.ready(job)
-
-
 def _turn(queue: QueueState, jobs: list[JobState]) -> tuple[int, float, float, str]:
     return -queue.record.priority, jobs[0].created, queue.created, queue.name
 
@@ -76,11 +72,11 @@ def _starts(cycle: Cycle, alike: EquivalenceBatches, job: JobState) -> bool:
     del cycle.reports[job.key]
     if alike.fail(job):
         return False
-    before, starts, left = alike.state(), _waits_to_start(cycle, job), remaining_of(cycle, job)
+    before, started, left = alike.state(), job.has_started and cycle.hooks.ready(job), remaining_of(cycle, job)
     placed = place(cycle, job, left)
     if not placed:
         alike.note_failure(job, before)
-    more = placed and not starts
+    more = placed and started
     while more and left:
         more = place(cycle, job, left)
     return placed

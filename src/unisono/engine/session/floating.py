@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unisono.api.licenses import short
+from unisono.api.resources import amounts_text
 from unisono.cluster.floating import NO_FLOATING, Floating
 from unisono.cluster.job_licenses import leave_together
 from unisono.cluster.podclass import PodClass
@@ -19,7 +20,6 @@ from unisono.cluster.resources import Vector, fitted
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import CLAIMS, HOLDS, TaskStatus
 from unisono.engine.answers import Refusal
-from unisono.engine.changes import amounts_text
 from unisono.engine.session.limit import UNLIMITED, Excess, Limit, exceeded, listed
 from unisono.engine.verdict import Cause
 

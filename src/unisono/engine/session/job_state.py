@@ -184,6 +184,11 @@ class JobState:
         return self.ready_count >= self.min_member
 
     @property
+    def has_started(self) -> bool:
+        """It holds places, and its minimum of them: what waits of it is beyond that (roles are not looked at)."""
+        return bool(self.ready_count) and self.is_ready
+
+    @property
     def is_pipelined(self) -> bool:
         """As ``is_ready``, pipelined tasks included."""
         return self.waiting_count + self.ready_count >= self.min_member

@@ -55,7 +55,7 @@ def kinds_of(session: Session, job: JobState) -> list[Kind]:
 
 
 def _kinds_of(session: Session, job: JobState) -> list[Kind]:
-    unmade = [_kind(one) for one in unmade_pods(session, job.record)]
+    unmade = [_kind(one) for one in unmade_pods(session.snapshot, job.record)]
     if not job.size:
         return unmade or _of_group(session, job)
     waiting = pending_pods(job.record)

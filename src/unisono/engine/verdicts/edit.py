@@ -10,9 +10,10 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from unisono.api.core import PersistentVolumeClaim, ResourceClaim
+from unisono.api.core import PersistentVolumeClaim, PodSpec, ResourceClaim
 from unisono.api.licenses import PREFIX
 from unisono.cluster.affinity_index import AffinityIndex
 from unisono.cluster.budgets import Budgets
@@ -26,10 +27,13 @@ from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.podclass import UNTIED, PodClass, PodRelations
 from unisono.cluster.records import JOB_SUMS, Job, Queue, Task
 from unisono.cluster.resources import fitted
+from unisono.cluster.selectors import NO_TERMS, has_terms, terms_of
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
 from unisono.cluster.waiting_jobs import WaitingJobs
+from unisono.engine.changes import OfPods
 from unisono.engine.session.book import Promises, remember_by_key
+from unisono.errors import EngineError
 
 Move = tuple[PodClass, str, int]
 """A pod of a class came to a node (1) or left it (-1)."""
@@ -167,6 +171,11 @@ class Edit:
 
     # ---- nodes and classes
 
+    def facts(self, name: str) -> NodeFacts:
+        """A node's facts, to be changed and taken over by `node`."""
+        table = self.origin.nodes
+        return copy(self._facts.get(name) or table.facts[table.index[name]])
+
     def node(self, facts: NodeFacts) -> None:
         """Add or change a node."""
         self._facts[facts.name] = facts
@@ -194,6 +203,24 @@ class Edit:
                 fresh.base = self._classes[fresh.id, "alone"] = self._numbered(fresh, UNTIED)
                 fresh.base.base = fresh.base
         return fresh
+
+    def edited_class(self, task: Task, change: OfPods) -> PodClass:
+        """The class of a pod whose spec is changed; its claims are the same."""
+        old = task.pod_class
+        known = self._classes.get((old.id, str(change)))
+        if known is not None:
+            return known
+        spec = msgspec.to_builtins(old.spec)
+        change.edit(spec)
+        try:
+            like = PodClass(old.id, msgspec.convert(spec, PodSpec), self.origin.registry, old.notes)
+        except ValueError as error:  # more than a pod may ask of the scheduler
+            raise EngineError(str(error)) from error
+        ties = old.ties
+        if has_terms(old.spec) and ties.terms != NO_TERMS:  # of the selectors that it has already
+            terms = terms_of(like.spec, task.namespace, task.labels, self.origin.classes.selectors)
+            ties = ties._replace(terms=terms)
+        return self.pod_class(like.refined(old.id, ties), str(change))
 
     def _numbered(self, like: PodClass, ties: PodRelations | None = None) -> PodClass:
         number = self.origin.next_class + len(self._classes)

@@ -6,29 +6,27 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import singledispatch
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from unisono.api.annotations import RUN_SECONDS, USER_LIMITS
-from unisono.api.core import Affinity, DeviceRequest, ResourceRequirements, Toleration
+from unisono.api.base import Object
 from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME, JOB_VERSION
 from unisono.api.licenses import UNIT
 from unisono.api.node_checks import of_new_one, without_quarantine
 from unisono.api.pod_states import stated_run_seconds
 from unisono.api.queues import Family, exceeded, oversubscribed, raised, with_group
-from unisono.api.resources import to_units, to_wire
-from unisono.api.selecting import ROOT, select_by_another
+from unisono.api.selecting import ROOT
 from unisono.cluster.groups import TopologyWish
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
-from unisono.cluster.resources import PODS, ResourceRegistry
 from unisono.cluster.status import COMPLETED_STATES, READY_STATES, TaskStatus, count
 from unisono.engine import changes
 from unisono.engine.plugins.predicates.volume_match import waits
 from unisono.engine.verdicts.edit import Edit
 from unisono.engine.verdicts.holders import is_created_again, is_of_daemonset
-from unisono.engine.verdicts.unmade_pods import unmade_in
+from unisono.engine.verdicts.unmade_pods import unmade_pods
 from unisono.errors import EngineError
 
 FIRST, LAST = "!added-", "~added-"
@@ -101,19 +99,10 @@ def _on(task: Task, node: str) -> Task:
 
 
 @apply.register
-def _raise_capability(change: changes.RaiseCapability, edit: Edit, job: str) -> None:
-    record = edit.queue(change.queue)
-    record.capability = _raised(record.capability, change.amounts)
-    own = {name: record.capability[name] for name in change.amounts}
-    for resource, above, _ in exceeded(change.queue, own, lambda name: _family(edit, name)):
-        raise EngineError(f"queue {above} above {change.queue} has a smaller capability of {resource}")
-
-
-@apply.register
 def _raise_quota(change: changes.RaiseQuota, edit: Edit, job: str) -> None:
     namespace = job.partition("/")[0]
     quota = edit.origin.quotas[namespace][change.quota]
-    edit.quota(replace(quota, hard=_raised(quota.hard, change.amounts)))
+    edit.quota(replace(quota, hard=_changed(quota.hard, change)))
     record = edit.job(job)
     there = sum(task.status not in COMPLETED_STATES for task in record.tasks.values())
     if there and there < record.min_member and record.phase != "Pending":  # their controller tries again
@@ -131,16 +120,26 @@ def _raise_budget(change: changes.RaiseBudget, edit: Edit, job: str) -> None:
 
 
 @apply.register
-def _raise_deserved(change: changes.RaiseDeserved, edit: Edit, job: str) -> None:
-    record = edit.queue(change.queue)
-    record.deserved = _raised(record.deserved, change.amounts)
+def _of_limits(
+    change: changes.RaiseCapability | changes.RaiseDeserved | changes.LowerGuarantee, edit: Edit, job: str
+) -> None:
+    record, field = edit.queue(change.queue), change.path[0]
+    setattr(record, field, _changed(getattr(record, field), change))
     queues, above = edit.origin.queues, record.parent
-    if above in ("", ROOT) or above not in queues:
-        return
-    children = [edit.queue(name).deserved or {} for name, one in queues.items() if one.parent == above]
-    for resource in oversubscribed(edit.queue(above).deserved or {}, children):
-        if resource in change.amounts:
-            raise EngineError(f"the queues below {above} would deserve more {resource} than it does")
+    if field == "capability":
+        own = {name: (record.capability or {})[name] for name in change.amounts}
+        for resource, smaller, _ in exceeded(change.queue, own, lambda name: _family(edit, name)):
+            raise EngineError(f"queue {smaller} above {change.queue} has a smaller capability of {resource}")
+    elif field == "deserved" and above not in ("", ROOT) and above in queues:
+        children = [edit.queue(name).deserved or {} for name, one in queues.items() if one.parent == above]
+        for resource in oversubscribed(edit.queue(above).deserved or {}, children):
+            if resource in change.amounts:
+                raise EngineError(f"the queues below {above} would deserve more {resource} than it does")
+
+
+def _changed(limits: Mapping[str, int] | None, change: changes.OfLimits) -> dict[str, int]:
+    known = dict(limits or {})
+    return known | {name: max(known.get(name, 0) + step, 0) for name, step in change.steps().items()}
 
 
 def _family(edit: Edit, name: str) -> Family | None:
@@ -149,20 +148,6 @@ def _family(edit: Edit, name: str) -> Family | None:
 
 
 @apply.register
-def _lower_guarantee(change: changes.LowerGuarantee, edit: Edit, job: str) -> None:
-    record = edit.queue(change.queue)
-    kept = dict(record.guarantee or {})
-    record.guarantee = kept | {name: max(kept.get(name, 0) - amount, 0) for name, amount in change.amounts.items()}
-
-
-def _raised(limits: Mapping[str, int] | None, by: Mapping[str, int]) -> dict[str, int]:
-    return dict(limits or {}) | {name: (limits or {}).get(name, 0) + amount for name, amount in by.items()}
-
-
-@apply.register(changes.RaiseWeight)
-@apply.register(changes.RaiseQueuePriority)
-@apply.register(changes.PassOver)
-@apply.register(changes.AllowReclaim)
 def _of_queue_spec(change: changes.OfQueueSpec, edit: Edit, job: str) -> None:
     record = edit.queue(change.queue)
     for field, value in change.fields().items():
@@ -199,29 +184,16 @@ def _create_queue(change: changes.CreateQueue, edit: Edit, job: str) -> None:
 
 
 @apply.register
-def _uncordon(change: changes.Uncordon, edit: Edit, job: str) -> None:
-    table = edit.origin.nodes
+def _of_nodes(change: changes.Uncordon | changes.LiftQuarantine | changes.AddLabels, edit: Edit, job: str) -> None:
     for name in change.nodes:
-        facts = copy(table.facts[table.index[name]])
-        facts.unschedulable = False
-        edit.node(facts)
-
-
-@apply.register
-def _lift_quarantine(change: changes.LiftQuarantine, edit: Edit, job: str) -> None:
-    table = edit.origin.nodes
-    for name in change.nodes:
-        facts = copy(table.facts[table.index[name]])
-        facts.taints = tuple(without_quarantine(facts.taints))
-        edit.node(facts)
-
-
-@apply.register
-def _label(change: changes.AddLabels, edit: Edit, job: str) -> None:
-    table = edit.origin.nodes
-    for name in change.nodes:
-        facts = copy(table.facts[table.index[name]])
-        facts.labels = {**facts.labels, **change.labels}
+        facts = edit.facts(name)
+        match change:
+            case changes.Uncordon():
+                facts.unschedulable = False
+            case changes.LiftQuarantine():
+                facts.taints = tuple(without_quarantine(facts.taints))
+            case changes.AddLabels():
+                facts.labels = {**facts.labels, **change.labels}
         edit.node(facts)
 
 
@@ -239,12 +211,19 @@ def _allow(change: changes.AllowTier, edit: Edit, job: str) -> None:
 # ---- the job's pods
 
 
-def _each_class(
-    edit: Edit, job: str, what: str, changed: Callable[[PodClass], dict[str, Any]], *, all_: bool = False
-) -> None:
-    """Give the pods that wait other classes; ``all_``: those that run as well."""
+@apply.register
+def _of_pods(change: changes.OfPods, edit: Edit, job: str) -> None:
     for old in list(edit.job(job).tasks.values()):
-        if old.status is TaskStatus.PENDING or (all_ and old.status not in COMPLETED_STATES):
+        if old.status is TaskStatus.PENDING or (change.running and old.status not in COMPLETED_STATES):
+            task = edit.task(old.key)
+            task.pod_class = edit.edited_class(task, change)
+            edit.put(task)
+
+
+def _each_class(edit: Edit, job: str, what: str, changed: Callable[[PodClass], dict[str, Any]]) -> None:
+    """Give the pods that wait other classes."""
+    for old in list(edit.job(job).tasks.values()):
+        if old.status is TaskStatus.PENDING:
             task = edit.task(old.key)
             task.pod_class = edit.pod_class(old.pod_class, what, **changed(old.pod_class))
             edit.put(task)
@@ -263,12 +242,7 @@ def _request(change: changes.RequestAtMost, edit: Edit, job: str) -> None:
     record = edit.job(job)
     if record.min_resources is not None:  # its maker adds up what the pods request
         _state_minimum(edit, record, _added_up(edit, record, change.amounts))
-
-    def less(one: PodClass) -> dict[str, Any]:
-        requests = {name: min(amount, change.amounts.get(name, amount)) for name, amount in one.requests.items()}
-        return _requesting(edit.origin.registry, one, {name: amount for name, amount in requests.items() if amount})
-
-    _each_class(edit, job, str(change), less)
+    _of_pods(change, edit, job)
 
 
 def _state_minimum(edit: Edit, record: Job, amounts: dict[str, int]) -> None:
@@ -277,7 +251,7 @@ def _state_minimum(edit: Edit, record: Job, amounts: dict[str, int]) -> None:
 
 def _added_up(edit: Edit, record: Job, most: Mapping[str, int]) -> dict[str, int]:
     """The job's minResources where no pod asks for more than ``most``, by role where that is known."""
-    amounts, unmade = dict(record.min_amounts or {}), unmade_in(edit.origin, record)
+    amounts, unmade = dict(record.min_amounts or {}), unmade_pods(edit.origin, record)
     pods = [(one.count, one.pod_class) for one in unmade]
     pods += [(1, task.pod_class) for task in record.tasks.values() if task.status is TaskStatus.PENDING]
     whole = sum(number for number, _ in pods) == record.min_member
@@ -287,47 +261,6 @@ def _added_up(edit: Edit, record: Job, most: Mapping[str, int]) -> dict[str, int
             amounts[name] = max(amounts[name] - over, 0)
         amounts[name] = min(amounts[name], most[name] * record.min_member + record.licenses.get(name, 0))
     return amounts
-
-
-def _requesting(registry: ResourceRegistry, old: PodClass, requests: dict[str, int]) -> dict[str, Any]:
-    """What of a class is different with other requests."""
-    vector, nonzero = registry.vector(requests), old.nonzero.copy()
-    vector[PODS] = 1
-    for row, name in enumerate(("cpu", "memory")):
-        if old.requests.get(name) is not None:
-            nonzero[row] -= old.requests[name] - requests.get(name, 0)
-    rows = vector.nonzero()[0]
-    containers = tuple(_shrunk(one, old.requests, requests) for one in old.containers)
-    amounts = {"requests": requests, "vector": vector, "rows": rows, "amounts": vector[rows], "nonzero": nonzero}
-    return amounts | {"best_effort": not requests, "containers": containers}
-
-
-def _shrunk(
-    resources: ResourceRequirements | None, before: Mapping[str, int], requests: Mapping[str, int]
-) -> ResourceRequirements | None:
-    """A container's devices where its pod asks for no more than ``requests``; with what has come in place of others."""
-    gone = [name for name in before if name not in requests]
-    come = [name for name in requests if name not in before]
-    names = dict(zip(gone, come, strict=True)) if len(gone) == len(come) else {}
-
-    def amounts(given: Mapping[str, str | int | float] | None) -> dict[str, str | int | float] | None:
-        changed: dict[str, str | int | float] = {}
-        for name, value in (given or {}).items():
-            new = names.get(name, name)
-            most = requests.get(new)
-            over = ("/" in new or new == "cpu") and most is not None and to_units(new, value) > most
-            changed[new] = to_wire({new: most})[new] if over and most is not None else value
-        return changed or None
-
-    if resources is None:
-        return None
-    return msgspec.structs.replace(resources, requests=amounts(resources.requests), limits=amounts(resources.limits))
-
-
-@apply.register
-def _tolerate(change: changes.AddToleration, edit: Edit, job: str) -> None:
-    more = Toleration(key=change.key, operator="Equal", value=change.value or None, effect=change.effect)
-    _each_class(edit, job, str(change), lambda one: {"tolerations": (*one.tolerations, more)})
 
 
 @apply.register
@@ -340,26 +273,6 @@ def _annotate(change: changes.AddAnnotation, edit: Edit, job: str) -> None:
             task.annotations = {**old.annotations, **notes}
             task.run_seconds = stated_run_seconds(notes, None) if change.key == RUN_SECONDS else task.run_seconds
             edit.put(task)
-
-
-@apply.register
-def _relax(change: changes.RelaxRule, edit: Edit, job: str) -> None:
-    """In the template of all its pods: those that run repel the others with a rule of their own."""
-
-    def relaxed(one: PodClass) -> dict[str, Any]:
-        match change.rule:
-            case "nodeSelector":
-                return {"node_selector": {}}
-            case "nodeAffinity":
-                return {"affinity": None}
-            case "podAffinity":
-                return {"terms": one.terms._replace(near=(), near_all=-1)}
-            case "podAntiAffinity":
-                return {"terms": one.terms._replace(away=())}
-        spread = tuple(each._replace(hard=False) for each in one.terms.spread)
-        return {"terms": one.terms._replace(spread=spread)}
-
-    _each_class(edit, job, str(change), relaxed, all_=True)
 
 
 @apply.register
@@ -419,11 +332,10 @@ def _use_priority(change: changes.UsePriority, edit: Edit, job: str) -> None:
 
 @apply.register
 def _use_resource(change: changes.UseResource, edit: Edit, job: str) -> None:
-    record, registry = edit.job(job), edit.origin.registry
+    record = edit.job(job)
     if record.min_amounts is not None:
         _state_minimum(edit, record, renamed(record.min_amounts, change.name, change.instead))
-    renaming = (change.name, change.instead)
-    _each_class(edit, job, str(change), lambda one: _requesting(registry, one, renamed(one.requests, *renaming)))
+    _of_pods(change, edit, job)
 
 
 def renamed(amounts: Mapping[str, int], name: str, instead: str) -> dict[str, int]:
@@ -432,16 +344,6 @@ def renamed(amounts: Mapping[str, int], name: str, instead: str) -> dict[str, in
     if name in amounts:
         found[instead] = found.get(instead, 0) + amounts[name]
     return found
-
-
-@apply.register
-def _use_label(change: changes.UseLabel, edit: Edit, job: str) -> None:
-    def selecting(one: PodClass) -> dict[str, Any]:
-        pod = {"nodeSelector": dict(one.node_selector), "affinity": msgspec.to_builtins(one.affinity)}
-        select_by_another(pod, change.key, change.value, change.instead_key, change.instead_value)
-        return {"node_selector": pod["nodeSelector"], "affinity": msgspec.convert(pod["affinity"], Affinity | None)}
-
-    _each_class(edit, job, str(change), selecting)
 
 
 @apply.register
@@ -464,8 +366,7 @@ def _use_storage_class(change: changes.UseStorageClass, edit: Edit, job: str) ->
     """The claim names another class; where that binds at once, as if it had."""
     key = f"{job.partition('/')[0]}/{change.claim}"
     old = edit.origin.catalogue.volume_claims[key]
-    spec = msgspec.structs.replace(old.spec, storage_class_name=change.storage_class, volume_name=None)
-    claim = msgspec.structs.replace(old, spec=spec)
+    claim = _edited(old, change.edit)
     if waits(claim, edit.origin.catalogue):
         edit.claim(claim)
     else:
@@ -482,20 +383,16 @@ def _use_device_class(change: changes.UseDeviceClass, edit: Edit, job: str) -> N
     for old in [claims[key] for key in sorted(keys & claims.keys())]:
         if old.status.allocation is not None:
             continue
-        requests = [_of_class(request, change) for request in old.spec.devices.requests or ()]
-        devices = msgspec.structs.replace(old.spec.devices, requests=requests)
-        edit.claim(msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, devices=devices)))
+        edit.claim(_edited(old, change.edit))
 
 
-def _of_class(request: DeviceRequest, change: changes.UseDeviceClass) -> DeviceRequest:
-    exactly, subs = request.exactly, request.first_available
-    if exactly is not None and exactly.device_class_name == change.name:
-        exactly = msgspec.structs.replace(exactly, device_class_name=change.instead)
-    for at, one in enumerate(subs or ()):
-        if one.device_class_name == change.name:
-            changed = msgspec.structs.replace(one, device_class_name=change.instead)
-            subs = [*(subs or ())[:at], changed, *(subs or ())[at + 1 :]]
-    return msgspec.structs.replace(request, exactly=exactly, first_available=subs)
+_C = TypeVar("_C", bound=Object)
+
+
+def _edited(claim: _C, edit: Callable[[dict[str, Any]], None]) -> _C:
+    body = msgspec.to_builtins(claim)
+    edit(body)
+    return msgspec.convert(body, type(claim))
 
 
 def _with_claims(change: changes.Change, edit: Edit, job: str, part: str, instead: Mapping[str, str]) -> None:

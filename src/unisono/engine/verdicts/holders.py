@@ -11,13 +11,12 @@ import numpy as np
 from msgspec import structs
 
 from unisono.api import keys
-from unisono.api.resources import by_importance
+from unisono.api.resources import amounts_text, by_importance
 from unisono.api.verdict import job_name
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import HOLDS, TaskStatus
 from unisono.engine.answers import BoolArray
-from unisono.engine.changes import amounts_text
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder, reference

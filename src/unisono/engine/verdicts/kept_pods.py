@@ -7,11 +7,11 @@ from itertools import chain, islice
 
 from unisono.api.annotations import EVICTABLE
 from unisono.api.queues import NONE
+from unisono.api.resources import amounts_text
 from unisono.api.selecting import selects
 from unisono.cluster.records import Task
 from unisono.cluster.status import PREEMPTABLE_STATES
 from unisono.engine.answers import BoolArray, Purpose
-from unisono.engine.changes import amounts_text
 from unisono.engine.contract.plugin import VICTIM_FLAGS
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState

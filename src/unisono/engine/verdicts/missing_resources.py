@@ -10,10 +10,10 @@ import numpy as np
 from unisono.api.keys import NVIDIA_GPU, NVIDIA_MIG
 from unisono.api.licenses import is_floating
 from unisono.api.names import did_you_mean, nearest
-from unisono.api.resources import by_importance, effective_requests, is_bytes, readable, to_units
+from unisono.api.resources import amounts_text, by_importance, effective_requests, is_bytes, readable, to_units
 from unisono.cluster.resources import Matrix
 from unisono.engine.answers import BoolArray
-from unisono.engine.changes import amounts_text, listed
+from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.verdicts.demand import Kind
 

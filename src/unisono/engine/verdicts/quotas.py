@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from unisono.api.resources import amounts_text
 from unisono.cluster.limits import Quota
 from unisono.cluster.status import COMPLETED_STATES
-from unisono.engine.changes import RaiseQuota, amounts_text
+from unisono.engine.changes import RaiseQuota
 from unisono.engine.plugins.admission_limits import amount_of, asked, concerns, counted, plain, present
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session

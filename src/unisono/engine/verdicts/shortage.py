@@ -16,10 +16,10 @@ from msgspec import structs
 from unisono.api.annotations import GANG_PARTS
 from unisono.api.gang_parts import decode_parts
 from unisono.api.messages import counted
-from unisono.api.resources import by_importance, pod_requests, readable
+from unisono.api.resources import amounts_text, by_importance, pod_requests, readable
 from unisono.cluster.resources import Matrix
 from unisono.engine.answers import BoolArray
-from unisono.engine.changes import amounts_text, listed
+from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder

@@ -12,13 +12,15 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
+
+from msgspec import structs
 
 from unisono.api.core import ResourceClaim
 from unisono.api.selecting import ROOT
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.snapshot import Snapshot
-from unisono.cluster.status import READY_STATES, TaskStatus, count
+from unisono.cluster.status import TaskStatus
 from unisono.engine.actions import run_actions
 from unisono.engine.changes import (
     AddNodes,
@@ -59,6 +61,7 @@ from unisono.engine.verdicts.lines import turn
 from unisono.engine.verdicts.order import first_cause
 from unisono.engine.verdicts.unmade_pods import add_unmade_pods, drop_refused_pods, unmade_pods
 from unisono.engine.verdicts.waiting import Tools, Waiting
+from unisono.errors import EngineError
 
 COST_LIMIT = 24_000
 """What all trials of a cycle may cost together, in nodes and waiting pods looked at (about 1 µs each)."""
@@ -68,8 +71,6 @@ FIXED_COST = 1_500
 """Of each trial: sessions and plug-ins are made."""
 ADDED_COST = 3
 """Of each node or pod that a change adds."""
-_MOST_AHEAD = 8
-"""Jobs without pods before the one in question that are given theirs."""
 _UNBOUNDED = 1 << 40
 _OF_A_QUEUE = (RaiseCapability, RaiseDeserved, RaiseWeight, RaiseQueuePriority, UseQueue)
 _OF_ONE_QUEUE = (*_OF_A_QUEUE, UsePriority, LowerMinAvailable, RequestAtMost, UseLabel, AllowTier)
@@ -128,6 +129,10 @@ class _Settled(NamedTuple):
     slow: int
 
 
+class _Told(set[tuple[str, ...]]):
+    """Kinds of errors in trials, by the changes that were made, that have been reported."""
+
+
 class Trials:
     """All trials of one cycle, within a budget that depends on nothing but the cluster's size.
 
@@ -142,6 +147,9 @@ class Trials:
         seconds: how long may be tried, by the cycle's clock, whatever it costs; 0: see `COST_LIMIT`.
 
     """
+
+    strict: ClassVar[bool] = False
+    """Whether an error of ours is raised, as tests want it, and not only reported."""
 
     def __init__(self, cycle: Cycle, turns: Sequence[str], asked: Collection[str] = (), seconds: float = 0.0) -> None:
         self.cycle, self._asked = cycle, asked
@@ -207,13 +215,7 @@ class Trials:
 
         """
         parts = parts_of(change)
-        _ = self._next  # found before `_alone` is set: all that wait have a part in it
-        self._alone, self._asks, self._answer = alone, True, None
-        try:
-            started = self._guarded(job, (parts,) if alone else _nodes_last(parts), near=not alone)
-        finally:
-            self._alone = self._asks = False
-        return None if started else self._answer or True
+        return self._kept_by(job, (parts,) if alone else _nodes_last(parts), alone=alone, near=not alone)
 
     def ask_again(self, job: str, change: Change) -> Draft | Literal[True] | None:
         """The same with all that wait, as things go on a real cluster: nodes have other names than when it was asked.
@@ -222,13 +224,20 @@ class Trials:
         the change at once.
         """
         record, parts = self._next[0].jobs.get(job), parts_of(change)
-        slowly = record is not None and not record.tasks
-        self._asks, self._answer = True, None
+        if record is not None and not record.tasks:
+            return self._kept_by(job, _nodes_last(parts), LAST, _SLOW)
+        return self._kept_by(job, (parts,), LAST)
+
+    def _kept_by(
+        self, job: str, stages: Stages, prefix: str = FIRST, slow: int = 0, *, alone: bool = False, near: bool = False
+    ) -> Draft | Literal[True] | None:
+        """See `ask`."""
+        _ = self._next  # found before `_alone` is set: all that wait have a part in it
+        self._alone, self._asks, self._answer = alone, True, None
         try:
-            stages = _nodes_last(parts) if slowly else (parts,)
-            started = self._guarded(job, stages, LAST, _SLOW if slowly else 0)
+            started = self._guarded(job, stages, prefix, slow, near=near)
         finally:
-            self._asks = False
+            self._alone = self._asks = False
         return None if started else self._answer or True
 
     def _guarded(
@@ -236,7 +245,16 @@ class Trials:
     ) -> bool:
         try:
             return self._carried_out(job, stages, prefix, slow, near=near, anew=anew)
-        except Exception:  # a cluster that cannot be imagined starts nothing, and must not stop the real one
+        except EngineError:  # what the API would refuse starts nothing
+            return False
+        except Exception as error:  # an error of ours, which must not stop the real cycle
+            if self.strict:
+                raise
+            kinds = sorted({type(one).__name__ for stage in stages for one in stage})
+            told, kind = self.cycle.session.snapshot.memo.of(_Told, _Told), (*kinds, type(error).__name__)
+            if kind not in told:
+                told.add(kind)
+                self.cycle.fail(f"trying {' and '.join(kinds) or 'nothing'} for PodGroup {job}", error)
             return False
 
     def _carried_out(self, key: str, stages: Stages, prefix: str, slow: int, *, near: bool, anew: bool) -> bool:
@@ -253,7 +271,8 @@ class Trials:
         """
         made, way = list[Change](), (key, prefix, slow)
         evicting = any(isinstance(one, UsePriority | AllowReclaim) for one in stages[-1])
-        known = next((one for one in self._settled if one.way == way and one.stages == stages[:1]), None)
+        first = stages[:1] if len(stages) > 1 else ()  # after the last one it is looked whether the job starts
+        known = next((one for one in self._settled if one.way == way and one.stages == first), None)
         edit, own = (Edit(*known.cluster), [*known.own]) if known else (Edit(*self._next), list[Task]())
         slow = known.slow if known else slow
         for at, stage in enumerate(stages, start=1):
@@ -283,7 +302,7 @@ class Trials:
                     trial.end()
                     return True
                 bare = job is not None and not job.size and job.phase != "Pending"
-                self._answer = _reason(trial, job) if self._asks else None
+                self._answer = self._reason(trial, job) if self._asks else None
                 early = bare and slow > 0
                 if last and not bare and not (trial.evicted and (anew or evicting)):
                     trial.end()
@@ -355,10 +374,41 @@ class Trials:
             return None
         return trial
 
+    def _reason(self, trial: Cycle, job: JobState | None) -> Draft | None:
+        """Why the job waits at the end of a trial; None where the actions said nothing of it.
+
+        Of nodes and pods that only the trial has nobody can change anything.
+        """
+        report = trial.reports.get(job.key) if job is not None else None
+        if job is None or report is None:
+            return None
+        trial.fits.reasons = True  # its actions are over: the answer may ask about pods of any class
+        draft = first_cause(Waiting(Tools(trial), job, report))
+        ladders = [[real for step in ladder if (real := self._real(step, job)) is not None] for ladder in draft.ladders]
+        return structs.replace(draft, ladders=ladders)
+
+    def _real(self, change: Change, job: JobState) -> Change | None:
+        """A change without the nodes and pods that do not exist; None where it is about no others."""
+        snapshot = self.cycle.session.snapshot
+        if isinstance(change, Together):
+            parts = [self._real(one, job) for one in change.changes]
+            return Together(tuple(filter(None, parts))) if all(parts) else None
+        if isinstance(change, CreatePods) and not snapshot.jobs[job.key].tasks:  # there is none that they could be like
+            return None
+        named = {"nodes": snapshot.nodes.index, "pods": snapshot.tasks}
+        for field in named.keys() & set(change.__struct_fields__):
+            there = tuple(name for name in getattr(change, field) if name in named[field])
+            if not there:
+                return None
+            change = structs.replace(change, **{field: there})
+        return change
+
     def _is_bound(self, trial: Cycle, key: str) -> bool:
         job = trial.session.job(key)
         bound = any(placement.job.key == key for placement in trial.bound)
-        return bound and (not self._beyond(key) or job is None or not job.counts[TaskStatus.PENDING])
+        before = self.cycle.session.job(key)
+        beyond = before is not None and before.has_started  # and only the rest of its pods waits
+        return bound and (not beyond or job is None or not job.counts[TaskStatus.PENDING])
 
     def _with_pods(
         self, trial: Cycle, job: JobState | None, own: Sequence[Task], made: Change, *, early: bool
@@ -386,18 +436,13 @@ class Trials:
             if admitted and not other.size and not (mine and (own or early)):
                 # A smaller gang has as many pods as before.
                 record = self._next[0].jobs.get(other.key, other.record) if mine else other.record
-                added = add_unmade_pods(edit, other.key, unmade_pods(trial.session, record), left)
+                added = add_unmade_pods(edit, other.key, unmade_pods(trial.session.snapshot, record), left)
                 known, left = known or (mine and added > 0), left - added
                 others = others or (added > 0 and not mine)
         if known and job is not None:
             apply_to_pods(made, edit, job.key)
             drop_refused_pods(edit, job, self._held)
         return edit, known, others
-
-    def _beyond(self, key: str) -> bool:
-        """Whether the gang has its minimum already, and only the rest of its pods waits."""
-        record = self._next[0].jobs.get(key)
-        return record is not None and count(record.counts, READY_STATES) >= max(record.min_member, 1)
 
     @cached_property
     def _held(self) -> dict[str, Counter[str]]:
@@ -411,7 +456,7 @@ class Trials:
         left = most
         for job in sorted(self.cycle.jobs, key=turn):
             if job.phase != "Pending" and job.record.phase == "Pending" and not job.size:
-                left -= add_unmade_pods(edit, job.key, unmade_pods(self.cycle.session, job.record), left)
+                left -= add_unmade_pods(edit, job.key, unmade_pods(self.cycle.session.snapshot, job.record), left)
         self.left -= ADDED_COST * (most - left)
         return self._at_rest((edit.snapshot(), edit.moves)) if self._until else (edit.snapshot(), edit.moves)
 
@@ -446,13 +491,6 @@ def _nodes_last(parts: tuple[Change, ...]) -> Stages:
     nodes = tuple(one for one in parts if isinstance(one, AddNodes))
     rest = tuple(one for one in parts if one not in nodes)
     return tuple(filter(None, (rest, nodes))) or ((),)
-
-
-def _reason(trial: Cycle, job: JobState | None) -> Draft | None:
-    """Why the job waits at the end of a trial; None where the actions said nothing of it."""
-    report = trial.reports.get(job.key) if job is not None else None
-    trial.fits.reasons = True  # its actions are over: the answer may ask about pods of any class
-    return first_cause(Waiting(Tools(trial), job, report)) if job is not None and report is not None else None
 
 
 def _without_victims(trial: Cycle) -> Edit:

@@ -16,7 +16,6 @@ from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import TaskStatus
 from unisono.engine.plugins.admission_limits import amount_of, concerns, plain
 from unisono.engine.session.job_state import JobState
-from unisono.engine.session.session import Session
 from unisono.engine.verdicts.edit import Edit
 from unisono.engine.verdicts.pending_pods import PodsAlike
 
@@ -62,13 +61,8 @@ class _Classes:
         return self._last
 
 
-def unmade_pods(session: Session, record: Job) -> list[PodsAlike]:
+def unmade_pods(snapshot: Snapshot, record: Job) -> list[PodsAlike]:
     """The pods of the smallest gang that are missing, role by role; none where that is not known."""
-    return unmade_in(session.snapshot, record)
-
-
-def unmade_in(snapshot: Snapshot, record: Job) -> list[PodsAlike]:
-    """The same of any snapshot."""
     text = record.annotations.get(GANG_PARTS, "")
     parts = decode_parts(text) if text else ()
     if sum(part.count for part in parts) != record.min_member:  # someone else changed the PodGroup

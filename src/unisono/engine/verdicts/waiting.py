@@ -74,7 +74,7 @@ class Waiting:
     @cached_property
     def unmade(self) -> list[PodsAlike]:
         """Pods of its gang that do not exist yet, where it is known what they will ask for."""
-        return unmade_pods(self.cycle.session, self.job.record)
+        return unmade_pods(self.cycle.session.snapshot, self.job.record)
 
     @cached_property
     def kinds(self) -> list[Kind]:

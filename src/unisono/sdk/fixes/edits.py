@@ -7,6 +7,8 @@ from typing import Any
 
 from unisono.api.kinds import JOBS
 from unisono.api.resources import to_wire
+from unisono.engine.changes import OfPods, UseDeviceClass
+from unisono.engine.verdict import change_of
 from unisono.jobkinds.kind import NoSuchField, by_annotation
 from unisono.jobkinds.paths import first, put
 from unisono.jobkinds.registry import job_kind_of
@@ -81,16 +83,8 @@ _OF_JOBS: Mapping[str, _Row] = {
     "SetField": lambda body, one: set_field(body, one["field"], one["value"]),
     "AddAnnotation": lambda body, one: pod_specs.annotate(body, one["key"], one["value"]),
     "UseClaim": lambda body, one: rename(body, one["of"], one["name"], one["instead"]),
-    "UseDeviceClass": lambda body, one: rename(body, "DeviceClass", one["name"], one["instead"]),
 }
 _OF_PODS: Mapping[str, _Row] = {
-    "RequestAtMost": lambda spec, one: pod_specs.request_at_most(
-        spec, one["amounts"], one.get("overheads"), one.get("defaults")
-    ),
-    "UseResource": lambda spec, one: pod_specs.use_resource(spec, one["name"], one["instead"]),
-    "UseLabel": pod_specs.use_label,
-    "AddToleration": pod_specs.tolerate,
-    "RelaxRule": lambda spec, one: pod_specs.relax(spec, one["rule"]),
     "UseStorageClass": lambda spec, one: pod_specs.use_storage_class(spec, one["storage_class"]),
     "SetPodField": lambda spec, one: pod_specs.set_field(spec, one["field"], one["value"]),
 }
@@ -102,9 +96,14 @@ def edit_of(change: Mapping[str, Any]) -> Edit | None:
 
     The edit raises `NoSuchField` where the manifest's kind has no such field.
     """
-    kind = change["kind"]
+    kind, known = change["kind"], change_of(change)
+    if isinstance(known, OfPods):
+        more = {name: change[name] for name in ("overheads", "defaults") if name in change}
+        return pod_specs.each_pod(lambda spec: known.edit(spec, **more))
     if kind in _OF_PODS:
         return pod_specs.each_pod(lambda spec: _OF_PODS[kind](spec, change))
+    if isinstance(known, UseDeviceClass):
+        return known.edit
     return (lambda body: _OF_JOBS[kind](body, change)) if kind in _OF_JOBS else None
 
 
@@ -117,13 +116,3 @@ def all_of(changes: Sequence[Mapping[str, Any]]) -> Edit:
             edit(body)
 
     return edit_all
-
-
-def other_storage_class(change: Mapping[str, Any]) -> Edit:
-    """Of a claim: the storage class, and no volume of the old one."""
-
-    def edit(body: Raw) -> None:
-        body["spec"]["storageClassName"] = change["storage_class"]
-        body["spec"].pop("volumeName", None)
-
-    return edit

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from unisono.api import pod_edits
 from unisono.api.annotations import QUARANTINE, USER_LIMITS
 from unisono.api.extended_devices import device_classes
 from unisono.api.groups.scheduling import QueueAffinity
@@ -29,11 +30,11 @@ from unisono.api.kinds import (
 from unisono.api.queues import raised, with_group
 from unisono.api.resources import to_units, to_wire
 from unisono.api.selecting import pod_group_name
-from unisono.engine.changes import OfQueueSpec
+from unisono.engine.changes import OfLimits, OfQueueSpec, UseStorageClass
 from unisono.engine.verdict import change_of
 from unisono.jobkinds.kind import NoSuchField
 from unisono.sdk.fixes import pod_specs
-from unisono.sdk.fixes.edits import all_of, edit_of, other_storage_class
+from unisono.sdk.fixes.edits import all_of, edit_of
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.fixes.limit_ranges import default_requests
 from unisono.sdk.fixes.operations import changed, command, create, is_from_template, new_claim, patch, pod_operation
@@ -91,18 +92,15 @@ class FixMaker:
         known = change_of(change)
         if isinstance(known, OfQueueSpec):
             return [patch(QUEUES, known.queue, {"spec": known.fields()})]
+        if isinstance(known, OfLimits):
+            return await self._limits(known)
+        if isinstance(known, UseStorageClass) and not self._makes_claim(known.claim):
+            if self._claim_template(known.claim) is not None:
+                return await self._storage_class_of_set(known)
+            return await self._other(PERSISTENT_VOLUME_CLAIMS, known.claim, known.edit)
         match change["kind"]:
             case "Together":
                 return await self._together(change["changes"])
-            case "RaiseCapability":
-                return await self._limits(QUEUES, change["queue"], ("capability",), change["amounts"])
-            case "RaiseDeserved":
-                return await self._limits(QUEUES, change["queue"], ("deserved",), change["amounts"])
-            case "LowerGuarantee":
-                less = {name: -amount for name, amount in change["amounts"].items()}
-                return await self._limits(QUEUES, change["queue"], ("guarantee", "resource"), less)
-            case "RaiseQuota":
-                return await self._limits(RESOURCE_QUOTAS, change["quota"], ("hard",), change["amounts"])
             case "SetLicenses":
                 return await self._licenses(change["name"], change["to"])
             case "RaiseBudget":
@@ -132,12 +130,6 @@ class FixMaker:
                 return []
             case "CreateClaim":
                 return [new_claim(change["name"], self._namespace)]
-            case "UseStorageClass" if self._makes_claim(change["claim"]):
-                return await self._of_owner(change)
-            case "UseStorageClass" if self._claim_template(change["claim"]) is not None:
-                return await self._storage_class_of_set(change)
-            case "UseStorageClass":
-                return await self._other(PERSISTENT_VOLUME_CLAIMS, change["claim"], other_storage_class(change))
             case "UseDeviceClass":
                 return await self._device_class(change)
             case "CreatePods":
@@ -212,7 +204,7 @@ class FixMaker:
             for resource, most in ((key, most) for one in changes for key, most in (one.get("amounts") or {}).items()):
                 added = overheads.get(name, {}).get(resource)
                 if added is not None and to_units(resource, added) >= most:
-                    rest = max(most - pod_specs.requested(spec, resource), 0)
+                    rest = max(most - pod_edits.requested(spec, resource), 0)
                     amounts = less.setdefault(name, {})
                     amounts[resource] = min(rest, amounts.get(resource, rest))
         overheads = {name: {**given, **to_wire(less.get(name, {}))} for name, given in overheads.items()}
@@ -292,23 +284,23 @@ class FixMaker:
         ends = f"-{owner['metadata']['name']}"
         return next((one for one in templates if number.isdecimal() and stem == one["metadata"]["name"] + ends), None)
 
-    async def _storage_class_of_set(self, change: Mapping[str, Any]) -> list[Operation]:
+    async def _storage_class_of_set(self, change: UseStorageClass) -> list[Operation]:
         """The set's template, which later pods need as well, and the claims that it has made so far."""
-        owner, template = self._owner, self._claim_template(change["claim"])
+        owner, template = self._owner, self._claim_template(change.claim)
         assert owner is not None and template is not None
         wrong, name = template["spec"].get("storageClassName"), template["metadata"]["name"]
 
         def edit(body: Raw) -> None:
             for one in body["spec"]["volumeClaimTemplates"]:
                 if one["metadata"]["name"] == name:
-                    one["spec"]["storageClassName"] = change["storage_class"]
+                    change.edit(one)
 
         claims = (await self._client.list(PERSISTENT_VOLUME_CLAIMS, self._namespace)).items
         made = [
             one for one in claims if self._claim_template(one.metadata.name) == template and not one.spec.volume_name
         ]
         again = [
-            await self._other(PERSISTENT_VOLUME_CLAIMS, one.metadata.name, other_storage_class(change))
+            await self._other(PERSISTENT_VOLUME_CLAIMS, one.metadata.name, change.edit)
             for one in sorted(made, key=lambda one: one.metadata.name)[:_MOST_PODS]
             if one.spec.storage_class_name == wrong
         ]
@@ -316,10 +308,10 @@ class FixMaker:
 
     # ---- other objects
 
-    async def _limits(
-        self, kind: Kind[Any], name: str, path: tuple[str, ...], amounts: Mapping[str, int]
-    ) -> list[Operation]:
-        """The new limits at ``path`` of the spec, by so much more, or less, than what stands there now."""
+    async def _limits(self, change: OfLimits) -> list[Operation]:
+        """The new limits, by so much more, or less, than what stands there now."""
+        quota, path = getattr(change, "quota", ""), change.path
+        kind, name = (RESOURCE_QUOTAS, quota) if quota else (QUEUES, getattr(change, "queue", ""))
         namespace = self._namespace if kind.namespaced else ""
         found = await read(self._client, kind, name, namespace)
         if found is None:
@@ -328,7 +320,7 @@ class FixMaker:
         for part in path:
             limits = limits.get(part) or {}
         body: dict[str, Any] = {}
-        for resource, amount in amounts.items():
+        for resource, amount in change.steps().items():
             keys = [key for key in limits if key in (resource, f"requests.{resource}")]
             for key in keys or ([resource] if amount > 0 else []):
                 plain = key.removeprefix("requests.")

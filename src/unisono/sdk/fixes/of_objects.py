@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from unisono.api import pod_edits
 from unisono.api.annotations import QUEUE_NAMESPACES
 from unisono.api.kind import Kind
 from unisono.api.kind_families import WORKLOAD_POD_GROUPS
@@ -149,7 +150,7 @@ def _resized(
     def edit(body: Raw) -> None:
         for spec in pod_specs.pod_specs(body):
             before(spec)
-            for container in pod_specs.containers(spec):
+            for container in pod_edits.containers(spec):
                 for part in ("requests", "limits"):
                     resize((container.get("resources") or {}).get(part) or {})
 
@@ -173,7 +174,7 @@ def _at_most(owner: Raw, amounts: Mapping[str, str], whose: str, found: Iterable
     limited = [one[1] for one in found if one[4]]  # they would be given a larger limit
 
     def before(spec: Raw) -> None:
-        pod_specs.request_at_most(spec, per_pod)
+        pod_edits.request_at_most(spec, per_pod)
         for name in limited:
             pod_specs.limit_at_most(spec, name, units[name], whole=name in per_pod)
 
@@ -186,7 +187,7 @@ def _within_ratio(owner: Raw, name: str, ratio: float) -> Fix:
     """Limits of at most so many times the requests."""
 
     def edit(spec: Raw) -> None:
-        for container in pod_specs.containers(spec):
+        for container in pod_edits.containers(spec):
             resources = container.get("resources") or {}
             asked, most = (resources.get("requests") or {}).get(name), resources.get("limits") or {}
             if asked is not None and name in most:
@@ -202,7 +203,7 @@ def _stated(owner: Raw, fields: list[str]) -> Fix:
     """Containers state what a quota counts: what they request, else a modest amount."""
 
     def edit(spec: Raw) -> None:
-        for container in pod_specs.containers(spec):
+        for container in pod_edits.containers(spec):
             resources = container.setdefault("resources", {})
             for field in fields:
                 part, _, name = field.partition(".")

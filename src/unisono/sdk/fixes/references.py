@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from unisono.api.keys import GROUP_NAME, GROUP_NAME_OF_VOLCANO
@@ -21,6 +21,7 @@ from unisono.api.kinds import (
     SECRETS,
     SERVICE_ACCOUNTS,
 )
+from unisono.api.pod_edits import places
 from unisono.jobkinds.registry import job_kind_of
 from unisono.sdk.fixes.fix import Fix
 from unisono.sdk.fixes.operations import changed, create, new_claim
@@ -73,19 +74,9 @@ KINDS = {name: each.kind for name, each in _NAMED.items()}
 """Those of which it may be said that there is none of a name."""
 
 
-def _places(value: Any, fields: Collection[str], above: str = "") -> Iterator[tuple[Any, Any]]:
-    """The mapping or list, and the key or number in it, of every text in one of these fields of a manifest."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for at, child in list(items):
-        field = at if isinstance(at, str) else above
-        if isinstance(child, str) and (field in fields or f"{above}.{at}" in fields):
-            yield value, at
-        yield from _places(child, fields, field)
-
-
 def rename(manifest: Raw, kind: str, name: str, instead: str) -> None:
     """Name another object of a kind wherever a manifest names this one."""
-    for box, at in _places(manifest, _NAMED[kind].fields):
+    for box, at in places(manifest, _NAMED[kind].fields):
         if box[at] == name:
             box[at] = instead
             if kind == PRIORITY_CLASSES.kind:
@@ -94,7 +85,7 @@ def rename(manifest: Raw, kind: str, name: str, instead: str) -> None:
 
 def use_key(manifest: Raw, lacks: Missing) -> None:
     """Take the key of a ConfigMap or Secret that was meant, in variables and volumes."""
-    for box, at in _places(manifest, _NAMED[lacks.kind].fields):
+    for box, at in places(manifest, _NAMED[lacks.kind].fields):
         for part in (box, *(box.get("items") or ())) if box[at] == lacks.name else ():
             if part.get("key") == lacks.key:
                 part["key"] = lacks.meant

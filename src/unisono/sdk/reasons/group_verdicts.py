@@ -10,7 +10,7 @@ import msgspec
 
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS, QUEUES
 from unisono.api.pod_states import has_ended
-from unisono.api.resources import pod_limits, pod_requests, readable
+from unisono.api.resources import amounts_text, pod_limits, pod_requests
 from unisono.api.selecting import pod_group_name, queue_of
 from unisono.api.verdict import Cause, Holder, Verdict, verdict_in
 from unisono.errors import ApiError, NotFound
@@ -180,7 +180,7 @@ async def with_quota_holders(client: HttpClient, verdict: Verdict) -> Verdict:
             held.append((not waits, -max(amounts.values()), Holder(kind, f"{namespace}/{name}", amounts), waits))
     held.sort(key=lambda one: one[:2])
     texts = [
-        f"{one.kind} {one.name} holds {_amounts(one)}, and none of its pods has a node"
+        f"{one.kind} {one.name} holds {amounts_text(one.amounts)}, and none of its pods has a node"
         for _, _, one, waits in held[:_SHOWN]
         if waits
     ]
@@ -198,7 +198,3 @@ def _of(pod: Pod, name: str) -> int:
     if name.startswith(_LIMITS):
         return pod_limits(pod.spec).get(name.removeprefix(_LIMITS), 0)
     return pod_requests(pod.spec).get(name.removeprefix(_REQUESTS), 0)
-
-
-def _amounts(holder: Holder) -> str:
-    return ", ".join(f"{name} {amount}" for name, amount in readable(holder.amounts).items())

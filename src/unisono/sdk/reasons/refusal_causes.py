@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from unisono.api.kinds import (
 from unisono.api.messages import closed_queue_in, counted
 from unisono.api.names import did_you_mean, nearest
 from unisono.api.queues import Place, to_be_opened
-from unisono.api.resources import readable, to_units
+from unisono.api.resources import amounts_text, to_units
 from unisono.api.verdict import Cause, Verdict
 from unisono.errors import ApiError, UnisonoError
 from unisono.sdk import foreign
@@ -172,8 +172,9 @@ def quota_verdict(refusal: Refusal, job: str, missing: int, what: str = "pod") -
     pods = f"{counted(missing, what)} cannot be created"
     if kind is not None and kind[1] != "pods" and what == "pod":
         pods, need = f"its {kind[1]} cannot be created", asked
-    amounts = f"asked for: {_text(need, short)}; used: {_text(used, short)}; hard: {_text(hard, short)}"
-    by = ", ".join(f"{name} by {amount}" for name, amount in readable(more, "up").items())
+    asked_for, taken, most = (amounts_text({name: each[name] for name in short}) for each in (need, used, hard))
+    amounts = f"asked for: {asked_for}; used: {taken}; hard: {most}"
+    by = amounts_text(more, "up", by=" by")
     return Verdict(
         job=job,
         cause=Cause.QUOTA,
@@ -195,10 +196,6 @@ def _amounts(text: str) -> dict[str, int]:
     """``a=1,b=2`` in engine units."""
     pairs = (part.partition("=") for part in text.split(",") if part)
     return {name: to_units(name, value) for name, _, value in pairs}
-
-
-def _text(amounts: Mapping[str, int], names: list[str]) -> str:
-    return ", ".join(f"{name} {amount}" for name, amount in readable({name: amounts[name] for name in names}).items())
 
 
 async def with_meant_key(client: HttpClient, message: str, namespace: str) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from unisono.api.resources import readable
+from unisono.api.resources import amounts_text
 
 if TYPE_CHECKING:
     from unisono.api.verdict import Holder, Verdict
@@ -26,11 +25,6 @@ def verdict_facts(verdict: Verdict) -> list[tuple[str, str]]:
         ("off", _off(verdict)),
     ]
     return [(name, text) for name, text in facts if text]
-
-
-def amounts_text(amounts: Mapping[str, int]) -> str:
-    """``cpu 80, memory 4Gi`` from engine units."""
-    return ", ".join(f"{name} {amount}" for name, amount in readable(amounts).items())
 
 
 def _pods(verdict: Verdict) -> str:

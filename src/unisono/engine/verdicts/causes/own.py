@@ -11,6 +11,7 @@ from msgspec import structs
 from unisono.api.annotations import GOT
 from unisono.api.messages import counted, plural
 from unisono.api.names import nearest
+from unisono.api.resources import amounts_text
 from unisono.api.times import rfc3339
 from unisono.cluster.recent import Setback
 from unisono.cluster.status import COMPLETED_STATES, TaskStatus
@@ -21,7 +22,6 @@ from unisono.engine.changes import (
     Together,
     UseRole,
     WaitFor,
-    amounts_text,
     listed,
 )
 from unisono.engine.session.choices import Choices

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from unisono.api.resources import amounts_text
 from unisono.engine.answers import Refusal
-from unisono.engine.changes import Change, RaiseCapability, RaiseUserLimits, Together, amounts_text
+from unisono.engine.changes import Change, RaiseCapability, RaiseUserLimits, Together
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause, Holder
