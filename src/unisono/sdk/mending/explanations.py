@@ -146,8 +146,9 @@ def _with(told: Explanation, found: Found) -> Explanation:
 def _as_found(fix: Fix, found: Found) -> Fix:
     if fix.text in found.works:
         return replace(fix, tried=True, change={key: value for key, value in fix.change.items() if key != "tried"})
-    if fix.text in found.failed:
-        return replace(fix, tried=False, change={**fix.change, "tried": False})
+    # Where one change was not enough, the engine has not seen all that is in the way.
+    if fix.text in found.failed or (found.fix is not None and found.causes[1:]):
+        return _untried([fix])[0]
     return fix
 
 

@@ -253,7 +253,8 @@ async def explain_owner(
         for pod in found.pods
         if pod_group_name(pod.metadata.annotations, pod.spec) not in waiting or is_unserved(pod)
     ]
-    refused = [] if suspended_by(item) or is_over(item) else await refusals(client, [owner, *found.parts], found.pods)
+    wants_none = bool(suspended_by(item) or is_over(item) or empty_by(item))  # events tell of what it wanted before
+    refused = [] if wants_none else await refusals(client, [owner, *found.parts], found.pods)
     refused = [await with_names(client, each, owner.metadata.namespace, unlimited(dict(item))) for each in refused]
     bound = [container for pod in found.pods for container in waiting_containers(pod)]
     told = Explanation(
