@@ -174,7 +174,9 @@ class _Search:
         causes = [*(one.cause for one in self._longest), *([self._then] if self._longest else [])]
         limits = [limit_of(one.fix) for one in self._longest]
         # After more and more of the same it waits for the same.
-        news = (at for at in range(len(causes)) if at < 2 or not limits[at - 1] or limits[at - 1] != limits[at - 2])
+        news = [at for at in range(len(causes)) if at < 2 or not limits[at - 1] or limits[at - 1] != limits[at - 2]]
+        # Nor is what nodes would be in vain against of interest: they are not offered.
+        news = [at for at in news if not at or not adds_nodes(self._longest[at - 1].fix)]
         return Found(None, tuple(causes[at] for at in news), tuple(self._failed))
 
     def _others_that_work(self, found: Found) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from unisono.jobkinds.kueue import words_read
 from unisono.jobkinds.registry import OWNERS, job_kind_of
 from unisono.jobkinds.word_places import misplaced, unreadable
 from unisono.jobkinds.words_without_effect import without_effect
-from unisono.sdk.fixes.owners import read, root_of, writer_of
+from unisono.sdk.fixes.owners import read, writer_of
 from unisono.sdk.fixes.pod_specs import unlimited
 from unisono.sdk.fixes.workload_groups import top_name, why_unscheduled
 from unisono.sdk.follow.owner_state import (
@@ -33,6 +33,7 @@ from unisono.sdk.follow.owner_state import (
     unseen_by,
 )
 from unisono.sdk.overview.components import scheduler_health, server_time
+from unisono.sdk.reasons.behind import add_what_others_know
 from unisono.sdk.reasons.explanation import Explanation, NothingToExplain
 from unisono.sdk.reasons.failed_flows import failed_step
 from unisono.sdk.reasons.failures import failed_pods, looping_pods
@@ -46,7 +47,6 @@ from unisono.sdk.reasons.group_verdicts import (
     verdicts_of,
     with_quota_holders,
 )
-from unisono.sdk.reasons.machines import machines_for, with_machines
 from unisono.sdk.reasons.misnamed_groups import meant_for, pods_with_groups
 from unisono.sdk.reasons.not_begun import (
     complaints,
@@ -122,11 +122,8 @@ async def _completed(
     offered = await offer_fixes(client, told, dict(item) if item is not None else None)
     told.fixes = [each.here() for each in offered]
     told.candidates = await candidates(client, told, dict(item)) if item is not None else []
-    if item is not None and told.verdicts:
-        root = await root_of(client, dict(item))
-        found = await machines_for(client, told.verdicts[0], root)
-        told.verdicts[0] = with_machines(told.verdicts[0], found)
-        told.fixes += found.fixes
+    if item is not None:
+        await add_what_others_know(client, told, dict(item))
     return told
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from unisono.api.core import Taint, Toleration
 from unisono.api.decode import decode
 from unisono.api.groups.autoscaling import MACHINE_DEPLOYMENTS, MAXIMUM
@@ -182,8 +180,3 @@ def _short(key: str) -> str:
 
 def _named(names: Sequence[str]) -> str:
     return f"node {plural(len(names), 'group')} {' and '.join(names)}"
-
-
-def with_machines(verdict: Verdict, found: Machines) -> Verdict:
-    """The verdict, with a sentence on groups of machines."""
-    return msgspec.structs.replace(verdict, message=f"{verdict.message}; {found.text}") if found.text else verdict
