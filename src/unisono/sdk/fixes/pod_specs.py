@@ -39,6 +39,11 @@ def claims_of(manifest: Manifest) -> set[str]:
     return found | {f"{one['metadata']['name']}-{name}-{number}" for one in templates for number in numbers}
 
 
+def claim_specs(manifest: Manifest) -> Iterator[Manifest]:
+    """What it says of claims that are made for it, in templates and in ephemeral volumes."""
+    return _outermost(manifest.get("spec"), lambda one: "accessModes" in one and isinstance(one.get("resources"), dict))
+
+
 def containers(spec: Manifest) -> list[Manifest]:
     """Those of a pod, with its init containers."""
     return [*(spec.get("initContainers") or ()), *spec["containers"]]
