@@ -44,6 +44,7 @@ MOST = re.compile(r"maximum (\S+) usage per (Container|Pod) is ([^,\s]+)(?:, but
 """The limit that exceeds it may be one that a LimitRange has set."""
 LEAST = re.compile(r"minimum (\S+) usage per (Container|Pod) is ([^,\s]+)")
 REQUESTED = re.compile(r"minimum (\S+) usage per (Container|Pod) is ([^,\s]+), but request is ([^,;\s\]]+)")
+CLAIM_SIZE = re.compile(r"(minimum|maximum) storage usage per PersistentVolumeClaim is ([^,;\s\]]+)")
 RATIO = re.compile(r"(\S+) max limit to request ratio per (?:Container|Pod) is ([\d.]+), but")
 UNSTATED = re.compile(r"must specify ((?:limits|requests)\.[\w./-]+(?:[,;] ?(?:limits|requests)\.[\w./-]+)*)")
 UNLIMITED = "Limit must be set for non overcommitable resources"

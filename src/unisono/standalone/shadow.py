@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import selectors
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,22 +22,28 @@ from unisono.agent.lifecycle import decide as planned
 from unisono.agent.simulated.specs import simulated_view
 from unisono.agent.status import pod_status, status_patch
 from unisono.agent.volumes.provisioner import Imagined, VolumeProvisioner
+from unisono.api.core import Node
 from unisono.api.groups.access import GROUP as RBAC
 from unisono.api.groups.admission_registration import WEBHOOK_KINDS
+from unisono.api.groups.autoscaling import MACHINE_DEPLOYMENTS, MACHINES
+from unisono.api.keys import HOSTNAME
 from unisono.api.kind import Kind
 from unisono.api.kind_families import FLEET_KINDS
-from unisono.api.kinds import ALL_KINDS, CONFIG_MAPS, EVENTS, LEASES, PODS, SECRETS
+from unisono.api.kinds import ALL_KINDS, CONFIG_MAPS, EVENTS, LEASES, NODES, PODS, SECRETS
 from unisono.api.pod_states import has_ended
+from unisono.api.resources import to_wire
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
 from unisono.apiserver.storage.database import Loaded
 from unisono.apiserver.storage.objects import Event, StoredEntry
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.keeper import ObjectKeeper
+from unisono.controllers.node_scaling.decide import Pool
+from unisono.controllers.node_scaling.provisioning import pool_of
 from unisono.controllers.nodes import NodeLifecycleController
 from unisono.controllers.registry import COMPONENT, all_controllers
 from unisono.engine.verdict import Asked
-from unisono.errors import NotFound, UnisonoError, from_status
+from unisono.errors import AlreadyExists, NotFound, UnisonoError, from_status
 from unisono.kube.clock import SYSTEM_CLOCK, Timer
 from unisono.kube.controller import Context, Controller, Manager
 from unisono.kube.events import EventRecorder
@@ -134,8 +140,11 @@ _QUIET_SECONDS = 5
 _LONGEST_SECONDS = 90
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _PAGE = "500"
+_PODS = 110
+"""Pods that a new machine takes."""
 _LEFT_OUT: Final = (EVENTS, SECRETS, LEASES, CONFIG_MAPS, *WEBHOOK_KINDS, *FLEET_KINDS)
-COPIED: Final = tuple(kind for kind in ALL_KINDS if kind not in _LEFT_OUT and kind.group != RBAC)
+_MACHINES: Final[tuple[Kind[Any], ...]] = (MACHINE_DEPLOYMENTS, MACHINES)
+COPIED: Final = (*(kind for kind in ALL_KINDS if kind not in _LEFT_OUT and kind.group != RBAC), *_MACHINES)
 """Kinds of which a copy has the objects."""
 # Names of a copy's new objects are none that the cluster has.
 _FIRST_OF_COPY = 10_000_000
@@ -193,7 +202,7 @@ class Shadow:
         ]
         if self._copy:  # no heartbeat of its nodes comes here
             found = [one for one in found if not isinstance(one, NodeLifecycleController)]
-            found += [_Kubelets(), VolumeProvisioner(recorder, lambda _: True, Imagined())]
+            found += [_Kubelets(), _Cloud(), VolumeProvisioner(recorder, lambda _: True, Imagined())]
         try:
             await Manager(client, clock=self.clock, keeper=keeper).run(found)
         finally:
@@ -303,11 +312,11 @@ async def _list(client: HttpClient, kind: Kind[Any], found: list[dict[str, Any]]
     params = {"limit": _PAGE}
     while True:
         status, _, body = await client.request("GET", kind.path(None), params=params)
-        page = msgspec.json.decode(body)
         if status == 403 and kind in SCHEDULED_BY:
-            raise from_status(page, status)
+            raise from_status(msgspec.json.decode(body), status)
         if status >= 300:
             return
+        page = msgspec.json.decode(body)
         found += [{"apiVersion": kind.api_version, "kind": kind.kind, **one} for one in page.get("items") or ()]
         meta = page.get("metadata") or {}
         more, left = meta.get("continue"), meta.get("remainingItemCount") or 0
@@ -379,6 +388,52 @@ class _Kubelets(Controller):
         )
         patch = {"status": status_patch(pod, status)}
         await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace, subresource="status")
+
+
+class _Cloud(Controller):
+    """Of a copy: machines that are asked for are nodes at once; none goes."""
+
+    name = "cloud"
+
+    def setup(self, context: Context) -> None:
+        """Watch MachineDeployments, where there are any."""
+        self._client = context.client
+        self._groups = context.watch(MACHINE_DEPLOYMENTS, optional=True)
+
+    async def reconcile(self, key: str) -> None:
+        """Make the nodes that its group lacks."""
+        group = self._groups.get(key)
+        pool = pool_of(group) if group is not None else None
+        if group is None or pool is None:
+            return
+        meta, ready = group.metadata, group.status.ready_replicas or 0
+        for number in range(ready, pool.replicas):
+            node = _machine(f"{meta.name}-machine-{number}", pool)
+            with suppress(AlreadyExists):
+                await self._client.create(NODES, node)
+            await self._client.patch(
+                NODES, node.metadata.name, {"status": msgspec.to_builtins(node.status)}, subresource="status"
+            )
+        if pool.replicas > ready:
+            status = {"status": {"replicas": pool.replicas, "readyReplicas": pool.replicas}}
+            await self._client.patch(
+                MACHINE_DEPLOYMENTS, meta.name, status, namespace=meta.namespace, subresource="status"
+            )
+
+
+def _machine(name: str, pool: Pool) -> Node:
+    """The node of a new machine."""
+    amounts = to_wire({"pods": _PODS, **pool.offers})
+    value = {
+        "metadata": {"name": name, "labels": {**pool.labels, HOSTNAME: name}},
+        "spec": {"taints": [msgspec.to_builtins(each) for each in pool.taints]},
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        },
+    }
+    return msgspec.convert(value, Node)
 
 
 async def _at_once(work: Callable[..., Any], *given: Any) -> Any:

@@ -43,7 +43,7 @@ class NodeChecksPlugin(Plugin):
     def open(self, session: Session) -> None:
         """Find the nodes that wait, by check."""
         self.waiting = waiting_nodes(session)
-        self._reasons = [(reason_of(rule), columns) for rule, columns in self.waiting]
+        self._reasons = [(reason_of(rule.name), columns) for rule, columns in self.waiting]
 
     def concerns(self, pod_class: PodClass) -> bool:
         """Pods that may go to nodes which have failed may go to those that wait."""
@@ -61,9 +61,9 @@ def passes(pod_class: PodClass) -> bool:
     ) and tolerated(Taint(key=QUARANTINE, effect="NoSchedule"), pod_class.tolerations)
 
 
-def reason_of(rule: CheckRule) -> Reason:
+def reason_of(name: str) -> Reason:
     """What is said of nodes that wait for a check."""
-    return Reason(f"node(s) wait for NodeCheck {rule.name}", unresolvable=True, cause=Cause.FILTERS)
+    return Reason(f"node(s) wait for NodeCheck {name}", unresolvable=True, cause=Cause.FILTERS)
 
 
 @dataclass(slots=True)

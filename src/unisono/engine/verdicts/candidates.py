@@ -350,7 +350,7 @@ def for_fit(cycle: Cycle, job: JobState, task: Task, cause: Cause, placeable: in
     if soon_enough(cycle, task.pod_class, missing):
         nodes = []
     if cause is Cause.PORT_TAKEN:
-        return [_ports(cycle, job, task, missing), _smaller(job, placeable), nodes]
+        return [_ports(cycle, job, task, missing), *unblocked(cycle, task, missing), _smaller(job, placeable), nodes]
     if cause in (Cause.NODES_FULL, Cause.TOO_LARGE):
         if empty.per_node == 0:
             return [_smaller_pods(cycle, task, empty, missing), *unblocked(cycle, task, missing), nodes]

@@ -71,7 +71,7 @@ def out_of_quarantine(nodes: NodeView, pod_class: PodClass, room: Vector, missin
 
 def _refusing(cycle: Cycle, counts: Mapping[str, int]) -> list[tuple[CheckRule, BoolArray]]:
     waiting = [each for plugin in _plugins(cycle) for each in plugin.waiting]
-    return [(rule, closed) for rule, closed in waiting if reason_of(rule).text in counts]
+    return [(rule, closed) for rule, closed in waiting if reason_of(rule.name).text in counts]
 
 
 def _plugins(cycle: Cycle) -> list[NodeChecksPlugin]:

@@ -130,6 +130,8 @@ def allowed(owner: Raw, message: str) -> Iterator[Fix]:
         change = {"kind": "RequestAtLeast", "amounts": amounts}
         told = f"ask for at least {_told(amounts)} per {least[0][2].lower()}"
         yield _resized(owner, told, change, lambda given: _bound(given, amounts, max))
+    elif (size := foreign.CLAIM_SIZE.search(text)) and any(pod_specs.claim_specs(owner)):
+        yield _claims_of_size(owner, size[1], size[2])
     elif ratio := foreign.RATIO.search(text):
         yield _within_ratio(owner, ratio[1], float(ratio[2]))
     elif bare := foreign.UNSTATED.search(text):
@@ -181,6 +183,18 @@ def _at_most(owner: Raw, amounts: Mapping[str, str], whose: str, found: Iterable
     change = {"kind": "RequestAtMost", "amounts": dict(amounts)}
     text = f"ask for at most {_told(amounts)} per {whose}"
     return _resized(owner, text, change, lambda given: _bound(given, amounts, min), before)
+
+
+def _claims_of_size(owner: Raw, which: str, amount: str) -> Fix:
+    """Claims that are made for it ask for no less than the minimum, no more than the maximum."""
+    bound, words = (max, "at least") if which == "minimum" else (min, "at most")
+
+    def edit(body: Raw) -> None:
+        for one in pod_specs.claim_specs(body):
+            _bound(one["resources"].get("requests") or {}, {"storage": amount}, bound)
+
+    change = {"kind": "ResizeClaims", "storage": amount}
+    return _edited(owner, f"ask for {words} storage {amount} per claim", change, edit)
 
 
 def _within_ratio(owner: Raw, name: str, ratio: float) -> Fix:

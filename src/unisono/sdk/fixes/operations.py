@@ -21,6 +21,8 @@ from unisono.sdk.fixes.workload_groups import is_workload_group
 
 # Kinds whose controllers bring changed pod templates to their pods.
 _ROLLED_OUT = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
+# Fields of these kinds that cannot change.
+_FIXED = ("/spec/selector", "/spec/serviceName", "/spec/podManagementPolicy", "/spec/volumeClaimTemplates")
 # Kinds of which everything may be patched while they wait.
 _PATCHED = frozenset({"PodGroup"})
 # Labels by which a Job of batch/v1 knows its pods.
@@ -63,7 +65,7 @@ def changed(owner: Raw, edit: Edit, *, at_once: bool = False) -> list[Operation]
     meta = owner["metadata"]
     paths = [one["path"] for one in patch]
     if (
-        (owner["kind"] in _ROLLED_OUT and not at_once)
+        (owner["kind"] in _ROLLED_OUT and not at_once and not any(path.startswith(_FIXED) for path in paths))
         or (owner["kind"] in _PATCHED and not is_workload_group(owner))
         or _may_change(owner, paths)
     ):

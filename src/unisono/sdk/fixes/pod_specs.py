@@ -10,6 +10,8 @@ from unisono.api.resources import to_wire
 from unisono.api.validation.meta import is_extended
 
 Manifest = dict[str, Any]
+_MOST_CLAIMS = 1000
+"""Of each template of a StatefulSet."""
 
 
 def pod_specs(manifest: Manifest) -> Iterator[Manifest]:
@@ -22,6 +24,22 @@ def pod_specs(manifest: Manifest) -> Iterator[Manifest]:
     if stated:
         yield {"containers": [{"name": "node", "resources": stated}]}
     yield from _outermost(spec, _is_pod_spec)
+
+
+def claims_of(manifest: Manifest) -> set[str]:
+    """Names of claims that its pods mount; of a StatefulSet those that it makes as well."""
+    volumes = (volume for spec in pod_specs(manifest) for volume in spec.get("volumes") or ())
+    found = {one["persistentVolumeClaim"]["claimName"] for one in volumes if one.get("persistentVolumeClaim")}
+    spec, name = manifest.get("spec") or {}, manifest["metadata"]["name"]
+    first = (spec.get("ordinals") or {}).get("start", 0)
+    numbers = range(first, first + min(spec.get("replicas", 1), _MOST_CLAIMS))
+    templates = spec.get("volumeClaimTemplates") or () if manifest.get("kind") == "StatefulSet" else ()
+    return found | {f"{one['metadata']['name']}-{name}-{number}" for one in templates for number in numbers}
+
+
+def claim_specs(manifest: Manifest) -> Iterator[Manifest]:
+    """What it says of claims that are made for it, in templates and in ephemeral volumes."""
+    return _outermost(manifest.get("spec"), lambda one: "accessModes" in one and isinstance(one.get("resources"), dict))
 
 
 def unlimited(manifest: Manifest) -> list[str]:

@@ -21,6 +21,7 @@ from unisono.jobkinds.registry import pods_wanted
 from unisono.sdk.fixes.owners import Raw, read
 from unisono.sdk.mending.until_it_runs import Ask, Cluster, Found, Told, adds_nodes, same, until_it_runs
 from unisono.sdk.overview.components import server_time
+from unisono.sdk.reasons.behind import add_what_others_know
 from unisono.sdk.reasons.offered import against, offer_fixes
 from unisono.sdk.state.dependents import dependents
 
@@ -146,8 +147,9 @@ def _with(told: Explanation, found: Found) -> Explanation:
 def _as_found(fix: Fix, found: Found) -> Fix:
     if fix.text in found.works:
         return replace(fix, tried=True, change={key: value for key, value in fix.change.items() if key != "tried"})
-    if fix.text in found.failed:
-        return replace(fix, tried=False, change={**fix.change, "tried": False})
+    # Where one change was not enough, the engine has not seen all that is in the way.
+    if fix.text in found.failed or (found.fix is not None and found.causes[1:]):
+        return _untried([fix])[0]
     return fix
 
 
@@ -163,6 +165,7 @@ async def _ask_alone(client: HttpClient, told: Explanation, item: Raw, cluster: 
     verdicts, late = await loop.run_in_executor(None, _cycle_for, cluster, keys)
     told.verdicts = [verdicts.get(verdict.job, verdict) for verdict in told.verdicts]
     told.fixes = [each.here() for each in await offer_fixes(client, told, dict(item))]
+    await add_what_others_know(client, told, dict(item))
     return late
 
 

@@ -174,7 +174,9 @@ class _Search:
         causes = [*(one.cause for one in self._longest), *([self._then] if self._longest else [])]
         limits = [limit_of(one.fix) for one in self._longest]
         # After more and more of the same it waits for the same.
-        news = (at for at in range(len(causes)) if at < 2 or not limits[at - 1] or limits[at - 1] != limits[at - 2])
+        news = [at for at in range(len(causes)) if at < 2 or not limits[at - 1] or limits[at - 1] != limits[at - 2]]
+        # Nor is what nodes would be in vain against of interest: they are not offered.
+        news = [at for at in news if not at or not adds_nodes(self._longest[at - 1].fix)]
         return Found(None, tuple(causes[at] for at in news), tuple(self._failed))
 
     def _others_that_work(self, found: Found) -> tuple[str, ...]:
@@ -183,6 +185,8 @@ class _Search:
         self._until = self._others_until
         for fix in self._offered:
             if fix.text in self._failed or (found.fix is not None and same(fix, found.fix)):
+                continue
+            if fix.tried and not found.causes[1:]:  # the engine sees all that is in the way
                 continue
             try:
                 runs = time.thread_time() < self._until and self._in_copy(self._carried_out(fix), [fix])
@@ -262,7 +266,7 @@ class _Search:
                 if now in said and (now == said[-1] or said.count(now) > 1 or not any(map(_makes_anew, chain))):
                     return chain, others  # it made no difference
                 if not said:
-                    self._offered = [fix for fix in self._usable((), told, _LONGEST_CHAIN) if not fix.tried]
+                    self._offered = self._usable((), told, _LONGEST_CHAIN)
                 said.append(now)
                 if len(chain) > len(self._longest):
                     self._longest, self._then = list(chain), told.headline
@@ -461,10 +465,13 @@ def _with(body: Any, one: Operation) -> Any:
 def same(fix: Fix, other: Fix) -> bool:
     """Whether two fixes do the same; where nothing can be sent, whether they say the same.
 
-    How much of a budget was used has moved between two looks at it, and so has the amount to which it is raised.
+    How much of a budget was used has moved between two looks at it, and so has the amount to which it is raised; so
+    has the time that is left until a window begins.
     """
     if fix.change["kind"] == other.change["kind"] == "RaiseBudget":
         return limit_of(fix) == limit_of(other)
+    if fix.change["kind"] == other.change["kind"] == "AddAnnotation":
+        return bool(fix.change["key"] == other.change["key"])
     return fix.operations == other.operations and (bool(fix.operations) or fix.text == other.text)
 
 

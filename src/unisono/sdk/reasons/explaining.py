@@ -33,6 +33,7 @@ from unisono.sdk.follow.owner_state import (
     unseen_by,
 )
 from unisono.sdk.overview.components import scheduler_health, server_time
+from unisono.sdk.reasons.behind import add_what_others_know
 from unisono.sdk.reasons.explanation import Explanation, NothingToExplain
 from unisono.sdk.reasons.failed_flows import failed_step
 from unisono.sdk.reasons.failures import failed_pods, looping_pods
@@ -121,6 +122,8 @@ async def _completed(
     offered = await offer_fixes(client, told, dict(item) if item is not None else None)
     told.fixes = [each.here() for each in offered]
     told.candidates = await candidates(client, told, dict(item)) if item is not None else []
+    if item is not None:
+        await add_what_others_know(client, told, dict(item))
     return told
 
 
@@ -253,7 +256,8 @@ async def explain_owner(
         for pod in found.pods
         if pod_group_name(pod.metadata.annotations, pod.spec) not in waiting or is_unserved(pod)
     ]
-    refused = [] if suspended_by(item) or is_over(item) else await refusals(client, [owner, *found.parts], found.pods)
+    wants_none = bool(suspended_by(item) or is_over(item) or empty_by(item))  # events tell of what it wanted before
+    refused = [] if wants_none else await refusals(client, [owner, *found.parts], found.pods)
     refused = [await with_names(client, each, owner.metadata.namespace, unlimited(dict(item))) for each in refused]
     bound = [container for pod in found.pods for container in waiting_containers(pod)]
     told = Explanation(

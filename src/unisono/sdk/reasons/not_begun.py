@@ -11,17 +11,18 @@ import msgspec
 
 from unisono.api.cron import parse_schedule, parse_zone
 from unisono.api.keys import KEDA_PAUSED, KEDA_PAUSED_REPLICAS
-from unisono.api.kind_families import BATCH_CRON_JOBS, CRON_JOBS, SCALED_OBJECTS
+from unisono.api.kind_families import BATCH_CRON_JOBS, CRON_JOBS, HORIZONTAL_POD_AUTOSCALERS, SCALED_OBJECTS
 from unisono.api.kinds import EVENTS
 from unisono.api.times import parse_time, rfc3339
 from unisono.errors import ApiError
 from unisono.jobkinds.registry import handed_to
 from unisono.sdk.fixes.fix import Fix
-from unisono.sdk.fixes.operations import patch
+from unisono.sdk.fixes.operations import patch, patch_of
 from unisono.sdk.reasons.refusals import event_time
 
 if TYPE_CHECKING:
     from unisono.api.keda import ScaledObject
+    from unisono.api.kind import Kind
     from unisono.kube.http import HttpClient
 
 # Fields that say how many pods an object wants.
@@ -148,17 +149,36 @@ async def kept_empty(client: HttpClient, item: Mapping[str, Any]) -> Kept | None
     from unisono.controllers.autoscaling.scaled_object import target_of
 
     meta = item["metadata"]
-    try:
-        listed = (await client.list(SCALED_OBJECTS, meta.get("namespace"))).items
-    except ApiError:  # few users may, and few servers have them
-        return None
-    for scaled in listed:
+    for scaled in await _listed(client, SCALED_OBJECTS, meta.get("namespace")):
         version, kind = target_of(scaled)
         if (kind, scaled.spec.scale_target_ref.name) == (item["kind"], meta["name"]) and (
             version is None or version == item["apiVersion"]
         ):
             return _kept(scaled)
+    for scaler in await _listed(client, HORIZONTAL_POD_AUTOSCALERS, meta.get("namespace")):
+        target = scaler.spec.scale_target_ref
+        if (target.kind, target.name, target.api_version) == (item["kind"], meta["name"], item["apiVersion"]):
+            return _unscaled(scaler, item)
     return None
+
+
+async def _listed(client: HttpClient, kind: Kind[Any], namespace: str | None) -> list[Any]:
+    try:
+        return list((await client.list(kind, namespace)).items)
+    except ApiError:  # few users may, and few servers have them
+        return []
+
+
+def _unscaled(scaler: Any, item: Mapping[str, Any]) -> Kept | None:
+    """A HorizontalPodAutoscaler leaves what has no replicas as it is."""
+    least, name = scaler.spec.min_replicas, scaler.metadata.name
+    if least == 0:
+        return None
+    number = least or 1
+    change = {"kind": "SetField", "field": "spec.replicas", "value": number, "tried": False}
+    requests = tuple(patch_of(dict(item), {"spec": {"replicas": number}}))
+    why = f"HorizontalPodAutoscaler {name} scales nothing that has no replicas"
+    return Kept(why, Fix(f"set spec.replicas to {number}", False, change, requests))
 
 
 def _kept(scaled: ScaledObject) -> Kept | None:

@@ -21,7 +21,7 @@ from unisono.sdk.fixes.of_changes import FixMaker
 from unisono.sdk.fixes.of_objects import for_fields, named
 from unisono.sdk.fixes.operations import patch
 from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, read, root_of, writer_of
-from unisono.sdk.fixes.pod_specs import pod_specs
+from unisono.sdk.fixes.pod_specs import claims_of
 from unisono.sdk.fixes.references import for_missing
 from unisono.sdk.reasons.failed_flows import begun_again
 from unisono.sdk.reasons.misnamed_groups import renamed
@@ -106,8 +106,7 @@ async def _smaller_with_overhead(maker: FixMaker, message: str) -> list[Fix]:
 
 async def _released(client: HttpClient, root: Raw, namespace: str) -> list[Fix]:
     """Let volumes go whose claim was deleted, for claims of the same name that the job's pods mount."""
-    volumes = [volume for spec in pod_specs(root) for volume in spec.get("volumes") or ()]
-    names = {one["persistentVolumeClaim"]["claimName"] for one in volumes if one.get("persistentVolumeClaim")}
+    names = claims_of(root)
     try:
         listed = (await client.list(PERSISTENT_VOLUMES)).items if names else ()
     except ApiError:  # few users may

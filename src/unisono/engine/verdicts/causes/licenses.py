@@ -5,7 +5,7 @@ from __future__ import annotations
 from unisono.api.licenses import MOST, PREFIX, UNIT, short
 from unisono.api.names import nearest
 from unisono.cluster.status import TaskStatus
-from unisono.engine.changes import Change, LowerMinAvailable, RequestAtMost, SetLicenses, WaitFor
+from unisono.engine.changes import Change, LowerMinAvailable, RequestAtMost, SetLicenses, UseResource, WaitFor
 from unisono.engine.session.floating import FloatingLimit, GangLicenses, shortage_text
 from unisono.engine.session.limit import listed
 from unisono.engine.verdict import Cause, Holder
@@ -46,7 +46,7 @@ def too_few(waiting: Waiting) -> Draft | None:
         tasks_placeable=waiting.placeable,
         holders=holders,
     )
-    ladders = _ladders(waiting, tight, need)
+    ladders = _by_its_name(waiting, tight) or _ladders(waiting, tight, need)
     there = all(not one.floating.problem and need[one.name] <= one.most[one.row] for one in tight)
     waits = there and not any(isinstance(each[0], WaitFor) for each in ladders if each)
     last = f"wait for other jobs with {' and '.join(short(one.name) for one in tight)}" if waits else ""
@@ -73,6 +73,13 @@ def _meant(waiting: Waiting, limit: FloatingLimit) -> str:
         return ""
     limits = (one for one in waiting.job.queue.limits if isinstance(one, FloatingLimit))
     return nearest(short(limit.name), [one.floating.name for one in limits if one.floating.name])
+
+
+def _by_its_name(waiting: Waiting, tight: list[FloatingLimit]) -> Ladders:
+    """That pods request what was meant, where they request a near miss of it; nobody has to own what it calls them."""
+    names = [one.name for one in tight if any(one.name in kind.requests for kind in waiting.kinds)]
+    meant = {limit.name: _meant(waiting, limit) for limit in tight if limit.name in names}
+    return [[UseResource(name, f"{PREFIX}{near}")] for name, near in meant.items() if near]
 
 
 def _ladders(waiting: Waiting, tight: list[FloatingLimit], need: dict[str, int]) -> Ladders:
