@@ -24,6 +24,7 @@ from unisono.api.groups.autoscaling import (
     MAXIMUM,
     NODE_POOLS,
     PROVISION_TIME,
+    UNNEEDED_TIME,
 )
 from unisono.api.kind_families import ATTACHED_CLUSTERS, PROPAGATION_POLICIES, PYTORCH_JOBS
 from unisono.api.kinds import EVENTS, JOBS, NODES
@@ -173,6 +174,14 @@ async def test_a_job_bursts_into_a_member_from_zero_nodes():
         assert world.running() == {"home": 0, "cloud": 3}
         assert MACHINES not in (world.hub_client.find(JOBS, "default/train").metadata.annotations or {})
         assert not [name for name in world.hub.members_state.feed.state.nodes.names if "+" in name]
+        # After the job the member gives its machines back by its own rule.
+        notes = {"metadata": {"annotations": {UNNEEDED_TIME: "30s"}}}
+        await world.members["cloud"].patch(MACHINE_DEPLOYMENTS, "spot", notes, namespace="default")
+        await world.hub_client.delete(JOBS, "train", "default", propagation="Background")
+        await world.run_whole(150)
+        assert [each.metadata.name for each in world.members["cloud"].objects(NODES)] == []
+        status = world.cluster("cloud").status
+        assert (status.node_summary.ready_num, status.node_groups[0].may_come) == (0, 4)
 
 
 async def test_two_jobs_do_not_count_on_the_same_machines():
