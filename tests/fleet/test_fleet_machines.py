@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from drawn_fleets import CONFIGS, troubled
 from fleet_world import GPU, NAMESPACE, World, fleet, node, template
 
 from unisono.api.annotations import (
@@ -505,3 +506,22 @@ async def test_a_training_job_bursts_as_well():
         await world.run(40)
         assert world.where(PYTORCH_JOBS) == {"torch": "cloud"}
         assert told(world, "Dispatched")[0].startswith("sent to cloud: waits for 2 machines of pool default/spot")
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+async def test_machines_are_found_under_every_configuration(config):
+    async with fleet("cloud", config=CONFIGS[config]) as world:
+        world.join("cloud", [])
+        put_group(world, "cloud")
+        world.start()
+        await world.run(15)
+        await world.job("train", pods=2, gpus=8)
+        await world.job("more", pods=2, gpus=8)
+        await world.run(60)
+        assert world.where() == {"train": "cloud", "more": "cloud"}
+        assert world.hub.machines.summary("cloud")[0].promised == 4
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_drawn_lives_of_fleets_that_grow(seed):
+    await troubled(seed, growing=True)
