@@ -48,10 +48,13 @@ _STEP = 15.0
 _FLEET = "kurator-fleet-system"
 
 
-def recorded(traces: Path, most: int) -> list[tuple[float, int, float]]:
-    """Arrival, cards and run time of each job, in order of arrival."""
+def recorded(traces: Path, most: int, shorter: float) -> list[tuple[float, int, float]]:
+    """Arrival, cards and run time of each job, in order of arrival; times are divided by ``shorter``."""
     with gzip.open(traces / TRACE, "rt") as lines:
-        found = [(float(row[11]), int(row[6]), float(row[10])) for row in csv.reader(lines, delimiter="\t")]
+        found = [
+            (float(row[11]) / shorter, int(row[6]), float(row[10]) / shorter)
+            for row in csv.reader(lines, delimiter="\t")
+        ]
     return sorted(found)[:most]
 
 
@@ -183,7 +186,7 @@ class _Life:
         }
 
 
-def run(traces: Path, choice: str, jobs: int) -> dict[str, Any]:
+def run(traces: Path, choice: str, jobs: int, shorter: float = 1.0) -> dict[str, Any]:
     """One life under one policy."""
 
     async def live() -> dict[str, Any]:
@@ -198,7 +201,7 @@ def run(traces: Path, choice: str, jobs: int) -> dict[str, Any]:
             loop.busy = lambda: any(each() for each in busy)
             life = _Life(shadows.pop("hub"), shadows)
             await life.begin(choice)
-            return {"choice": choice, **await life.live(recorded(traces, jobs))}
+            return {"choice": choice, **await life.live(recorded(traces, jobs, shorter))}
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(live())
@@ -209,10 +212,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, required=True, help="folder with the traces")
     parser.add_argument("--jobs", type=int, default=120)
+    parser.add_argument("--shorter", type=float, default=1.0, help="divides run times and times of arrival")
     parser.add_argument("--only", choices=CHOICES)
     given = parser.parse_args()
     for choice in (ROOM_ONLY, SOONEST, LEAST_COST) if given.only is None else (given.only,):
-        print(json.dumps(run(given.traces, choice, given.jobs)), flush=True)
+        print(json.dumps(run(given.traces, choice, given.jobs, given.shorter)), flush=True)
 
 
 if __name__ == "__main__":
