@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.fleet_machines --traces FOLDER`` lets a hub and two members, whole control planes, live on
 virtual time, and submits the first jobs of a recorded list ("Shockwave", NSDI 2023; folder ``shockwave-2023``) to the
-hub when they came. One member has nodes that are paid by use. The other one has none, and a group of machines that are
-paid from their order until they are given back. Compared are the policies of docs/fleet.md, "Members that grow".
+hub when they came; a card of the list stands for a machine of eight. One member has nodes that are paid by use. The
+other one has none, and a group of machines that are paid from their order until they are given back. Compared are the
+policies of "Members that grow" in docs/fleet.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import csv
 import gzip
 import json
 import tempfile
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -33,8 +34,9 @@ from unisono.api.groups.propagation import CHOICES, LEAST_COST, ROOM_ONLY, SOONE
 from unisono.api.keys import NVIDIA_GPU
 from unisono.api.kind import Kind
 from unisono.api.kind_families import ATTACHED_CLUSTERS, PROPAGATION_POLICIES
-from unisono.api.kinds import JOBS, NAMESPACES, PODS, SECRETS
+from unisono.api.kinds import JOBS, NAMESPACES, PODS, QUEUES, SECRETS
 from unisono.api.times import parse_time
+from unisono.errors import AlreadyExists
 from unisono.fleet.hub import Hub
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.standalone.shadow import Shadow, VirtualLoop, opened
@@ -43,7 +45,7 @@ TRACE = Path("shockwave-2023") / "120_0.2_5_100_40_25_0,0.5,0.5_0.6,0.3,0.09,0.0
 NOW = 1_700_000_000.0
 GPU_HOUR, MACHINE_HOUR = 4.1, 9.8
 """Of a card where nodes are there, and of a machine of eight cards that comes."""
-NODES, MACHINES, CARDS, BOOT_SECONDS = 4, 8, 8, 90
+NODES, MACHINES, CARDS, BOOT_SECONDS = 8, 16, 8, 90
 _STEP = 15.0
 _FLEET = "kurator-fleet-system"
 
@@ -59,7 +61,7 @@ def recorded(traces: Path, most: int, shorter: float) -> list[tuple[float, int, 
 
 
 def _job(number: int, cards: int, seconds: float) -> dict[str, Any]:
-    resources = {"requests": {"cpu": "1", NVIDIA_GPU: "1"}, "limits": {NVIDIA_GPU: "1"}}
+    resources = {"requests": {"cpu": "1", NVIDIA_GPU: str(CARDS)}, "limits": {NVIDIA_GPU: str(CARDS)}}
     template = {
         "metadata": {"annotations": {RUN_SECONDS: f"{seconds:.0f}"}},
         "spec": {
@@ -120,6 +122,12 @@ class _Life:
             nodes = SimulatedNodes(shadow.backend.client(), parse_specs([spec]), shadow.clock)
             shadow.run("nodes", nodes.run())
         await asyncio.sleep(5)
+        for name in ("root", "default"):
+            with suppress(AlreadyExists):
+                await self._put(QUEUES, {"metadata": {"name": name}, "spec": {"weight": 1}})
+            # A hub's own controllers would do this; those of its jobs run in members.
+            patch = {"status": {"state": "Open"}}
+            await self.hub.backend.client().patch(QUEUES, name, patch, subresource="status")
         await self._put(NAMESPACES, {"metadata": {"name": _FLEET}})
         for name in self.members:
             await self._put(
@@ -164,7 +172,7 @@ class _Life:
                 number, (_, size, seconds) = waiting.pop(0)
                 await self._put(JOBS, _job(number, size, seconds))
             await asyncio.sleep(_STEP)
-            cards += _STEP * sum(bool(pod.status.phase == "Running") for pod in (await dear.list(PODS)).items)
+            cards += _STEP * CARDS * sum(bool(pod.status.phase == "Running") for pod in (await dear.list(PODS)).items)
             asked = sum(each.spec.replicas or 0 for each in (await cheap.list(MACHINE_DEPLOYMENTS)).items)
             machines += _STEP * asked
             found = (await client.list(JOBS)).items
