@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.fleet_machines --traces FOLDER`` lets a hub and two members, whole control planes, live on
 virtual time, and submits the first jobs of a recorded list ("Shockwave", NSDI 2023; folder ``shockwave-2023``) to the
-hub when they came. One member has nodes that are paid by use. The other one has none, and a group of machines that are
-paid from their order until they are given back. Compared are the policies of docs/fleet.md, "Members that grow".
+hub when they came; a card of the list stands for a machine of eight. One member has nodes that are paid by use. The
+other one has none, and a group of machines that are paid from their order until they are given back. Compared are the
+policies of "Members that grow" in docs/fleet.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import csv
 import gzip
 import json
 import tempfile
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -33,8 +34,9 @@ from unisono.api.groups.propagation import CHOICES, LEAST_COST, ROOM_ONLY, SOONE
 from unisono.api.keys import NVIDIA_GPU
 from unisono.api.kind import Kind
 from unisono.api.kind_families import ATTACHED_CLUSTERS, PROPAGATION_POLICIES
-from unisono.api.kinds import JOBS, NAMESPACES, PODS, SECRETS
+from unisono.api.kinds import JOBS, NAMESPACES, PODS, QUEUES, SECRETS
 from unisono.api.times import parse_time
+from unisono.errors import AlreadyExists
 from unisono.fleet.hub import Hub
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.standalone.shadow import Shadow, VirtualLoop, opened
@@ -43,20 +45,23 @@ TRACE = Path("shockwave-2023") / "120_0.2_5_100_40_25_0,0.5,0.5_0.6,0.3,0.09,0.0
 NOW = 1_700_000_000.0
 GPU_HOUR, MACHINE_HOUR = 4.1, 9.8
 """Of a card where nodes are there, and of a machine of eight cards that comes."""
-NODES, MACHINES, CARDS, BOOT_SECONDS = 4, 8, 8, 90
+NODES, MACHINES, CARDS, BOOT_SECONDS = 8, 16, 8, 90
 _STEP = 15.0
 _FLEET = "kurator-fleet-system"
 
 
-def recorded(traces: Path, most: int) -> list[tuple[float, int, float]]:
-    """Arrival, cards and run time of each job, in order of arrival."""
+def recorded(traces: Path, most: int, shorter: float) -> list[tuple[float, int, float]]:
+    """Arrival, cards and run time of each job, in order of arrival; times are divided by ``shorter``."""
     with gzip.open(traces / TRACE, "rt") as lines:
-        found = [(float(row[11]), int(row[6]), float(row[10])) for row in csv.reader(lines, delimiter="\t")]
+        found = [
+            (float(row[11]) / shorter, int(row[6]), float(row[10]) / shorter)
+            for row in csv.reader(lines, delimiter="\t")
+        ]
     return sorted(found)[:most]
 
 
 def _job(number: int, cards: int, seconds: float) -> dict[str, Any]:
-    resources = {"requests": {"cpu": "1", NVIDIA_GPU: "1"}, "limits": {NVIDIA_GPU: "1"}}
+    resources = {"requests": {"cpu": "1", NVIDIA_GPU: str(CARDS)}, "limits": {NVIDIA_GPU: str(CARDS)}}
     template = {
         "metadata": {"annotations": {RUN_SECONDS: f"{seconds:.0f}"}},
         "spec": {
@@ -117,6 +122,12 @@ class _Life:
             nodes = SimulatedNodes(shadow.backend.client(), parse_specs([spec]), shadow.clock)
             shadow.run("nodes", nodes.run())
         await asyncio.sleep(5)
+        for name in ("root", "default"):
+            with suppress(AlreadyExists):
+                await self._put(QUEUES, {"metadata": {"name": name}, "spec": {"weight": 1}})
+            # A hub's own controllers would do this; those of its jobs run in members.
+            patch = {"status": {"state": "Open"}}
+            await self.hub.backend.client().patch(QUEUES, name, patch, subresource="status")
         await self._put(NAMESPACES, {"metadata": {"name": _FLEET}})
         for name in self.members:
             await self._put(
@@ -161,7 +172,7 @@ class _Life:
                 number, (_, size, seconds) = waiting.pop(0)
                 await self._put(JOBS, _job(number, size, seconds))
             await asyncio.sleep(_STEP)
-            cards += _STEP * sum(bool(pod.status.phase == "Running") for pod in (await dear.list(PODS)).items)
+            cards += _STEP * CARDS * sum(bool(pod.status.phase == "Running") for pod in (await dear.list(PODS)).items)
             asked = sum(each.spec.replicas or 0 for each in (await cheap.list(MACHINE_DEPLOYMENTS)).items)
             machines += _STEP * asked
             found = (await client.list(JOBS)).items
@@ -183,7 +194,7 @@ class _Life:
         }
 
 
-def run(traces: Path, choice: str, jobs: int) -> dict[str, Any]:
+def run(traces: Path, choice: str, jobs: int, shorter: float = 1.0) -> dict[str, Any]:
     """One life under one policy."""
 
     async def live() -> dict[str, Any]:
@@ -198,7 +209,7 @@ def run(traces: Path, choice: str, jobs: int) -> dict[str, Any]:
             loop.busy = lambda: any(each() for each in busy)
             life = _Life(shadows.pop("hub"), shadows)
             await life.begin(choice)
-            return {"choice": choice, **await life.live(recorded(traces, jobs))}
+            return {"choice": choice, **await life.live(recorded(traces, jobs, shorter))}
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(live())
@@ -209,10 +220,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, required=True, help="folder with the traces")
     parser.add_argument("--jobs", type=int, default=120)
+    parser.add_argument("--shorter", type=float, default=1.0, help="divides run times and times of arrival")
     parser.add_argument("--only", choices=CHOICES)
     given = parser.parse_args()
     for choice in (ROOM_ONLY, SOONEST, LEAST_COST) if given.only is None else (given.only,):
-        print(json.dumps(run(given.traces, choice, given.jobs)), flush=True)
+        print(json.dumps(run(given.traces, choice, given.jobs, given.shorter)), flush=True)
 
 
 if __name__ == "__main__":

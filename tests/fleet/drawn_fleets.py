@@ -15,11 +15,15 @@ from unisono.api.annotations import CLUSTER_ID, DISPATCH, NETWORK, ORIGIN_UID, W
 from unisono.api.kind import Kind
 from unisono.api.kind_families import HYPER_JOBS, PYTORCH_JOBS
 from unisono.api.kinds import JOBS, NODES, POD_GROUPS, PODS
+from unisono.fleet.jobs.translation import is_to_come
 
 START_SECONDS, ROOM_SECONDS = 10, 2
 FOUND_SECONDS = 15
 """A member that has returned has given up its older copies by then."""
 STUCK_SECONDS = 150
+STUCK_GROWING_SECONDS = 600
+"""A group of machines is changed every two minutes at most."""
+CAPACITY = {"cpu": 32, "memory": "128Gi", GPU: 8}
 LIMIT = 4
 """GPUs of the queue ``limited``."""
 LOST = {WORKER_LOST_TIMEOUT: "20s"}
@@ -43,13 +47,20 @@ CONFIGS: Mapping[str, str] = {
 class Drawn:
     """One fleet and what happens to it."""
 
-    def __init__(self, seed: int, *, named: bool = False) -> None:
-        """``named``: pods have names across members, so that training jobs are divided, too."""
+    def __init__(self, seed: int, *, named: bool = False, growing: bool = False) -> None:
+        """``named``: pods have names across members, so that training jobs are divided, too.
+
+        ``growing``: machines may come in members, some of which have no nodes.
+        """
         self.rng, self.named = random.Random(seed), named
         names = [f"m{number}" for number in range(self.rng.randint(2, 4))]
         self.sizes = {name: [self.rng.choice((1, 2, 4, 8)) for _ in range(self.rng.randint(1, 2))] for name in names}
         self.config = self.rng.choice(list(CONFIGS))
-        self.said: list[str] = [f"seed {seed}: {self.sizes}, configuration {self.config}"]
+        self.machines = dict.fromkeys(names, 0)
+        if growing:
+            self.machines = {name: self.rng.choice((0, 1, 2)) for name in names}
+            self.sizes |= {name: [] for name in names[1:] if self.machines[name] and self.rng.random() < 0.5}
+        self.said: list[str] = [f"seed {seed}: {self.sizes}, {self.machines}, configuration {self.config}"]
         self.number = 0
         self.forms: dict[str, str] = {}
         self.quiet = 0
@@ -59,6 +70,10 @@ class Drawn:
         """A gang that fits the empty fleet, by construction: what it is, and its parts by size."""
         total, most = sum(map(sum, self.sizes.values())), max(map(sum, self.sizes.values()))
         form = self.rng.choice(("hyper", "hyper", "divided", "divided", "plain", "training"))
+        if any(self.machines.values()) and self.rng.random() < 0.7:
+            return "plain", self.rng.randint(
+                1, max(sum(self.sizes[each]) + 8 * more for each, more in self.machines.items())
+            )
         if self.named and form == "training":
             return form, self.rng.randint(min(most + 1, total), total)
         if form in ("plain", "training"):
@@ -76,6 +91,12 @@ class Drawn:
             left[name] -= size
             parts.append(size)
         return form, parts
+
+    def groups(self, name: str) -> list[dict[str, Any]]:
+        """Machines that may come in a member."""
+        most = self.machines[name]
+        spec = {"name": f"{name}-spot", "max": most, "price": 2.0, "bootSeconds": 20, "capacity": CAPACITY}
+        return [spec] if most else []
 
     def labels(self, name: str) -> dict[str, str]:
         return {NETWORK: "mesh", **({CLUSTER_ID: name} if self.named else {})}
@@ -262,13 +283,13 @@ class Troubles:
             {"lose": self.lose, "find": self.find, "grow": self.grow}[what]()
 
 
-async def troubled(seed: int, steps: int = 8, *, named: bool = False) -> None:
+async def troubled(seed: int, steps: int = 8, *, named: bool = False, growing: bool = False) -> None:
     """Gangs beside each other while members and the hub come and go: none is lost, doubled, stuck or over its queue."""
-    drawn = Drawn(seed, named=named)
+    drawn = Drawn(seed, named=named, growing=growing)
     async with fleet(*drawn.sizes, config=CONFIGS[drawn.config]) as world:
         world.queue("limited", capability={"cpu": "1000", GPU: str(LIMIT)})
         for name, sizes in drawn.sizes.items():
-            await world.whole(name, sizes, CONFIGS[drawn.config])
+            await world.whole(name, sizes, CONFIGS[drawn.config], drawn.groups(name))
             world.join(name, [], **drawn.labels(name))
         troubles = Troubles(drawn, world)
         troubles.start()
@@ -293,8 +314,13 @@ async def troubled(seed: int, steps: int = 8, *, named: bool = False) -> None:
                 kind = drawn.kind(name)
                 await world.hub_client.delete(kind, name, "default")
                 del drawn.forms[name]
-            drawn.expect(waited < STUCK_SECONDS, f"stuck: {sorted(drawn.forms)} with {world.running()}")
+            most = STUCK_GROWING_SECONDS if growing else STUCK_SECONDS
+            drawn.expect(waited < most, f"stuck: {sorted(drawn.forms)} with {world.running()}")
         for _ in range(FOUND_SECONDS + 20):
             await drawn.tick(world)
         left = {member: [pod.key for pod in client.objects(PODS)] for member, client in world.members.items()}
         drawn.expect(not any(left.values()), f"all are deleted and keep room: {left}")
+        promised = {name: [each.promised for each in world.hub.machines.summary(name)] for name in world.members}
+        drawn.expect(not any(map(sum, promised.values())), f"all are deleted and keep machines: {promised}")
+        names = world.hub.members_state.feed.state.nodes.wanted()
+        drawn.expect(not any(map(is_to_come, names)), f"machines that nobody waits for are left: {names}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from drawn_fleets import CONFIGS, troubled
 from fleet_world import GPU, NAMESPACE, World, fleet, node, template
 
 from unisono.api.annotations import (
@@ -24,6 +25,7 @@ from unisono.api.groups.autoscaling import (
     MAXIMUM,
     NODE_POOLS,
     PROVISION_TIME,
+    UNNEEDED_TIME,
 )
 from unisono.api.kind_families import ATTACHED_CLUSTERS, PROPAGATION_POLICIES, PYTORCH_JOBS
 from unisono.api.kinds import EVENTS, JOBS, NODES
@@ -173,6 +175,14 @@ async def test_a_job_bursts_into_a_member_from_zero_nodes():
         assert world.running() == {"home": 0, "cloud": 3}
         assert MACHINES not in (world.hub_client.find(JOBS, "default/train").metadata.annotations or {})
         assert not [name for name in world.hub.members_state.feed.state.nodes.names if "+" in name]
+        # After the job the member gives its machines back by its own rule.
+        notes = {"metadata": {"annotations": {UNNEEDED_TIME: "30s"}}}
+        await world.members["cloud"].patch(MACHINE_DEPLOYMENTS, "spot", notes, namespace="default")
+        await world.hub_client.delete(JOBS, "train", "default", propagation="Background")
+        await world.run_whole(150)
+        assert [each.metadata.name for each in world.members["cloud"].objects(NODES)] == []
+        status = world.cluster("cloud").status
+        assert (status.node_summary.ready_num, status.node_groups[0].may_come) == (0, 4)
 
 
 async def test_two_jobs_do_not_count_on_the_same_machines():
@@ -496,3 +506,22 @@ async def test_a_training_job_bursts_as_well():
         await world.run(40)
         assert world.where(PYTORCH_JOBS) == {"torch": "cloud"}
         assert told(world, "Dispatched")[0].startswith("sent to cloud: waits for 2 machines of pool default/spot")
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+async def test_machines_are_found_under_every_configuration(config):
+    async with fleet("cloud", config=CONFIGS[config]) as world:
+        world.join("cloud", [])
+        put_group(world, "cloud")
+        world.start()
+        await world.run(15)
+        await world.job("train", pods=2, gpus=8)
+        await world.job("more", pods=2, gpus=8)
+        await world.run(60)
+        assert world.where() == {"train": "cloud", "more": "cloud"}
+        assert world.hub.machines.summary("cloud")[0].promised == 4
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_drawn_lives_of_fleets_that_grow(seed):
+    await troubled(seed, growing=True)

@@ -499,10 +499,14 @@ class ClusterState:
         return self._foreign.have(job) and not (known and any(task.owned for task in known.tasks.values()))
 
     def settle_nodes(self) -> None:
-        """Let nodes that have come or gone count in the table."""
+        """Let nodes that have come or gone count in the table, and new names of resources have rows of their own."""
         for name, counts in self.device_counts.settle(self.catalogue).items():
             self._offer(name, counts)
-        self._relist()
+        names = self.registry.take_listed()
+        if names:
+            self.book.relist(names)
+            if self.classes.relist(names):
+                self._recount()
         self.nodes.settle(self._move_in)
 
     def snapshot(self) -> Snapshot:
@@ -548,14 +552,6 @@ class ClusterState:
             shapes=self.book.shapes,
             licensed=self.book.licenses.jobs,
         )
-
-    def _relist(self) -> None:
-        """Resources that nodes or queues named for the first time have rows of their own from now on."""
-        names = self.registry.take_listed()
-        if names:
-            self.book.relist(names)
-            if self.classes.relist(names):
-                self._recount()
 
     def _sweep(self) -> None:
         """Free what only pods needed that are gone."""

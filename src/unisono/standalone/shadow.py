@@ -256,7 +256,7 @@ async def opened(
         new_suffix=lambda: _suffix(next(suffixes)),
         disk=None if objects is None else _Memory(objects),
     )
-    loop.busy = lambda: backend.store.statistics()["pending"] > 0
+    loop.busy = lambda: backend.store.pending > 0
     socket = folder / "socket" / "api"
     server = ApiServer(backend.service, data_dir=folder, own_socket=socket, clock=clock.time)
     try:

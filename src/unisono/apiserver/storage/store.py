@@ -453,6 +453,11 @@ class Store:
         """Whether ``close`` was called."""
         return self._closed
 
+    @property
+    def pending(self) -> int:
+        """Writes that are not on disk yet."""
+        return len(self._pending)
+
     def statistics(self) -> dict[str, int]:
         """Counters for metrics and tests."""
         return {
