@@ -67,6 +67,7 @@ class Batch:
         folder: where the processes start; empty for the caller's.
         wrapped: the command that stands in place of a script; empty for none.
         exported: variables of the processes; None is the caller's own value.
+        exports_used: so are variables of the caller that the script uses.
         parsable: the names of the jobs alone are printed.
         test_only: nothing is submitted; it is said when the job would start.
         hold: it is held once it is submitted.
@@ -106,6 +107,7 @@ class Batch:
     folder: str = ""
     wrapped: str = ""
     exported: tuple[tuple[str, str | None], ...] = ()
+    exports_used: bool = True
     parsable: bool = False
     test_only: bool = False
     hold: bool = False
@@ -219,8 +221,8 @@ def batch_of(options: Sequence[tuple[str, str]], where: str = "script") -> Batch
             batch = replace(batch, **_READ[name](value))
         except (ValueError, BadOption) as error:
             raise BadScript(f"{where}: --{name}={value}: {error}.") from None
-    if any(word.upper() in _WHOLE for word in values.get("export", "").split(",")):
-        notes.append("of --export only variables with a name are passed on: --export=NAME,NAME=VALUE")
+    if "ALL" in values.get("export", "").upper().split(","):
+        notes.append("of --export=ALL variables are passed on that the script uses: name others, --export=ALL,NAME")
     for other in _generic(values.get("gres", ""))[1]:
         notes.append(f"of --gres only cards are counted, and {other} is left out")
     if batch.signal and not batch.seconds:
@@ -464,7 +466,8 @@ def _export(text: str) -> dict[str, Any]:
             raise ValueError("variables are expected: NAME,NAME=VALUE")
         if word.upper() not in _WHOLE:
             found.append((name, value if assigned else None))
-    return {"exported": tuple(found)}
+    words = {word.upper() for word in text.split(",")}
+    return {"exported": tuple(found), "exports_used": "ALL" in words}
 
 
 def _checked(value: object) -> dict[str, Any]:
@@ -545,7 +548,9 @@ OPTIONS: Mapping[str, Option] = {
     **_all("mapped", "`sbatch` waits as it says, and then submits", "dependency"),
     **_all("done", "files of the script's output, with their patterns, beside the log", "output error open-mode"),
     **_all("done", "folder in which the script starts", "chdir container-workdir"),
-    **_all("mapped", "variables with a name; others of yours are not passed on", "export"),
+    **_all(
+        "mapped", "variables with a name, and without it or with `ALL` those of yours that the script uses", "export"
+    ),
     **_all("done", "a script of one line", "wrap"),
     **_all("done", "prints the names of the jobs alone", "parsable"),
     **_all("done", "submits nothing, and says when the job would start", "test-only"),
