@@ -17,7 +17,8 @@ from unisono.api.yaml import load_all
 from unisono.cli.commands.sbatch import script_elements, split_words
 from unisono.cli.main import cli
 from unisono.cli.slurm.batches import doubts, program_of, variables_used
-from unisono.cli.slurm.script import OPTIONS, READ, BadScript, Batch, batch_of, read_options, read_script
+from unisono.cli.slurm.options import OPTIONS
+from unisono.cli.slurm.script import READ, BadScript, Batch, batch_of, read_options, read_script
 from unisono.cli.slurm.selecting import (
     Selection,
     names_of,
