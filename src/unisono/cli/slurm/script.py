@@ -161,7 +161,9 @@ def read_options(words: Sequence[str], where: str = "the command line") -> list[
         found += some
         if rest:
             refuse_parts(rest[:1], where)
-            raise BadScript(f"{where}: {rest[0]} is no option of sbatch.")
+            left = rest[0].startswith(("<", "[")) or rest[0].endswith((">", "]"))
+            hint = ": a placeholder stands for a value" if left else ""
+            raise BadScript(f"{where}: {rest[0]} is no option of sbatch{hint}.")
     return found
 
 
