@@ -152,7 +152,7 @@ class KueueSettings:
             self.excluded += tuple(map(str, resources.get("excludeResourcePrefixes") or ()))
             self.undeclared |= resources.get("quotaCheckStrategy") == "IgnoreUndeclared"
             for one in resources.get("deviceClassMappings") or ():
-                classes = one.get("deviceClassNames") or ()
+                classes = list(one.get("deviceClassNames") or ())
                 if len(classes) == 1 and not one.get("sources"):
                     self.classes[str(one.get("name"))] = f"deviceclass/{classes[0]}"
                 else:
