@@ -252,7 +252,7 @@ def test_the_program_of_pods_needs_python_3_8_alone() -> None:
         ("srun --mpi=pmix ./a.out", "srun --mpi=pmix has no server for MPI here"),
         ("sinfo -N", "sinfo is there only if the image has it"),
         ("scontrol hold 4", "'unisono scontrol hold' does it outside"),
-        ("sbatch next.sh", "sbatch submits from within a job only where"),
+        ("sbatch next.sh", "sbatch within a job needs"),
         ("echo $SLURM_TOPOLOGY_TREE", "SLURM_TOPOLOGY_TREE is not set here"),
         ("# echo $SLURM_TOPOLOGY_TREE", ""),
         ("echo ${SLURM_TOPOLOGY_TREE:-none} $SLURM_NTASKS $SLURM_JOB_NODELIST", ""),
