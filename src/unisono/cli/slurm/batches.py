@@ -264,10 +264,7 @@ _DOUBTS = (
         "scontrol {0} is not inside of a job: 'unisono scontrol {0}' does it outside",
     ),
     (re.compile(r"(?:^|[\s;&|(])(salloc)\s"), "{0} is not inside of a job: submit where 'unisono' runs"),
-    (
-        re.compile(r"(?:^|[\s;&|(])(sbatch)\s"),
-        "{0} submits from within a job only where 'unisono' is in the pod, and finds a kubeconfig",
-    ),
+    (re.compile(r"(?:^|[\s;&|(])(sbatch)\s"), "{0} within a job needs 'unisono' and a kubeconfig in the pod"),
 )
 
 
