@@ -276,3 +276,22 @@ def test_yaml_booleans_reach_the_type_check() -> None:
     assert error.message() == (
         'metadata.labels[true]: Invalid value: "boolean": metadata.labels[true] in body must be of type string: "boolean"'
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "told"),
+    [
+        (kinds.POD_GROUPS, {"spec": {"minMembers": 2}}, ["spec.minMembers", "minMember"]),
+        (kinds.PODS, {"spec": {"priorityClass": "high"}}, ["spec.priorityClass", "priorityClassName"]),
+        (kinds.PODS, {"labels": {"a": "b"}}, ["labels", "metadata.labels"]),
+        (kinds.PODS, {"containers": []}, ["containers", "spec.containers"]),
+        (kinds.PODS, {"spec": {"nodeselector": {}}}, ["spec.nodeselector", "nodeSelector"]),
+        (kinds.PODS, {"spec": {"bogus": 1}}, ["spec.bogus", ""]),
+    ],
+)
+def test_unknown_fields_are_told_with_what_is_probably_meant(
+    kind: Kind[Any], value: dict[str, Any], told: list[str]
+) -> None:
+    path, meant = told
+    hint = f" (did you mean {meant}?)" if meant else ""
+    assert decode(kind, value).unknown_texts() == [f'unknown field "{path}"{hint}']

@@ -17,7 +17,8 @@ from unisono.api.yaml import load_all
 from unisono.cli.commands.sbatch import script_elements, split_words
 from unisono.cli.main import cli
 from unisono.cli.slurm.batches import doubts, program_of
-from unisono.cli.slurm.script import OPTIONS, READ, BadScript, Batch, batch_of, read_options, read_script
+from unisono.cli.slurm.options import OPTIONS
+from unisono.cli.slurm.script import READ, BadScript, Batch, batch_of, read_options, read_script
 from unisono.cli.slurm.selecting import (
     Selection,
     names_of,
@@ -251,7 +252,7 @@ def test_the_program_of_pods_needs_python_3_8_alone() -> None:
         ("srun --mpi=pmix ./a.out", "srun --mpi=pmix has no server for MPI here"),
         ("sinfo -N", "sinfo is there only if the image has it"),
         ("scontrol hold 4", "'unisono scontrol hold' does it outside"),
-        ("sbatch next.sh", "sbatch is not inside of a job"),
+        ("sbatch next.sh", "sbatch within a job needs"),
         ("echo $SLURM_TOPOLOGY_TREE", "SLURM_TOPOLOGY_TREE is not set here"),
         ("# echo $SLURM_TOPOLOGY_TREE", ""),
         ("echo ${SLURM_TOPOLOGY_TREE:-none} $SLURM_NTASKS $SLURM_JOB_NODELIST", ""),

@@ -61,6 +61,11 @@ CHANGES = {
         plugin("  - name: predicates\n    arguments: {nodeaffinity.weight: 2}\n  - name: nodeorder\n"),
         "- name: nodeorder\n    arguments:\n      nodeaffinity.weight: 2",
     ),
+    "what action enqueue did before Volcano 1.2": (
+        plugin("  - name: predicates\n")
+        + "configurations:\n- name: enqueue\n  arguments: {overcommit-factor: '1.5'}\n",
+        "- name: predicates\n  - name: overcommit\n    arguments:\n      overcommit-factor: 1.5",
+    ),
     "an action's argument that is a plug-in's today": (
         plugin("  - name: overcommit\n") + "configurations:\n- name: enqueue\n  arguments: {overcommit-factor: 1.5}\n",
         "- name: overcommit\n    arguments:\n      overcommit-factor: 1.5",

@@ -17,7 +17,6 @@ from unisono.jobkinds.registry import job_kind_of
 from unisono.kube.discovery import request_json
 from unisono.standalone.background import SCHEDULER_NAMES
 
-_REFUSED_BY_STRICT_CLIENTS = ("Kubernetes, a field misspelt", "KubeRay, pods are made anew when the spec changes")
 _SECONDS = 240
 _LABELS: Final = frozenset(("kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch"))
 Says = Callable[[dict[str, Any], re.Match[str]], bool]
@@ -66,7 +65,7 @@ SHAPES_BY_NAME = {shape["object"]["metadata"].get("name"): shape["object"] for s
 def accepted() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     """Namespace, shape and object."""
     for number, shape in enumerate(SHAPES):
-        if "refused" not in shape and shape["of"] not in _REFUSED_BY_STRICT_CLIENTS:
+        if "refused" not in shape and not any("unknown field" in words for words in shape["warns"]):  # strict clients
             yield f"s{number}", shape, placed(shape["object"], f"s{number}")
 
 

@@ -22,6 +22,7 @@ from unisono.api.field_error import FieldError, invalid, type_invalid
 from unisono.api.groups.batch import DependsOn
 from unisono.api.groups.scheduling import Guarantee, QueueSpec
 from unisono.api.kind import Kind
+from unisono.api.names import nearest
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.times import is_time
 
@@ -282,6 +283,7 @@ class Decoded(Generic[T]):
         unknown_fields: paths of fields that the kind does not have, such as ``spec.tasks[0].bogus``; they are pruned.
         type_errors: values of a wrong JSON type, numbers out of range, and texts that are not quantities or times.
         clean: the JSON that the struct was made from: only what was given, known and right.
+        meant: of unknown fields, by path, what the writer probably means, such as ``minMember`` or ``metadata.labels``.
 
     """
 
@@ -289,6 +291,15 @@ class Decoded(Generic[T]):
     unknown_fields: list[str]
     type_errors: list[FieldError]
     clean: dict[str, Any] = field(default_factory=dict)
+    meant: dict[str, str] = field(default_factory=dict)
+
+    def unknown_texts(self) -> list[str]:
+        """A sentence for each unknown field, as Kubernetes says it, with what is probably meant."""
+        texts = []
+        for path in self.unknown_fields:
+            meant = f" (did you mean {self.meant[path]}?)" if path in self.meant else ""
+            texts.append(f'unknown field "{path}"{meant}')
+        return texts
 
 
 def decode(kind: Kind[T], value: Any) -> Decoded[T]:
@@ -309,7 +320,7 @@ def decode(kind: Kind[T], value: Any) -> Decoded[T]:
             _clean.add(kind.struct, encoded)
     obj = msgspec.convert(clean, kind.struct)
     obj.api_version, obj.kind = kind.api_version, kind.kind
-    return Decoded(obj, walk.unknown, walk.errors, clean)
+    return Decoded(obj, walk.unknown, walk.errors, clean, walk.meant)
 
 
 def _encoded_spec(value: Any) -> bytes | None:
@@ -332,6 +343,10 @@ def encode(obj: Object) -> bytes:
 # A key is a field name, a list index, or a one-tuple with a map's key.
 _Path = tuple[Any, str | int | tuple[str]] | None
 _DROP = object()
+_HOLDERS = ("metadata", "spec", "template")
+"""Fields beside which people write what belongs into them."""
+_LEAST = 6
+"""Shortest field that counts as the beginning of another."""
 
 
 def render_path(path: _Path) -> str:
@@ -349,11 +364,27 @@ def render_path(path: _Path) -> str:
     return "".join(reversed(parts)).removeprefix(".")
 
 
+def _meant(name: str, fields: Mapping[str, FieldShape]) -> str:
+    """The field of an object that a name which it does not have is a near miss of; empty where none is.
+
+    ``labels`` beside ``metadata`` is within it, and ``priorityClass`` is the only field that begins so.
+    """
+    within = [each for each, known in fields.items() if each in _HOLDERS and name in known.shape.fields]
+    if len(within) == 1:
+        return f"{within[0]}.{name}"
+    lower = name.lower()
+    longer = [each for each in fields if min(len(each), len(name)) >= _LEAST and each.lower().startswith(lower)]
+    shorter = [each for each in fields if min(len(each), len(name)) >= _LEAST and lower.startswith(each.lower())]
+    alike = longer or shorter
+    return alike[0] if len(alike) == 1 else nearest(name, fields)
+
+
 class _DecodingWalk:
     """One walk along a shape; collects what is wrong and answers the clean value, or ``_DROP``."""
 
     def __init__(self) -> None:
         self.unknown: list[str] = []
+        self.meant: dict[str, str] = {}
         self.errors: list[FieldError] = []
 
     def value(self, shape: Shape, value: Any, path: _Path) -> Any:
@@ -393,7 +424,10 @@ class _DecodingWalk:
         for name, each in value.items():
             known = fields.get(name)
             if known is None:
-                self.unknown.append(render_path((path, utf8(str(name)))))
+                unknown = render_path((path, utf8(str(name))))
+                self.unknown.append(unknown)
+                if near := _meant(str(name), fields):
+                    self.meant[unknown] = near
             elif each is not None:
                 result = self.value(known.shape, each, (path, name))
                 if result is not _DROP:

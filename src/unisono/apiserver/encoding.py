@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
@@ -270,7 +270,7 @@ def _decode_as(kind: Kind[Any], stored: Kind[T], body: dict[str, Any]) -> Decode
     if view is None:
         return decode_body(stored, body)
     seen = decode(kind, body)
-    return Decoded(decode(stored, view.to_stored(seen.clean)).obj, seen.unknown_fields, seen.type_errors, seen.clean)
+    return replace(seen, obj=decode(stored, view.to_stored(seen.clean)).obj)
 
 
 def accept(
@@ -293,7 +293,7 @@ def accept(
     _check_type(kind, body)
     decoded = _decode_as(kind, stored, body)
     if decoded.unknown_fields and options.field_validation == "Strict":
-        listed = ", ".join(f'unknown field "{path}"' for path in decoded.unknown_fields)
+        listed = ", ".join(decoded.unknown_texts())
         raise bad_request(
             f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
             f"strict decoding error: {listed}"
@@ -304,7 +304,7 @@ def accept(
     obj.api_version, obj.kind = stored.api_version, stored.kind
     if options.field_validation == "Ignore":
         return obj, []
-    return obj, [f'unknown field "{path}"' for path in decoded.unknown_fields]
+    return obj, decoded.unknown_texts()
 
 
 def accept_configuration(

@@ -12,6 +12,7 @@ import click
 from unisono.api.documents import apply_merge_patch, merge_diff
 from unisono.api.keys import LAST_APPLIED
 from unisono.errors import AlreadyExists, ApiError, NotFound, Unavailable, UnisonoError
+from unisono.jobkinds.others_kinds import way_out
 from unisono.kube.discovery import Resource, ResourceMap, UnknownKind, discover, request_json
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ async def create(client: HttpClient, resources: ResourceMap, manifest: Manifest,
         ApiError: the server refuses it.
 
     """
-    resource = resources.of(manifest.api_version, manifest.kind, manifest.where)
+    instead = way_out(manifest.api_version, manifest.kind)
+    resource = resources.of(manifest.api_version, manifest.kind, manifest.where, instead)
     path = resource.path(placed(manifest, resource, namespace))
     answer = await _located(
         manifest,
@@ -71,7 +73,8 @@ async def apply(client: HttpClient, resources: ResourceMap, manifest: Manifest, 
         ApiError: the server refuses it.
 
     """
-    resource = resources.of(manifest.api_version, manifest.kind, manifest.where)
+    instead = way_out(manifest.api_version, manifest.kind)
+    resource = resources.of(manifest.api_version, manifest.kind, manifest.where, instead)
     where = placed(manifest, resource, namespace)
     if not manifest.metadata.get("name"):
         return await create(client, resources, manifest, namespace)

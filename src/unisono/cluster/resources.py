@@ -29,7 +29,7 @@ CPU, MEMORY, PODS = 0, 1, 2
 MOST_LISTED = 1024
 """Resource names that nodes and queues may state over the life of a cluster state."""
 
-MOST_REQUESTED = 32
+MOST_REQUESTED = 64
 """Rows for names that only pods and PodGroups use; a user may invent any number of names."""
 
 UNLISTED = "resources that no node offers"

@@ -113,6 +113,10 @@ def _warned(
     )
 
 
+def _parts_of_cards(project: str, names: str) -> Iterator[Word]:
+    return (Word(project, each, "part of a card", "warned", _CARDS, "resource") for each in names.split())
+
+
 def _schedulers(names: Mapping[str, str]) -> Iterator[Word]:
     instead = "leave schedulerName out of jobs, and write volcano on pods"
     return (
@@ -535,29 +539,15 @@ WORDS: Final[tuple[Word, ...]] = (
             "nvidia.com/gpumem": ("memory of a GPU", _GPUS),
             "nvidia.com/gpumem-percentage": ("memory of a GPU", _GPUS),
             "nvidia.com/gpucores": ("share of a GPU", _GPUS),
-            **dict.fromkeys(
-                (
-                    "amd.com/gpumem",
-                    "cambricon.com/*.smlu.vmemory",
-                    "cambricon.com/*.smlu.vcore",
-                    "enflame.com/vgcu-percentage",
-                    "enflame.com/gcu-memory",
-                    "enflame.com/gcu-core",
-                    "hygon.com/dcumem",
-                    "hygon.com/dcucores",
-                    "huawei.com/Ascend*-memory",
-                    "iluvatar.ai/*.vMem",
-                    "iluvatar.ai/*.vCore",
-                    "kunlunxin.com/vxpu-memory",
-                    "metax-tech.com/vmemory",
-                    "metax-tech.com/vcore",
-                    "mthreads.com/sgpu-memory",
-                    "mthreads.com/sgpu-core",
-                ),
-                ("part of a card", _CARDS),
-            ),
         },
         at="resource",
+    ),
+    *_parts_of_cards(
+        "HAMi",
+        "amd.com/gpumem cambricon.com/*.smlu.vmemory cambricon.com/*.smlu.vcore enflame.com/vgcu-percentage "
+        "enflame.com/gcu-memory enflame.com/gcu-core hygon.com/dcumem hygon.com/dcucores "
+        "huawei.com/Ascend*-memory iluvatar.ai/*.vMem iluvatar.ai/*.vCore kunlunxin.com/vxpu-memory "
+        "metax-tech.com/vmemory metax-tech.com/vcore mthreads.com/sgpu-memory mthreads.com/sgpu-core",
     ),
     *_warned(
         "Koordinator",

@@ -94,8 +94,14 @@ class ResourceMap:
             raise UnknownKind(f"The server has no kind '{name}'.{hint}")
         return found
 
-    def of(self, api_version: str, kind: str, file: str = "") -> Resource:
+    def of(self, api_version: str, kind: str, file: str = "", instead: str = "") -> Resource:
         """The resource of a manifest's ``apiVersion`` and ``kind``.
+
+        Args:
+            api_version: of the manifest.
+            kind: of the manifest.
+            file: where it stands, for the message.
+            instead: what to do where it is not served; empty for what always helps.
 
         Raises:
             UnknownKind: the server does not serve it.
@@ -106,10 +112,11 @@ class ResourceMap:
             if (item.group, item.version, item.kind) == (group, version, kind):
                 return item
         where = f"{file}: " if file else ""
-        raise UnknownKind(
-            f'{where}no matches for kind "{kind}" in version "{api_version}": '
-            "install the CustomResourceDefinition that serves it, or correct apiVersion and kind."
-        )
+        other = next((item for item in self.resources if (item.group, item.kind) == (group, kind)), None)
+        if other is not None:
+            instead = f"write apiVersion: {group}{'/' if group else ''}{other.version}, in which it is served"
+        instead = instead or "install the CustomResourceDefinition that serves it, or correct apiVersion and kind"
+        raise UnknownKind(f'{where}no matches for kind "{kind}" in version "{api_version}": {instead}.')
 
     def typed(self, resource: Resource) -> str:
         """What a user types for the kind: ``job``, and ``job.batch`` where the short name is another kind's."""

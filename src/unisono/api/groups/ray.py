@@ -86,6 +86,9 @@ class RayClusterSpec(Base):
         enable_in_tree_autoscaling: the gang then needs the fewest workers only; Ray's autoscaler itself is not run.
         gcs_fault_tolerance_options: accepted.
         auth_options: accepted.
+        tls_options: accepted.
+        network_policy: accepted.
+        history_server_options: accepted.
         head_group_spec: the head.
         ray_version: accepted.
         worker_group_specs: the workers.
@@ -99,6 +102,9 @@ class RayClusterSpec(Base):
     enable_in_tree_autoscaling: bool | None = None
     gcs_fault_tolerance_options: FreeObject | None = None
     auth_options: FreeObject | None = None
+    tls_options: FreeObject | None = None
+    network_policy: FreeObject | None = None
+    history_server_options: FreeObject | None = None
     head_group_spec: RayHeadGroupSpec = msgspec.field(default_factory=RayHeadGroupSpec)
     ray_version: str | None = None
     worker_group_specs: list[RayWorkerGroupSpec] | None = None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from unisono.cli.options import Command, Where, where_options_without_n
-from unisono.cli.slurm.batches import doubts, label, program_of
+from unisono.cli.slurm.batches import doubts, label, program_of, variables_used
 from unisono.cli.slurm.script import BadScript, Batch
 from unisono.sdk.jobs.program import Program, derived_name
 
@@ -153,7 +153,9 @@ def _elements(
     path = str(Path(script).absolute())
     _enter(batch)
     user = getpass.getuser()
+    used = variables_used(text, os.environ) if batch.exports_used else {}
     variables = {
+        **used,
         **_exported_variables(batch),
         "SLURM_SUBMIT_DIR": str(Path.cwd()),
         "SLURM_SUBMIT_HOST": platform.node(),
@@ -175,11 +177,11 @@ def _elements(
     indices: Sequence[int | None] = batch.array or (None,)
     elements = [element(index) for index in indices]
     notes = [*batch.notes, *doubts(text, elements[0].program.env)]
+    if used:
+        notes.append(f"variables of yours that the script uses are passed on: {', '.join(sorted(used))}")
     if local:
         here = ((batch.exclusive, "exclusive"), (batch.nodelist, "nodelist"), (batch.exclude, "exclude"))
         notes += [f"--{name} is for clusters: this machine stands for all nodes" for given, name in here if given]
-        if batch.mounts:
-            notes.append("--container-mounts is for clusters: here processes see the machine's own folders")
     return replace(batch, notes=tuple(notes)), elements
 
 

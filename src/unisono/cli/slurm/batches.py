@@ -271,8 +271,34 @@ _DOUBTS = (
         re.compile(r"\bscontrol\s+(?!show\b|requeue\b)(\w+)"),
         "scontrol {0} is not inside of a job: 'unisono scontrol {0}' does it outside",
     ),
-    (re.compile(r"(?:^|[\s;&|(])(sbatch|salloc)\s"), "{0} is not inside of a job: submit where 'unisono' runs"),
+    (re.compile(r"(?:^|[\s;&|(])(salloc)\s"), "{0} is not inside of a job: submit where 'unisono' runs"),
+    (re.compile(r"(?:^|[\s;&|(])(sbatch)\s"), "{0} within a job needs 'unisono' and a kubeconfig in the pod"),
 )
+
+
+_OF_A_SHELL = re.compile(
+    r"(?:_|PATH|HOME|USER|LOGNAME|PWD|OLDPWD|SHELL|SHLVL|HOSTNAME|TERM|LANG|IFS|RANDOM|SECONDS|LINENO|PPID|UID|EUID|PS\d"
+    r"|TMPDIR|EDITOR|DISPLAY|MASTER_ADDR|MASTER_PORT|OMP_NUM_THREADS|(?:LC|XDG|BASH|SLURM|SBATCH|UNISONO|KUBE)\w*)"
+)
+"""Variables that pods have of their own, or that say something of the caller's shell alone."""
+_MOST_VALUE = 4096
+
+
+def variables_used(text: str, own: Mapping[str, str]) -> dict[str, str]:
+    """Variables of the caller that a script uses, as Slurm passes all of them on.
+
+    Args:
+        text: the script.
+        own: the caller's variables; longer values than 4096 characters are left out.
+
+    """
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    named = {name for line in lines for name in re.findall(r"\$\{?[#!]?([A-Za-z_]\w*)", line)}
+    return {
+        name: own[name]
+        for name in named
+        if name in own and len(own[name]) <= _MOST_VALUE and not _OF_A_SHELL.fullmatch(name)
+    }
 
 
 def doubts(text: str, given: Mapping[str, str]) -> list[str]:

@@ -223,7 +223,8 @@ class _Writer:
     def __init__(self) -> None:
         self.done = Converted()
         self._plugins: dict[str, dict[str, Any]] = {}
-        self._elsewhere: list[tuple[str, str, Any]] = []
+        self._elsewhere: list[tuple[str, str, Any, str]] = []
+        self._last: list[dict[str, Any]] | None = None
 
     def whole(self, root: Mapping[str, Any]) -> dict[str, Any]:
         found = dict(root)
@@ -239,7 +240,12 @@ class _Writer:
             found["metrics"] = self._metrics(found["metrics"])
         for key in [key for key in found if foreign(str(key), SECTIONS) or key in ("arguments", "args")]:
             self._lost(f"{key}: {found.pop(key)!r} at the top of the file")
-        for plugin, key, value in self._elsewhere:
+        for plugin, key, value, owner in self._elsewhere:
+            if plugin not in self._plugins and owner.startswith("action ") and self._last is not None:
+                # What actions of older versions did without a plug-in.
+                self._plugins[plugin] = {"name": plugin}
+                self._last.append(self._plugins[plugin])
+                self._changed(f"plug-in {plugin} is added: {key} of {owner} is an argument of it today")
             if plugin in self._plugins:
                 self._plugins[plugin].setdefault("arguments", {})[key] = value
                 self._changed(f"{key} is an argument of plug-in {plugin}, and stands there now")
@@ -292,7 +298,8 @@ class _Writer:
         listed = tier.get("plugins") if isinstance(tier, dict) else None
         if not isinstance(listed, list):
             return tier
-        return {**tier, "plugins": [one for each in listed if (one := self._plugin(each))]}
+        self._last = [one for each in listed if (one := self._plugin(each))]
+        return {**tier, "plugins": self._last}
 
     def _plugin(self, given: Any) -> dict[str, Any] | None:
         if isinstance(given, str):
@@ -350,11 +357,11 @@ class _Writer:
                 self._lost(f"{key}: {value!r} of {owner}: {said.says}")
                 continue
             if said is not None:
-                self._elsewhere.append((_owner_of(said.here), said.here, value))
+                self._elsewhere.append((_owner_of(said.here), said.here, value, owner))
                 continue
             near = key if spec is not None else argument_meant(str(key), specs, name)
             if spec is None and (other := _owner_of(str(key))):
-                self._elsewhere.append((other, str(key), self._value(str(key), value, other)))
+                self._elsewhere.append((other, str(key), self._value(str(key), value, other), owner))
                 continue
             if not near:
                 self._lost(f"{key}: {value!r} of {owner}")
