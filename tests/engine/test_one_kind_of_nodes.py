@@ -355,3 +355,13 @@ def test_pods_on_nodes_of_another_kind_are_never_bound(monkeypatch: pytest.Monke
     assert [each.message for each in decisions.violations] == [
         f"its pods would be bound to nodes that are not of {KEY}=h100"
     ]
+
+
+def test_a_gang_whose_kinds_cannot_be_had_says_nothing_of_others_like_it() -> None:
+    """Both have the same shape: what they may take stands on their PodGroups alone."""
+    settings = config(("priority", "gang"), ("predicates", "one-of"), actions="enqueue, allocate, preempt")
+    given = {"priority_class": "high", "priority": 9}
+    first, second = job("a", 2, f"{KEY}=gone, {KEY}=away", **given), gang("b", 2, gpu=4, created=5, **given)
+    decisions = schedule(cluster(kind("h100", 2), low(["h100-0", "h100-1"]), first, second), settings)
+    assert len(decisions.evictions) == 2
+    assert {each.pod.partition("-")[0] for each in decisions.pipelined} == {"b"}
