@@ -147,6 +147,7 @@ def test_what_cannot_run_is_told_before_a_control_plane_is_started(
         ("--memory", "much", "'much' is no amount: write 4Gi or 500M."),
         ("--memory", "0", "'0' is no amount: more than 0 is needed."),
         ("--cpu", "two", "'two' is no amount: write 2 or 500m."),
+        ("--one-of", "h100", "'h100' is no label of nodes: write LABEL=VALUE"),
     ],
 )
 def test_amounts_are_read_before_anything_is_started(option: str, value: str, told: str) -> None:

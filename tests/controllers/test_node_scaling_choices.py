@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from test_node_scaling_controller import SPOT, deployment, pod, pool
 
 from support.examples import examples
-from unisono.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration
+from unisono.api.annotations import GOT, ONE_OF
+from unisono.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration
 from unisono.api.groups.autoscaling import CAPACITY, GPU_COUNT, NODE_POOL, MachineDeployment, NodePool
 from unisono.api.times import rfc3339
-from unisono.controllers.node_scaling.decide import Demand, Pool, Room, growth, remainders, wanted
+from unisono.controllers.node_scaling.decide import Demand, Pool, Room, demand_of, growth, remainders, wanted
 from unisono.controllers.node_scaling.provisioning import overdue, pool_of, pool_of_node_pool
 from unisono.controllers.node_scaling.shrink import Held, Shrinking, shrinking
 
@@ -85,6 +86,18 @@ ZONE_1 = NodeSelector(
             [pod(2), *[pod(4, 8)] * 2],
             [pool("c", price=0.2), pool("g", cpu=64, gpu=8, price=20)],
             {"g": 2},
+        ),
+        (
+            "the first of its kinds that can hold all of it",
+            [Demand({"cpu": 1000}, count=9, kinds=({"gpu": "fast"}, {"gpu": "slow"}))],
+            [pool("a"), pool("b", labels={"gpu": "fast"}, most=2), pool("c", labels={"gpu": "slow"})],
+            {"c": 3},
+        ),
+        (
+            "the first of its kinds, though another is cheaper",
+            [Demand({"cpu": 1000}, count=4, kinds=({"gpu": "fast"}, {"gpu": "slow"}))],
+            [pool("a"), pool("b", labels={"gpu": "fast"}, price=9.0), pool("c", labels={"gpu": "slow"}, price=1.0)],
+            {"b": 1},
         ),
         ("affinity", [Demand({"cpu": 1000}, affinity=ZONE_1)], [pool("a"), pool("b", labels={"zone": "1"})], {"b": 1}),
         ("a price of nothing", [pod(4)], [pool("a"), pool("b", price=0.0)], {"b": 1}),
@@ -468,3 +481,14 @@ def test_how_far_a_node_pool_may_grow(given_pool, nodes, expected):
     if found is not None:
         assert found.spot
         assert dict(found.labels) == {NODE_POOL: "gpu", "tier": "gold", "karpenter.sh/capacity-type": "spot"}
+
+
+def test_pods_say_which_kinds_of_nodes_they_take_as_they_are() -> None:
+    text = "gpu=fast, gpu=slow*2, gpu=old"
+    for got, expected in (
+        ("", ["fast", "old"]),
+        ("gpu=old", ["old", "fast"]),
+        ("gpu=slow*2", ["slow"]),
+    ):
+        found = demand_of(PodSpec(), notes={ONE_OF: text, GOT: got}).kinds
+        assert [kind["gpu"] for kind in found] == expected

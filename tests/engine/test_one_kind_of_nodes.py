@@ -355,3 +355,22 @@ def test_pods_on_nodes_of_another_kind_are_never_bound(monkeypatch: pytest.Monke
     assert [each.message for each in decisions.violations] == [
         f"its pods would be bound to nodes that are not of {KEY}=h100"
     ]
+
+
+def test_a_gang_whose_kinds_cannot_be_had_says_nothing_of_others_like_it() -> None:
+    """Both have the same shape: what they may take stands on their PodGroups alone."""
+    settings = config(("priority", "gang"), ("predicates", "one-of"), actions="enqueue, allocate, preempt")
+    given = {"priority_class": "high", "priority": 9}
+    first, second = job("a", 2, f"{KEY}=gone, {KEY}=away", **given), gang("b", 2, gpu=4, created=5, **given)
+    decisions = schedule(cluster(kind("h100", 2), low(["h100-0", "h100-1"]), first, second), settings)
+    assert len(decisions.evictions) == 2
+    assert {each.pod.partition("-")[0] for each in decisions.pipelined} == {"b"}
+
+
+def test_one_more_kind_is_offered_where_pods_take_other_amounts_too() -> None:
+    """And not where it would not help: of the kind that takes twice as many there is too little."""
+    text = f"{KEY}=h100, {KEY}=a100*2"
+    for number, offered in ((2, True), (1, False)):
+        state = cluster(kind("a100", 1), kind("b200", number, gpu=2), choosing("j", 2, text))
+        verdict = schedule(state, default_config()).verdicts["ns/j"]
+        assert (f'annotate its pods with {ONE_OF}: "{text}, {KEY}=b200"' in verdict.suggestion) is offered

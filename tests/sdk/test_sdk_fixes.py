@@ -259,3 +259,14 @@ def test_changes_in_words() -> None:
     }
     assert change_text(both) == "open queue q and lower minAvailable to 2"
     assert change_text({"kind": "FromTheFuture", "x": 1}) == "FromTheFuture"
+
+
+def test_an_annotation_that_pods_take_over_from_the_job_is_changed_there_too() -> None:
+    body = job(tasks=[task(pod())])
+    body["metadata"]["annotations"] = {"unisono.io/one-of": "a=b", "other": "stays"}
+    edit = edit_of({"kind": "AddAnnotation", "key": "unisono.io/one-of", "value": "a=b, a=c"})
+    assert edit is not None
+    edit(body)
+    assert body["metadata"]["annotations"] == {"unisono.io/one-of": "a=b, a=c", "other": "stays"}
+    (one,) = body["spec"]["tasks"]
+    assert one["template"]["metadata"]["annotations"] == {"unisono.io/one-of": "a=b, a=c"}

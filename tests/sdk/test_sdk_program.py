@@ -63,6 +63,12 @@ def test_the_job_of_every_launcher_is_valid(launcher: Any, where: Surroundings |
     assert decoded.obj.spec.min_available == (4 if launcher == "mpi" else 3)
 
 
+def test_a_program_names_kinds_of_nodes() -> None:
+    manifest = program_job(Program(["python", "t.py"], 2, gpus=1, one_of="gpu=h100, gpu=a100*2")).manifest()
+    assert manifest["metadata"]["annotations"] == {"unisono.io/one-of": "gpu=h100, gpu=a100*2"}
+    assert not validate(JOBS, decode(JOBS, manifest).obj)
+
+
 def test_the_processes_of_torch_find_their_group_as_under_torchrun() -> None:
     found = values(Program(["python", "train.py"], 4))
     assert found["RANK"] == {"fieldRef": {"fieldPath": "metadata.annotations['volcano.sh/task-index']"}}

@@ -246,7 +246,12 @@ class NodeScalingController(Controller):
         if verdict_of(group).cause not in CAUSES:
             return []
         pods = sorted(self._pods.by_index(POD_INDEX, group.key), key=lambda pod: pod.metadata.name)
-        return [demand_of(pod.spec) for pod in pods if is_pending(pod)] if pods else promised(group)
+        if not pods:
+            return promised(group)
+        notes = group.metadata.annotations or {}
+        return [
+            demand_of(pod.spec, notes={**notes, **(pod.metadata.annotations or {})}) for pod in pods if is_pending(pod)
+        ]
 
     def _lacking(self, group: PodGroup, pending: list[Demand], now: float) -> tuple[bool, list[Demand]]:
         verdict, created = verdict_of(group), group.metadata.creation_timestamp

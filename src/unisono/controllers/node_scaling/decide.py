@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from unisono.api.annotations import GANG_PARTS
+from unisono.api.annotations import GANG_PARTS, GOT
 from unisono.api.core import NodeSelector, Pod, PodSpec, Taint, Toleration
 from unisono.api.gang_parts import decode_parts
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.licenses import is_floating
 from unisono.api.node_usage import cost_per_hour
+from unisono.api.one_of import one_of, times_of
 from unisono.api.resources import pod_requests, resource_list
 from unisono.api.selecting import pod_group_of
 from unisono.api.verdict import Cause, Verdict, verdict_in
@@ -46,6 +47,7 @@ class Demand:
         tolerations: taints that they endure.
         count: how many they are.
         affinity: the node affinity that they require.
+        kinds: labels of kinds of nodes of which the whole gang takes one, the best first; empty: any.
 
     """
 
@@ -54,6 +56,7 @@ class Demand:
     tolerations: tuple[Toleration, ...] = ()
     count: int = 1
     affinity: NodeSelector | None = None
+    kinds: tuple[Mapping[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +138,25 @@ def growth(gangs: Iterable[Sequence[Demand]], pools: Sequence[Pool]) -> Growth:
     now, reasons = Trial(pools, booting(pools)), dict[str, str]()
     for gang in gangs:
         before = now.planned
-        if (found := serve(gang, now)) is None:
+        found = next((one for way in _ways(gang) if (one := serve(way, now)) is not None), None)
+        if found is None:
             continue
         now = found
         for name, count in now.planned.items():
             if count > before.get(name, 0):
                 reasons[name] = _reason(name, before, now, pools)
     return Growth({pool.name: pool.replicas + count for pool in pools if (count := now.planned[pool.name])}, reasons)
+
+
+def _ways(gang: Sequence[Demand]) -> Iterator[Sequence[Demand]]:
+    """The gang on each of the kinds of nodes of which it takes one, the best first."""
+    for at in range(max((len(pods.kinds) for pods in gang), default=0) or 1):
+        yield [
+            replace(pods, selector={**pods.selector, **pods.kinds[min(at, len(pods.kinds) - 1)]}, kinds=())
+            if pods.kinds
+            else pods
+            for pods in gang
+        ]
 
 
 def remainders(gangs: Iterable[Sequence[Demand]], rooms: Sequence[Room]) -> list[list[Demand]]:
@@ -305,8 +320,8 @@ def is_pending(pod: Pod) -> bool:
     return not pod.spec.node_name and pod.status.phase in (None, "", "Pending")
 
 
-def demand_of(spec: PodSpec, count: int = 1) -> Demand:
-    """What so many pods of this spec need of nodes."""
+def demand_of(spec: PodSpec, count: int = 1, *, notes: Mapping[str, str] | None = None) -> Demand:
+    """What so many pods of this spec need of nodes; ``notes`` are annotations of theirs, or of their PodGroup."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     return Demand(
         {name: amount for name, amount in pod_requests(spec).items() if not is_floating(name)},
@@ -314,14 +329,26 @@ def demand_of(spec: PodSpec, count: int = 1) -> Demand:
         tuple(spec.tolerations or ()),
         count,
         affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None,
+        _kinds(notes or {}),
     )
+
+
+def _kinds(notes: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
+    """Those on which pods take what they ask for as they are, first the one that the gang has got."""
+    said, got = one_of(notes, {}), notes.get(GOT, "")
+    if said is None:
+        return ()
+    made = times_of(said, got)
+    kinds = sorted(said.kinds, key=lambda kind: kind.name != got)
+    return tuple(dict(kind.labels) for kind in kinds if kind.times == made)
 
 
 def promised(group: PodGroup) -> list[Demand]:
     """A gang whose pods are made after its admission: its parts, or its minimum in equal ones."""
     parts = decode_parts((group.metadata.annotations or {}).get(GANG_PARTS, ""))
     if parts:
-        return [demand_of(part.spec, part.count) for part in parts if part.count > 0]
+        notes = group.metadata.annotations
+        return [demand_of(part.spec, part.count, notes=notes) for part in parts if part.count > 0]
     count = group.spec.min_member or 0
     total = {name: each for name, each in resource_list(group.spec.min_resources).items() if not _is_of_quota(name)}
     if not total or count <= 0:

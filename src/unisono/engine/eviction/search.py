@@ -150,8 +150,7 @@ class Evictions:
         evictable = self.pool.of(rank.job, task, rule)
         points = self._points(task, evictable, rule)
         actor = rank.job
-        alike = self.cycle.tables.alike(task.pod_class)
-        key = (actor.shape or actor.key, actor.priority, task.pod_class.id, task.best_effort, rule, alike)
+        key = (actor.shape or actor.key, actor.priority, task.pod_class.id, task.best_effort, rule)
         points[self._dead.of(key, actor.waiting_count, self.session.touched)] = NOWHERE
         compared = rule.compared
         if self.losses is not None:

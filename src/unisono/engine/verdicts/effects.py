@@ -225,7 +225,11 @@ def _each_class(edit: Edit, job: str, what: str, changed: Callable[[PodClass], d
     for old in list(edit.job(job).tasks.values()):
         if old.status is TaskStatus.PENDING:
             task = edit.task(old.key)
-            task.pod_class = edit.pod_class(old.pod_class, what, **changed(old.pod_class))
+            given = changed(old.pod_class)
+            task.pod_class = edit.pod_class(old.pod_class, what, **given)
+            # What they would take elsewhere of what they ask less for is not known.
+            kept = {} if "requests" in given else old.scaled
+            task.scaled = {times: edit.pod_class(one, what, **changed(one)) for times, one in kept.items()}
             edit.put(task)
 
 

@@ -72,7 +72,10 @@ def _outermost(value: Any, wanted: Callable[[Manifest], bool]) -> Iterator[Manif
 
 
 def annotate(manifest: Manifest, key: str, value: str) -> None:
-    """Give every pod of a manifest an annotation."""
+    """Give every pod of a manifest an annotation; where the manifest has it, its pods take it over from there."""
+    own = (manifest.get("metadata") or {}).get("annotations") or {}
+    if key in own:
+        own[key] = value
     for pod in _outermost(manifest, _is_template):
         meta = pod.setdefault("metadata", {})
         meta["annotations"] = (meta.get("annotations") or {}) | {key: value}
