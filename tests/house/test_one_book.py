@@ -13,7 +13,7 @@ BOOK = ENGINE / "session" / "book.py"
 SUMS = {"inqueue", "standing", "elastic"}
 
 ADMITTED = {
-    "plugins/proportion/division.py": "what queues ask for, of which weights make shares",
+    "plugins/proportion/claims.py": "what queues ask for, of which weights make shares",
     "plugins/admission_limits.py": "the number of jobs of a user, which no promise changes",
 }
 """Modules beside the book that look for admitted jobs, and for what."""
