@@ -98,7 +98,8 @@ def read_pod(raw: Mapping[str, Any]) -> Pod:
     meta, spec = raw["metadata"], raw["spec"]
     notes, labels = meta.get("annotations") or {}, meta.get("labels") or {}
     asked = _requests(spec)
-    group = next((notes[key] for key in _GROUP if notes.get(key)), "")
+    native = (spec.get("schedulingGroup") or {}).get("podGroupName") or ""
+    group = next((notes[key] for key in _GROUP if notes.get(key)), native)
     return Pod(
         raw=raw,
         key=f"{meta['namespace']}/{meta['name']}",

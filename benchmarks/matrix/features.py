@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
 Object = dict[str, Any]
 NAMESPACES = ("default", "team")
 _NODES, _CPUS = 4, 6
+_STARTS = 1_700_000_000
 _FREE: Object = {"capability": {"cpu": _NODES * _CPUS}}
 
 
@@ -20,9 +22,11 @@ class Draw:
 
     Attributes:
         random: of the seed.
+        luck: of the seed as well, for features that came later: all else of a seed stays as it was.
         actions: of the scheduler, in order.
         tiers: its plug-ins by tier.
         queues: specs by name, and annotations beside them.
+        queue_notes: further annotations of queues by name.
         before: objects that are there before any job.
         users: users that jobs are submitted for; empty: nobody is named.
         node: more of each node.
@@ -32,6 +36,7 @@ class Draw:
     """
 
     random: Random
+    luck: Random
     actions: list[str] = field(default_factory=lambda: ["enqueue", "allocate", "backfill"])
     tiers: list[list[Object]] = field(
         default_factory=lambda: [
@@ -41,6 +46,7 @@ class Draw:
     )
     queues: dict[str, Object] = field(default_factory=lambda: {"a": {"weight": 1}, "b": {"weight": 2}})
     notes: dict[str, str] = field(default_factory=dict)
+    queue_notes: dict[str, dict[str, str]] = field(default_factory=dict)
     before: list[Object] = field(default_factory=list)
     users: list[str] = field(default_factory=list)
     node: Object = field(default_factory=dict)
@@ -278,8 +284,130 @@ def _licenses(draw: Draw) -> None:
     draw.jobs.append(change)
 
 
+NOW = datetime.fromtimestamp(_STARTS, UTC)
+"""When the life of each draw begins."""
+
+
+def _budget(draw: Draw) -> None:
+    """Soon nothing is left of it."""
+    spec = {
+        "amounts": {"cpu": draw.luck.choice([0.02, 0.1, 0.3])},
+        "mode": draw.luck.choice(["Hard", "Hard", "Soft"]),
+        **draw.luck.choice([{"queues": ["a"]}, {"namespaces": ["team"]}]),
+    }
+    if spec["mode"] == "Hard":
+        spec |= draw.luck.choice(
+            [{}, {"running": "Evict"}, {"running": "Evict", "notice": "20s"}, {"starts": "IfItFits"}]
+        )
+    draw.add("budgets", 0)
+    draw.before.append(_object("quota.unisono.io/v1alpha1", "Budget", "spent", spec))
+
+
+def _spares(draw: Draw) -> None:
+    draw.add("hot-spares")
+    draw.queue_notes.setdefault(draw.luck.choice(draw.leaves()), {})["unisono.io/hot-spares"] = "1"
+
+
+def _calendar(draw: Draw) -> None:
+    """A window in the middle of the life, for one queue or for maintenance; some jobs name it."""
+    draw.add("calendar")
+    start = NOW + timedelta(seconds=draw.luck.choice([30, 90, 200]))
+    spec: Object = {"start": _time(start), "duration": draw.luck.choice(["2m", "20m"]), "nodes": ["n-0", "n-1"]}
+    running = draw.luck.choice(["Stay", "Evict"])
+    spec |= draw.luck.choice([{"queues": ["a"]}, {"namespaces": ["team"]}, {"purpose": "Maintenance"}])
+    draw.before.append(_object("calendar.unisono.io/v1alpha1", "Reservation", "window", spec))
+    if "purpose" not in spec:
+        spec["running"] = running
+        draw.jobs.append(lambda body, number: _note(body, "unisono.io/reservation", "window") if number == 5 else None)
+
+
+def _run_times(draw: Draw) -> None:
+    """Pods are evicted after a time; their jobs end then."""
+    draw.add("calendar")
+    limits = {"unisono.io/max-run-time": draw.luck.choice(["1m", "3m"])}
+    for name in draw.leaves():
+        draw.queue_notes.setdefault(name, {}).update(
+            draw.luck.choice([limits, {"unisono.io/default-run-time": "2m"}, {}])
+        )
+    draw.jobs.append(_ends_when_evicted)
+
+
+def _ends_when_evicted(body: Object, number: int) -> None:
+    body["spec"]["policies"] = [{"event": "PodEvicted", "action": "TerminateJob"}]
+
+
+def _notice(draw: Draw) -> None:
+    def change(body: Object, number: int) -> None:
+        notes = body["spec"]["tasks"][0]["template"]["metadata"]["annotations"]
+        notes["unisono.io/evict-notice"] = draw.luck.choice(["10s", "45s"])
+
+    draw.jobs.append(change)
+
+
+def _checks(draw: Draw) -> None:
+    """Nodes are looked at before their first job; in half of the draws one of them hangs, and stays out."""
+    draw.add("node-checks")
+    for kept in draw.luck.choice([[], ["n-2"]]):
+        spec: Object = {
+            "nodes": [kept],
+            "when": ["BeforeFirstJob"],
+            "timeout": "10s",
+            "retries": 0,
+            "command": ["true"],
+        }
+        draw.before.append(_object("health.unisono.io/v1alpha1", "NodeCheck", "hangs", spec | {"quarantineFor": "1h"}))
+    container = {"name": "check", "image": "check:1"}
+    template = {"metadata": {"annotations": {"unisono.io/run-seconds": "4"}}, "spec": {"containers": [container]}}
+    spec = {"nodes": ["n-0", "n-1"], "template": template, "idleEvery": "1h"}
+    draw.before.append(_object("health.unisono.io/v1alpha1", "NodeCheck", "passes", spec))
+
+
+def _native(draw: Draw) -> None:
+    """Gangs of Kubernetes' own PodGroups."""
+    for number in range(2):
+        resources = {"requests": {"cpu": str(draw.luck.choice([1, 2, 4]))}}
+        spec = {
+            "schedulerName": "volcano",
+            "restartPolicy": "Never",
+            "containers": [{"name": "main", "image": "work:1", "resources": resources}],
+        }
+        queue = {"scheduling.volcano.sh/queue-name": draw.luck.choice(draw.leaves())}
+        size = draw.luck.randint(2, 5)
+        job = {
+            "completions": size,
+            "parallelism": size,
+            "scheduling": {"schedulingPolicy": {"gang": {}}},
+            "template": {"metadata": {"annotations": queue}, "spec": spec},
+        }
+        body = _object("batch/v1", "Job", f"native-{number}", job)
+        body["metadata"]["namespace"] = draw.luck.choice(NAMESPACES)
+        draw.extra.append(body)
+
+
+def _object(version: str, kind: str, name: str, spec: Object) -> Object:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _note(body: Object, key: str, text: str) -> None:
+    body["metadata"].setdefault("annotations", {})[key] = text
+
+
 APART = "licenses"
-"""The feature that is drawn for itself."""
+"""A feature that is drawn for itself."""
+LATER: dict[str, Callable[[Draw], None]] = {
+    "budget": _budget,
+    "hot spares": _spares,
+    "calendar": _calendar,
+    "run times": _run_times,
+    "notice": _notice,
+    "node checks": _checks,
+    "native gangs": _native,
+}
+"""Features that are drawn beside the pairs and triples of the others: none in half of the draws, else one or two."""
 
 FEATURES: dict[str, Callable[[Draw], None]] = {
     "queue tree": _tree,
@@ -301,6 +429,7 @@ FEATURES: dict[str, Callable[[Draw], None]] = {
     "job flow": _flow,
     "suspended": _suspended,
     APART: _licenses,
+    **LATER,
 }
 """By name, in the order in which they change a draw."""
 
@@ -378,10 +507,13 @@ def _agree(queues: dict[str, Object]) -> None:
 def made(seed: int) -> Made:
     """The cluster of a seed."""
     random = Random(seed)
-    names = random.sample([name for name in FEATURES if name != APART], random.choice([2, 3]))
+    usual = [name for name in FEATURES if name != APART and name not in LATER]
+    names = random.sample(usual, random.choice([2, 3]))
     if Random(f"{APART} of {seed}").random() < 0.25:
         names.append(APART)
-    draw = Draw(random)
+    luck = Random(f"later features of {seed}")
+    names += luck.sample(sorted(LATER), luck.choice([0, 0, 1, 2]))
+    draw = Draw(random, luck)
     for name, feature in FEATURES.items():
         if name in names:
             feature(draw)
@@ -393,7 +525,8 @@ def made(seed: int) -> Made:
             "kind": "Queue",
             "metadata": {
                 "name": name,
-                "annotations": {"unisono.io/user-limits": draw.notes[name]} if name in draw.notes else {},
+                "annotations": ({"unisono.io/user-limits": draw.notes[name]} if name in draw.notes else {})
+                | draw.queue_notes.get(name, {}),
             },
             "spec": spec,
         }

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from unisono.engine.session.session import Session
 
 _EDGE = 1e-9
+_BY_CLASS = "claims.by_class"
+"""Under this name a job's record notes how many waiting pods of each class it has."""
 _LEAVING_SECONDS = 3600.0
 """Evictions that are looked back at; a pod that takes longer to leave counts as gone."""
 
@@ -316,11 +318,14 @@ def _unusable(
     for record, keys in session.snapshot.by_shape() if limited else ():
         if record.queue not in limited:
             continue
-        # Jobs of one shape may be for several users.
+        alike: dict[tuple[Limit, ...], list[JobState]] = {}  # jobs of one shape may be for several users
         for key in keys if session.limits_accounts else [record.key]:
             job = session.job(key)
             if job is not None:
-                found[record.queue].asks += _asks_of(job, 1 if session.limits_accounts else len(keys), later, session)
+                alike.setdefault(job.account_limits, []).append(job)
+        for jobs in alike.values():
+            number = len(jobs) if session.limits_accounts else len(keys)
+            found[record.queue].asks += _asks_of(jobs[0], number, later, session)
     for job, pod_class in returning:
         if job.queue.name in limited:
             one = _Ask(job, listed(pod_class.vector, session.registry), 1, pod_class=pod_class)
@@ -335,5 +340,9 @@ def _asks_of(job: JobState, number: int, later: Mapping[str, Amounts], session: 
     if to_come is not None:
         amounts = [mine + more for mine, more in zip(_waiting(job, session), to_come, strict=True)] if to_come else []
         return [_Ask(job, amounts, 1, number, to_come=to_come)] if amounts else []
-    classes = Counter(task.pod_class for task in (() if job.record.held else job.record.pending.values()))
+    if job.record.held:
+        return []
+    classes: Counter[PodClass] | None = job.record.derived.get(_BY_CLASS)
+    if classes is None:
+        classes = job.record.derived[_BY_CLASS] = Counter(task.pod_class for task in job.record.pending.values())
     return [_Ask(job, listed(one.vector, registry), count, number, pod_class=one) for one, count in classes.items()]
