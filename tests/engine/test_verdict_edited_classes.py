@@ -21,7 +21,7 @@ from unisono.api.core import (
 from unisono.api.gang_parts import Part, encode_parts
 from unisono.cluster.interning import class_of
 from unisono.cluster.podclass import UNTIED, PodClass
-from unisono.engine.changes import AddToleration, OfPods, RelaxRule, RequestAtMost, UseLabel, UseResource
+from unisono.engine.changes import KINDS, AddToleration, Change, OfPods, RelaxRule, RequestAtMost, UseLabel, UseResource
 from unisono.engine.verdicts.edit import Edit
 from unisono.engine.verdicts.effects import apply
 from unisono.engine.verdicts.unmade_pods import unmade_pods
@@ -98,3 +98,8 @@ def test_a_trial_makes_of_a_pod_what_the_sdk_makes_of_its_manifest(change: OfPod
         assert getattr(task.pod_class, name) == getattr(wanted, name), name
     assert task.pod_class.vector.tolist() == wanted.vector.tolist()
     assert task.pod_class.nonzero.tolist() == wanted.nonzero.tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_change_can_be_tried(kind: type[Change]) -> None:
+    assert apply.dispatch(kind) is not apply.dispatch(object)

@@ -202,6 +202,14 @@ def test_requests_shrink_to_what_the_whole_pod_may_ask_for(
     assert [one["resources"]["requests"][name] for one in every] == left
 
 
+def test_an_overhead_of_more_than_the_whole_pod_may_ask_for_becomes_the_rest() -> None:
+    """A trial sees what the smaller RuntimeClass will add."""
+    spec = {**pod(cpu="2"), "overhead": {"cpu": "40"}}
+    pod_edits.request_at_most(spec, {"cpu": 8000})
+    assert spec["overhead"] == {"cpu": "6"}
+    assert spec["containers"][0]["resources"]["requests"] == {"cpu": "2"}
+
+
 def test_labels_and_resources_are_replaced_where_they_stand() -> None:
     terms = [{"matchExpressions": [{"key": "zome", "operator": "In", "values": ["a", "b"]}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}

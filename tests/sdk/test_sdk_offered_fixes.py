@@ -11,6 +11,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.messages import closed_queue_in, pod_group_queue_not_found, queue_not_found, queue_not_open
 from unisono.errors import ApiError
 from unisono.kube.http import HttpClient
+from unisono.sdk.fixes.of_changes import FixMaker
 from unisono.sdk.reasons.explanation import Explanation
 from unisono.sdk.reasons.offered import offer_fixes
 from unisono.sdk.reasons.refusal_causes import meant_in, with_meant_names
@@ -177,3 +178,13 @@ def test_without_a_near_key_those_that_there_are_are_told_where_they_are_few() -
     assert told_of(Keyed("rate", "steps"), message).message == f"{message} (it has rate, steps)"
     assert told_of(Keyed(*map(str, range(9))), message).message == message
     assert told_of(Keyed("seeds", refuses=True), message).message == message
+
+
+def test_smaller_requests_beside_other_changes_of_the_pods_are_one_request() -> None:
+    container = {"name": "main", "resources": {"requests": {"cpu": "8"}}}
+    tasks = [{"name": "w", "replicas": 1, "template": {"spec": {"containers": [container]}}}]
+    taint = {"kind": "AddToleration", "key": "dedicated", "value": "ml", "effect": "NoSchedule"}
+    changes = [{"kind": "RequestAtMost", "amounts": {"cpu": 4000}}, taint]
+    maker = FixMaker(cast("HttpClient", NoPods()), {**JOB, "spec": {"tasks": tasks}}, "ns")
+    (operation,) = asyncio.run(maker.fix({"kind": "Together", "changes": changes}, "both")).operations
+    assert {step["path"].rpartition("/")[2] for step in operation.body} == {"cpu", "tolerations"}

@@ -32,8 +32,12 @@ def request_at_most(
 
     ``overheads`` are those of RuntimeClasses by name, which admission adds to pods that state none; ``defaults`` what
     LimitRanges let containers request that state nothing.
-    The largest containers give way first, and none loses a request: where that cannot be, nothing is changed.
+    The largest containers give way first, and none loses a request: where that cannot be, nothing is changed. An
+    overhead of which the pod alone has too much becomes what they leave: its RuntimeClass adds less then.
     """
+    stated = spec.get("overhead") or {}
+    for name in (name for name in most if name in stated and to_units(name, stated[name]) >= most[name]):
+        stated[name] = to_wire({name: max(most[name] - requested(spec, name), 0)})[name]
     overhead = spec.get("overhead") or (overheads or {}).get(spec.get("runtimeClassName") or "") or {}
     every = containers(spec)
     for name, limit in most.items():

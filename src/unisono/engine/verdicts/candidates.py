@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,6 +53,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.common.node_selectors import is_state
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import tasks_fitting
+from unisono.engine.session.once import once
 from unisono.engine.session.sub_groups import effective
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.check_causes import out_of_quarantine, soon_enough
@@ -216,22 +216,11 @@ def _gang_for_nodes(cycle: Cycle, job: JobState, refusal: Refusal) -> list[Chang
     return [LowerMinAvailable(fits)] if 0 < fits < job.min_member else []
 
 
-@dataclass(slots=True)
-class _Known:
-    """What `_nodes_with` has answered in this session, by what is short and the nodes that may be used."""
-
-    nodes: dict[tuple[object, ...], list[Change]] = field(default_factory=dict)
-
-
 def _nodes_with(cycle: Cycle, job: JobState, short: Mapping[str, int]) -> list[Change]:
     """Enough nodes for what is short, like the one that has most of it, of those that the job may use."""
     if any(map(is_floating, short)):
         return []
-    usable = _usable(cycle, job)
-    known, key = cycle.session.shared.of(_Known, _Known).nodes, (tuple(short.items()), usable.tobytes())
-    if key not in known:
-        known[key] = _like_the_richest(cycle, short, usable)
-    return known[key]
+    return _like_the_richest(cycle, tuple(short.items()), _usable(cycle, job).tobytes())
 
 
 def _usable(cycle: Cycle, job: JobState) -> BoolArray:
@@ -244,12 +233,13 @@ def _usable(cycle: Cycle, job: JobState) -> BoolArray:
     return allowed if allowed.any() else usable
 
 
-def _like_the_richest(cycle: Cycle, short: Mapping[str, int], usable: BoolArray) -> list[Change]:
+@once
+def _like_the_richest(cycle: Cycle, short: tuple[tuple[str, int], ...], usable: bytes) -> list[Change]:
     nodes, registry = cycle.session.nodes, cycle.session.registry
     if not nodes.size:
         return []
-    need = np.array([[amount] for amount in short.values()], dtype=np.float64)
-    has = nodes.allocatable[[registry.requested(name) for name in short]] * usable
+    need = np.array([[amount] for _, amount in short], dtype=np.float64)
+    has = nodes.allocatable[[registry.requested(name) for name, _ in short]] * np.frombuffer(usable, np.bool_)
     worth = (has / need).min(axis=0)
     best = int(worth.argmax())
     if worth[best] <= 0:
@@ -395,20 +385,14 @@ def _other_nodes(cycle: Cycle, task: Task, empty: EmptyFit, missing: int) -> lis
     return [AddNodes(nodes.table.names[at], -(-missing // int(room[at]))) for at in chosen]
 
 
-class _NodeKinds(list[int]):
-    """Columns of the first node of each kind: nodes with the same labels, taints and amounts are of one kind."""
-
-
+@once
 def _one_of_each_kind(cycle: Cycle) -> list[int]:
-    def found() -> _NodeKinds:
-        nodes = cycle.session.nodes
-        first: dict[tuple[object, ...], int] = {}
-        for at, (facts, taints) in enumerate(zip(nodes.table.facts, nodes.taint_codes.tolist(), strict=True)):
-            labels = tuple(sorted((key, value) for key, value in facts.labels.items() if key != keys.HOSTNAME))
-            first.setdefault((labels, nodes.allocatable[:, at].tobytes(), taints), at)
-        return _NodeKinds(first.values())
-
-    return cycle.session.shared.of(_NodeKinds, found)
+    """Columns of the first node of each kind: nodes with the same labels, taints and amounts are of one kind."""
+    nodes, first = cycle.session.nodes, dict[tuple[object, ...], int]()
+    for at, (facts, taints) in enumerate(zip(nodes.table.facts, nodes.taint_codes.tolist(), strict=True)):
+        labels = tuple(sorted((key, value) for key, value in facts.labels.items() if key != keys.HOSTNAME))
+        first.setdefault((labels, nodes.allocatable[:, at].tobytes(), taints), at)
+    return list(first.values())
 
 
 def _smaller_pods(cycle: Cycle, task: Task, empty: EmptyFit, missing: int) -> list[Change]:

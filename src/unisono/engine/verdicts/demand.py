@@ -11,6 +11,7 @@ from unisono.api.messages import counted
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Vector
 from unisono.engine.session.job_state import JobState
+from unisono.engine.session.once import once
 from unisono.engine.session.session import Session
 from unisono.engine.verdicts.pending_pods import PodsAlike, in_order, look_at, pending_pods
 from unisono.engine.verdicts.unmade_pods import one_of_many, unmade_pods
@@ -41,20 +42,9 @@ class Kind:
     role: str = ""
 
 
-class _Known(dict[str, list[Kind]]):
-    """Kinds that were found already in this session, by job."""
-
-
+@once
 def kinds_of(session: Session, job: JobState) -> list[Kind]:
     """What waits once all actions have run, at most a few kinds; empty where it is not known or too mixed."""
-    known = session.shared.of(_Known, _Known)
-    found = known.get(job.key)
-    if found is None:
-        found = known[job.key] = _kinds_of(session, job)
-    return found
-
-
-def _kinds_of(session: Session, job: JobState) -> list[Kind]:
     unmade = [_kind(one) for one in unmade_pods(session.snapshot, job.record)]
     if not job.size:
         return unmade or _of_group(session, job)

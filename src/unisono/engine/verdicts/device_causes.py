@@ -22,6 +22,7 @@ from unisono.engine.plugins.common.node_selectors import match_selector
 from unisono.engine.plugins.predicates.claim_allocator import ClaimError, Want, matcher_of, plan
 from unisono.engine.plugins.predicates.device_inventory import Inventory, Unit
 from unisono.engine.plugins.predicates.resource_claims import NO_DEVICES, NOT_HERE
+from unisono.engine.session.once import once
 from unisono.engine.session.session import Session
 from unisono.engine.verdict import reference
 from unisono.engine.verdicts.lack import Lack, absent
@@ -144,15 +145,13 @@ def _number(want: Want, kinds: _Kinds) -> int:
     return sum(kind.count for kind in kinds if want.matches(kind.unit))
 
 
+@once
 def _devices(session: Session) -> _Devices:
-    def make() -> _Devices:
-        catalogue = session.snapshot.catalogue
-        slices, claims = catalogue.device_slices.values(), catalogue.device_claims.values()
-        inventory = Inventory(slices, claims, session.nodes)
-        units = ((inventory.free(column), inventory.by_node[column]) for column in range(session.nodes.size))
-        return _Devices(inventory, [(_kinds(free), _kinds(whole)) for free, whole in units])
-
-    return session.shared.of(_Devices, make)
+    catalogue = session.snapshot.catalogue
+    slices, claims = catalogue.device_slices.values(), catalogue.device_claims.values()
+    inventory = Inventory(slices, claims, session.nodes)
+    units = ((inventory.free(column), inventory.by_node[column]) for column in range(session.nodes.size))
+    return _Devices(inventory, [(_kinds(free), _kinds(whole)) for free, whole in units])
 
 
 class _Asked(NamedTuple):

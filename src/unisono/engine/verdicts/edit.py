@@ -204,10 +204,10 @@ class Edit:
                 fresh.base.base = fresh.base
         return fresh
 
-    def edited_class(self, task: Task, change: OfPods) -> PodClass:
-        """The class of a pod whose spec is changed; its claims are the same."""
+    def edited_class(self, task: Task, change: OfPods, what: str) -> PodClass:
+        """The class of a pod whose spec is changed, one for each ``what``; its claims are the same."""
         old = task.pod_class
-        known = self._classes.get((old.id, str(change)))
+        known = self._classes.get((old.id, what))
         if known is not None:
             return known
         spec = msgspec.to_builtins(old.spec)
@@ -220,7 +220,7 @@ class Edit:
         if has_terms(old.spec) and ties.terms != NO_TERMS:  # of the selectors that it has already
             terms = terms_of(like.spec, task.namespace, task.labels, self.origin.classes.selectors)
             ties = ties._replace(terms=terms)
-        return self.pod_class(like.refined(old.id, ties), str(change))
+        return self.pod_class(like.refined(old.id, ties), what)
 
     def _numbered(self, like: PodClass, ties: PodRelations | None = None) -> PodClass:
         number = self.origin.next_class + len(self._classes)

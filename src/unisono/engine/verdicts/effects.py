@@ -213,10 +213,11 @@ def _allow(change: changes.AllowTier, edit: Edit, job: str) -> None:
 
 @apply.register
 def _of_pods(change: changes.OfPods, edit: Edit, job: str) -> None:
+    what = str(change)
     for old in list(edit.job(job).tasks.values()):
         if old.status is TaskStatus.PENDING or (change.running and old.status not in COMPLETED_STATES):
             task = edit.task(old.key)
-            task.pod_class = edit.edited_class(task, change)
+            task.pod_class = edit.edited_class(task, change, what)
             edit.put(task)
 
 
@@ -423,8 +424,8 @@ def _use_node_group(change: changes.UseNodeGroup, edit: Edit, job: str) -> None:
 
 
 OF_THE_JOB = (
-    *(changes.RequestAtMost, changes.AddToleration, changes.AddAnnotation, changes.RelaxRule, changes.AllowTier),
-    *(changes.UseQueue, changes.UseRole, changes.UseResource, changes.UseLabel, changes.UseClaim),
+    *(changes.OfPods, changes.AddAnnotation, changes.UseClaim),
+    *(changes.AllowTier, changes.UseQueue, changes.UseRole),
 )
 """Changes of a manifest that most controllers do not take over for pods that are there."""
 

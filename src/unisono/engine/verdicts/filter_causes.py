@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import chain, islice
 
 import numpy as np
@@ -28,6 +27,7 @@ from unisono.engine.plugins.deviceshare.table import CORES, MEMORY
 from unisono.engine.plugins.numa_aware import REFUSED, NumaBook, whole_cpus
 from unisono.engine.plugins.predicates.plugin import AFFINITY, CORDONED, DEAD, PORTS, TAINTS
 from unisono.engine.session.limit import tasks_fitting
+from unisono.engine.session.once import once
 from unisono.engine.verdict import reference
 from unisono.engine.verdicts.claim_causes import claim_lacks
 from unisono.engine.verdicts.company_causes import company, uneven
@@ -172,13 +172,6 @@ def filter_causes(cycle: Cycle, pod_class: PodClass, fit: FitErrors, namespace: 
     return f" {text[0].upper()}{text[1:]}{'' if text.endswith('?') else '.'}" if text else ""
 
 
-@dataclass(slots=True)
-class _Nowhere:
-    """What `allowed_nowhere` has answered in this session, by the class."""
-
-    by_class: dict[int, FitErrors | None] = field(default_factory=dict)
-
-
 def lacks_of(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
     """What claims, cards and NUMA nodes lack for a class; ``counts``: nodes by the reason that refuses them."""
     yield from claim_lacks(cycle, pod_class, counts)
@@ -186,18 +179,12 @@ def lacks_of(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> It
     yield from numa_lacks(cycle, pod_class, counts)
 
 
+@once
 def allowed_nowhere(cycle: Cycle, pod_class: PodClass) -> FitErrors | None:
     """Why labels and taints alone keep the class off every node that has what it asks for at all.
 
     That includes nodes that are cordoned or not ready, and devices that are not healthy.
     """
-    known = cycle.session.shared.of(_Nowhere, _Nowhere).by_class
-    if pod_class.id not in known:
-        known[pod_class.id] = _allowed_nowhere(cycle, pod_class)
-    return known[pod_class.id]
-
-
-def _allowed_nowhere(cycle: Cycle, pod_class: PodClass) -> FitErrors | None:
     nodes = cycle.session.nodes
     outside = ~match_pod(pod_class, nodes)
     outside |= per_node(nodes, lambda taints: repels(_of_users(taints), pod_class.tolerations)) != 0

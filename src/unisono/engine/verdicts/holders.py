@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from msgspec import structs
@@ -19,6 +18,7 @@ from unisono.cluster.status import HOLDS, TaskStatus
 from unisono.engine.answers import BoolArray
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
+from unisono.engine.session.once import once
 from unisono.engine.verdict import Holder, reference
 from unisono.engine.verdicts.limits import chain
 from unisono.jobkinds.registry import OWNER_LABELS
@@ -34,15 +34,6 @@ _MOST_PODS_ON_NODES = 2_000
 
 
 _Held = tuple[str, tuple[Holder, ...], list[JobState]]
-
-
-@dataclass(slots=True)
-class _Known:
-    """What was found already: holders by resource row and queue, pods outside of jobs by row, and the sentences."""
-
-    jobs: dict[tuple[int, str], list[tuple[int, str]]] = field(default_factory=dict)
-    others: dict[int, list[tuple[int, Holder]]] = field(default_factory=dict)
-    texts: dict[tuple[str, str, str], _Held] = field(default_factory=dict)
 
 
 def owner_of(task: Task) -> Holder:
@@ -88,25 +79,26 @@ def named(holder: Holder) -> str:
     return reference(holder.name, "" if holder.kind == "Job" else holder.kind.lower())
 
 
-def jobs_holding(cycle: Cycle, name: str, but: JobState, queue: str = "") -> list[tuple[int, JobState]]:
+def jobs_holding(cycle: Cycle, name: str, but: JobState | None, queue: str = "") -> list[tuple[int, JobState]]:
     """The jobs that hold most of a resource, largest first, at most a few.
 
     Args:
         cycle: at its end.
         name: of the resource.
-        but: is left out.
+        but: is left out; None: nobody is.
         queue: only jobs of this queue and those below it; empty: all.
 
     """
     row = cycle.session.registry.find(name)
     if row is None:
         return []
-    known = cycle.session.shared.of(_Known, _Known).jobs
-    found = known.get((row, queue))
-    if found is None:
-        found = known[row, queue] = heapq.nsmallest(_MOST_NAMED + 1, _amounts(cycle, row, queue))
-    states = ((-less, cycle.session.job(key)) for less, key in found if key != but.key)
-    return [(amount, job) for amount, job in states if job is not None][:_MOST_NAMED]
+    states = ((-less, cycle.session.job(key)) for less, key in _largest(cycle, row, queue))
+    return [(amount, job) for amount, job in states if job is not None and job is not but][:_MOST_NAMED]
+
+
+@once
+def _largest(cycle: Cycle, row: int, queue: str) -> list[tuple[int, str]]:
+    return heapq.nsmallest(_MOST_NAMED + 1, _amounts(cycle, row, queue))
 
 
 def _amounts(cycle: Cycle, row: int, queue: str) -> Iterable[tuple[int, str]]:
@@ -131,25 +123,23 @@ def _keys(cycle: Cycle, queue: str) -> list[str]:
     return found
 
 
+@once
 def others_holding(cycle: Cycle, name: str) -> list[tuple[int, Holder]]:
     """Owners of pods outside of jobs (those of other schedulers), largest first, at most a few."""
     row = cycle.session.registry.find(name)
     tasks = cycle.session.snapshot.tasks
     if row is None or len(tasks) > _MOST_PODS:
         return []
-    known = cycle.session.shared.of(_Known, _Known).others
-    if row not in known:
-        held: Counter[tuple[str, str]] = Counter()
-        for task in tasks.values():
-            if task.node and (not task.owned or not task.job) and HOLDS[task.status]:
-                vector = task.pod_class.vector
-                amount = int(vector[row]) if row < len(vector) else 0
-                if amount:
-                    owner = owner_of(task)
-                    held[owner.kind, owner.name] += amount
-        largest = heapq.nsmallest(_MOST_NAMED, ((-amount, owner) for owner, amount in held.items()))
-        known[row] = [(-less, Holder(*owner)) for less, owner in largest]
-    return known[row]
+    held: Counter[tuple[str, str]] = Counter()
+    for task in tasks.values():
+        if task.node and (not task.owned or not task.job) and HOLDS[task.status]:
+            vector = task.pod_class.vector
+            amount = int(vector[row]) if row < len(vector) else 0
+            if amount:
+                owner = owner_of(task)
+                held[owner.kind, owner.name] += amount
+    largest = heapq.nsmallest(_MOST_NAMED, ((-amount, owner) for owner, amount in held.items()))
+    return [(-less, Holder(*owner)) for less, owner in largest]
 
 
 def holders_text(cycle: Cycle, job: JobState, name: str, queue: str = "", *, nodes: BoolArray | None = None) -> _Held:
@@ -167,15 +157,12 @@ def holders_text(cycle: Cycle, job: JobState, name: str, queue: str = "", *, nod
         found = holders_on(cycle, job, name, nodes)
         if found is not None:
             return found
-    texts = cycle.session.shared.of(_Known, _Known).texts
-    but = "" if not job.allocated.any() else job.key  # a job that holds nothing is left out of nothing
-    key = name, queue, but
-    if key not in texts:
-        texts[key] = _holders_text(cycle, job, name, queue)
-    return texts[key]
+    # A job that holds nothing is left out of nothing.
+    return _holders_text(cycle, job if job.allocated.any() else None, name, queue)
 
 
-def _holders_text(cycle: Cycle, job: JobState, name: str, queue: str) -> _Held:
+@once
+def _holders_text(cycle: Cycle, job: JobState | None, name: str, queue: str) -> _Held:
     found = jobs_holding(cycle, name, job, queue)
     rows = [(amount, holder_of(other.record)) for amount, other in found]
     if not queue:
@@ -229,8 +216,9 @@ def _tasks_on(cycle: Cycle, names: list[str]) -> Iterator[Task]:
 # ---- Who holds what a job waits for
 
 
-def holders_of(cycle: Cycle, need: Mapping[str, int]) -> tuple[Holder, ...]:
-    """Queues that hold most of what is needed, largest first."""
+@once
+def holders_of(cycle: Cycle, need: tuple[str, ...]) -> tuple[Holder, ...]:
+    """Queues that hold most of the resources that are needed, largest first."""
     registry = cycle.session.registry
     rows = {name: row for name in sorted(need, key=by_importance) if (row := registry.find(name)) is not None}
     if not rows:
@@ -276,10 +264,6 @@ def daemonset_of(cycle: Cycle, key: str) -> str:
 # ---- Whom a job waits for that has places on resources not yet free
 
 
-class _Victims(dict[str, dict[str, Task]]):
-    """Victims of the cycle by beneficiary and key; sorted out once, when its actions are over."""
-
-
 def leaving(cycle: Cycle, job: JobState) -> list[Task]:
     """Pods evicted for the job in this cycle, and those that are ending on the nodes of its pipelined tasks."""
     found = dict(_victims(cycle).get(job.key, {}))
@@ -292,14 +276,13 @@ def leaving(cycle: Cycle, job: JobState) -> list[Task]:
     return [found[key] for key in sorted(found)]
 
 
-def _victims(cycle: Cycle) -> _Victims:
-    def found() -> _Victims:
-        by_job = _Victims()
-        for placement, beneficiary in cycle.evicted:
-            by_job.setdefault(beneficiary, {}).update((task.key, task) for task in placement.tasks)
-        return by_job
-
-    return cycle.session.shared.of(_Victims, found)
+@once
+def _victims(cycle: Cycle) -> dict[str, dict[str, Task]]:
+    """Victims of the cycle by beneficiary and key; sorted out when its actions are over."""
+    by_job: dict[str, dict[str, Task]] = {}
+    for placement, beneficiary in cycle.evicted:
+        by_job.setdefault(beneficiary, {}).update((task.key, task) for task in placement.tasks)
+    return by_job
 
 
 def names_text(tasks: Sequence[Task]) -> str:

@@ -11,6 +11,7 @@ from unisono.api.messages import counted
 from unisono.engine.answers import Refusal
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
+from unisono.engine.session.once import once
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.holders import holder_of, named
 
@@ -26,12 +27,9 @@ class _Lines:
     position: dict[str, int] = field(default_factory=dict)
 
 
+@once
 def _lines(cycle: Cycle) -> _Lines:
-    """The lines of all queues; every action has run by then, so they are worked out once."""
-    return cycle.session.shared.of(_Lines, lambda: _in_line(cycle))
-
-
-def _in_line(cycle: Cycle) -> _Lines:
+    """The lines of all queues, when every action has run."""
     lines = _Lines()
     waiting = (other for other in cycle.jobs if other.key in cycle.reports and other.is_starving)
     for other in sorted(waiting, key=turn):

@@ -22,6 +22,7 @@ from unisono.engine.answers import BoolArray
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
+from unisono.engine.session.once import once
 from unisono.engine.verdict import Holder
 from unisono.engine.verdicts.demand import Kind, kinds_of
 from unisono.engine.verdicts.holders import holders_text
@@ -116,11 +117,14 @@ class Lack:
     at_most: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _Lost:
+@once
+def _unhealthy(cycle: Cycle) -> dict[str, list[tuple[int, int, int]]]:
     """Columns, allocatable amounts and capacities of nodes with unhealthy devices, by resource name."""
-
-    by_name: dict[str, list[tuple[int, int, int]]] | None = None
+    found: dict[str, list[tuple[int, int, int]]] = {}
+    for column, facts in enumerate(cycle.session.snapshot.nodes.facts):
+        for name, capacity in facts.unhealthy.items():
+            found.setdefault(name, []).append((column, facts.allocatable.get(name, 0), capacity))
+    return found
 
 
 class Shortages:
@@ -255,18 +259,11 @@ class Shortages:
 
     def lost_devices(self, kinds: list[Kind], names: Iterable[str]) -> list[str]:
         """Nodes on which a pod would fit if all their devices were healthy."""
-        known = self.cycle.session.shared.of(_Lost, _Lost)
-        table = self.cycle.session.snapshot.nodes
-        if known.by_name is None:
-            known.by_name = {}
-            for column, facts in enumerate(table.facts):
-                for name, capacity in facts.unhealthy.items():
-                    row = known.by_name.setdefault(name, [])
-                    row.append((column, facts.allocatable.get(name, 0), capacity))
+        known, table = _unhealthy(self.cycle), self.cycle.session.snapshot.nodes
         parts = []
         for name in names:
             least = min((kind.requests[name] for kind in kinds if name in kind.requests), default=1)
-            nodes = [one for one in known.by_name.get(name, ()) if one[2] >= least]
+            nodes = [one for one in known.get(name, ()) if one[2] >= least]
             if not nodes:
                 continue
             _, allocatable, capacity = nodes[0]

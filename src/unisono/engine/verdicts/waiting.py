@@ -35,15 +35,10 @@ class Tools:
         self.rivals = Rivals(cycle)
         self.filters = FilterCauses(cycle)
         self.shortages = Shortages(cycle)
-        self._holders: dict[tuple[str, ...], tuple[Holder, ...]] = {}
 
     def holders(self, need: Mapping[str, int]) -> tuple[Holder, ...]:
         """The queues that hold most of what is needed."""
-        names = tuple(need)
-        found = self._holders.get(names)
-        if found is None:
-            found = self._holders[names] = holders_of(self.cycle, need)
-        return found
+        return holders_of(self.cycle, tuple(need))
 
 
 @dataclass

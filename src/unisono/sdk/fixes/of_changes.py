@@ -213,7 +213,8 @@ class FixMaker:
         patches = [
             patch(RUNTIME_CLASSES, name, {"overhead": {"podFixed": to_wire(amounts)}}) for name, amounts in less.items()
         ]
-        return patches, [*({**one, "overheads": overheads, "defaults": defaults} for one in changes), *again]
+        told = {"overheads": overheads, "defaults": defaults}
+        return patches, [*(one | told if one["kind"] == "RequestAtMost" else one for one in changes), *again]
 
     async def _own_group(self) -> Raw | None:
         """The PodGroup that the job's pods name, where a user made it; else None."""
