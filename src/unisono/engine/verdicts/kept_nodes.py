@@ -54,6 +54,8 @@ def opening_of_reservation(cycle: Cycle, job: JobState, pod_class: PodClass) -> 
     name = named_by(job.record, pod_class)
     if name:
         number = calendar.numbers.get(name)
+        if near := nearest(name, calendar.numbers) if number is None else "":
+            return f"name reservation {near} in the annotation {RESERVATION}, or remove it"
         if number is None or number not in calendar.admitted(job.record):
             return f"name a reservation that is for this job in the annotation {RESERVATION}, or remove it"
         window = calendar.slots[number].window

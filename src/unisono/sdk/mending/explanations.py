@@ -76,8 +76,8 @@ async def mended(
         late = await _ask_alone(client, told, item, cluster)
         return _as_far_as_tried(told, late=late, whole=whole)
 
-    async def runs(copy: HttpClient) -> bool:
-        return await all_run(copy, item)
+    async def runs(copy: HttpClient, least: int) -> bool:
+        return await all_run(copy, item, least)
 
     async def asked(copy: HttpClient) -> Told:
         again = await ask(copy)
@@ -225,8 +225,8 @@ async def _cluster(client: HttpClient, config: SchedulerConfig | None, namespace
         return None, False
 
 
-async def all_run(client: HttpClient, item: Raw) -> bool:
-    """Whether all pods that an object wants at this time run, of its newest revision."""
+async def all_run(client: HttpClient, item: Raw, least: int = 0) -> bool:
+    """Whether all pods that an object wants at this time run, of its newest revision; or ``least`` of them."""
     meta, kind = item["metadata"], kinds.find(item["apiVersion"], item["kind"])
     live = await read(client, kind, meta["name"], meta.get("namespace")) if kind is not None else None
     if kind is None or live is None:
@@ -244,6 +244,8 @@ async def all_run(client: HttpClient, item: Raw) -> bool:
         pods = _living((await dependents(client, kind.resource, obj)).pods)
     except ApiError:
         return False
+    if least:
+        return sum(map(_runs, pods)) >= least
     wanted = pods_wanted(live)
     if kind in (DEPLOYMENTS, STATEFUL_SETS):  # their pods are brought to a new revision, and are to be ready
         ready, updated = status.get("readyReplicas", 0), status.get("updatedReplicas", 0)

@@ -36,6 +36,8 @@ CPU_SECONDS = 8.0
 """Within which another change is tried."""
 _OTHERS_SECONDS = 2.0
 """Within which, once a fix is found, the others that are offered are tried: no longer than people like to wait."""
+_DOUBTED_SECONDS = 1.5
+"""The same for what the engine has tried, where that has turned out not to be all that is in the way."""
 _LONGEST_CHAIN = 6
 _ADDED = "-added-"
 _MOST_TRIED = 4
@@ -52,7 +54,7 @@ _UNFIT = (UnisonoError, KeyError, IndexError, TypeError, ValueError)
 
 T = TypeVar("T")
 Ask = Callable[["HttpClient"], Awaitable["Told"]]
-Runs = Callable[["HttpClient"], Awaitable[bool]]
+Runs = Callable[["HttpClient", int], Awaitable[bool]]
 Against = Callable[["HttpClient", str], Awaitable[list[Fix]]]
 
 
@@ -124,7 +126,7 @@ def until_it_runs(cluster: Cluster, ask: Ask, runs: Runs, against: Against, *, s
     Args:
         cluster: what is copied.
         ask: explains the job, on whatever server; the fixes are those that one answer offers.
-        runs: whether all pods that it wants run there.
+        runs: whether all pods that it wants run there, or so many of them; 0: all.
         against: what would let the server accept a change that it has refused with a message.
         seconds: CPU time.
 
@@ -182,14 +184,15 @@ class _Search:
     def _others_that_work(self, found: Found) -> tuple[str, ...]:
         """Texts of what was offered besides and starts the job, too; what does not has failed."""
         works: list[str] = []
-        self._until = self._others_until
+        doubted = found.causes[1:] and any(fix.tried for fix in self._offered)
+        self._until = max(self._others_until, time.thread_time() + _DOUBTED_SECONDS if doubted else 0.0)
         for fix in self._offered:
             if fix.text in self._failed or (found.fix is not None and same(fix, found.fix)):
                 continue
             if fix.tried and not found.causes[1:]:  # the engine sees all that is in the way
                 continue
             try:
-                runs = time.thread_time() < self._until and self._in_copy(self._carried_out(fix), [fix])
+                runs = time.thread_time() < self._until and self._in_copy(self._carried_out(fix, _gang_of(fix)), [fix])
             except _TimeIsUp:
                 break
             if runs:
@@ -198,11 +201,11 @@ class _Search:
                 self._failed[fix.text] = None
         return tuple(works)
 
-    def _carried_out(self, fix: Fix) -> Callable[[Shadow], Awaitable[bool]]:
-        """Whether the job runs with it."""
+    def _carried_out(self, fix: Fix, least: int = 0) -> Callable[[Shadow], Awaitable[bool]]:
+        """Whether the job runs with it; ``least``: so many of its pods."""
 
         async def work(shadow: Shadow) -> bool:
-            return not await self._made(shadow, fix) and await self._runs(shadow.client)
+            return not await self._made(shadow, fix) and await self._runs(shadow.client, least)
 
         return work
 
@@ -257,7 +260,7 @@ class _Search:
                     return chain, []
                 chain.append(step)
             while True:
-                if await self._runs(shadow.client):
+                if await self._runs(shadow.client, 0):
                     return chain, None
                 if len(chain) == 1:
                     self._failed[chain[0].fix.text] = None
@@ -312,7 +315,7 @@ class _Search:
             return str(error) or type(error).__name__
         await shadow.settle()
         for seconds in _SLOW:
-            if await self._runs(shadow.client):
+            if await self._runs(shadow.client, 0):
                 break
             await asyncio.sleep(seconds)
             await shadow.settle()
@@ -386,6 +389,11 @@ def _summed(fixes: Sequence[Fix]) -> list[tuple[dict[str, Any], str]]:
 def _words(told: Told) -> Words:
     """What was said and offered."""
     return told.headline, *sorted({fix.text for fix in (*told.fixes, *told.candidates)})
+
+
+def _gang_of(fix: Fix) -> int:
+    """The size to which it makes the gang; 0 where it leaves it as it is."""
+    return max((int(one["to"]) for one in parts(fix.change) if one["kind"] == "LowerMinAvailable"), default=0)
 
 
 def _makes_anew(step: _Step) -> bool:
