@@ -37,7 +37,6 @@ from unisono.engine.config_file.yaml_positions import Problems, Value, parse, su
 from unisono.engine.plugins.registry import BUILT_IN, arguments_of, find, is_code, plugin_names
 from unisono.errors import ConfigError
 
-#
 # Volcano ignores an argument of the wrong type and keeps the default; here it is an error, because a quoted ``"5"``
 # that silently means 1 costs hours.
 
