@@ -374,3 +374,10 @@ def test_one_more_kind_is_offered_where_pods_take_other_amounts_too() -> None:
         state = cluster(kind("a100", 1), kind("b200", number, gpu=2), choosing("j", 2, text))
         verdict = schedule(state, default_config()).verdicts["ns/j"]
         assert (f'annotate its pods with {ONE_OF}: "{text}, {KEY}=b200"' in verdict.suggestion) is offered
+
+
+def test_a_gang_waits_for_places_that_are_about_to_be_free_on_an_earlier_kind() -> None:
+    leaving = [pod(f"x{at}", node=f"h100-{at}", gpu=4, deleting=True, scheduler="other") for at in range(2)]
+    decisions = schedule(cluster(kind("h100", 2), kind("a100", 2), leaving, job("j", 2)), default_config())
+    assert placed(decisions) == {}
+    assert {each.node for each in decisions.pipelined} == {"h100-0", "h100-1"}

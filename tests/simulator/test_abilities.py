@@ -175,3 +175,16 @@ def test_an_annotation_of_a_job_that_acts_is_taken_and_any_other_of_ours_is_refu
     assert not check(job("j", annotations={"volcano.sh/cooldown-time": "5m", "example.com/team": "a"}))
     assert "unisono.io/elastic" in check(job("j", annotations={"unisono.io/elastic": "true"}))
     assert "unisono.io/user" in check(job("j", annotations={"unisono.io/user": "ada"}))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kind=fast, kind=slow@0.5", ""),
+        ("kind=fast, kind=slow*2", "annotations: unisono.io/one-of: pods of a simulation take the same amounts"),
+        ("fast", "annotations: unisono.io/one-of: 'fast' is no label of nodes"),
+    ],
+)
+def test_kinds_of_nodes_that_a_job_names(text: str, said: str) -> None:
+    found = check(Job(name="j", submit=0.0, run_seconds=60.0, roles=(Role(),), annotations={"unisono.io/one-of": text}))
+    assert found.startswith(said) and bool(found) is bool(said)
