@@ -39,6 +39,16 @@ Move = tuple[PodClass, str, int]
 """A pod of a class came to a node (1) or left it (-1)."""
 
 
+_KEPT = 256
+
+
+class _Edited(dict[tuple[int, str], tuple[PodSpec, PodClass]]):
+    """Specs that were edited, each with its class without ties and notes, by the spec's identity and the change.
+
+    Many jobs of one spec are asked about in each cycle.
+    """
+
+
 class Edit:
     """Changes to one snapshot.
 
@@ -210,17 +220,24 @@ class Edit:
         known = self._classes.get((old.id, what))
         if known is not None:
             return known
-        spec = msgspec.to_builtins(old.spec)
-        change.edit(spec)
-        try:
-            like = PodClass(old.id, msgspec.convert(spec, PodSpec), self.origin.registry, old.notes)
-        except ValueError as error:  # more than a pod may ask of the scheduler
-            raise EngineError(str(error)) from error
+        kept = self.origin.memo.of(_Edited, _Edited)
+        _, like = kept.get((id(old.spec), what)) or (None, None)
+        if like is None:
+            spec = msgspec.to_builtins(old.spec)
+            change.edit(spec)
+            try:
+                like = PodClass(old.id, msgspec.convert(spec, PodSpec), self.origin.registry)
+            except ValueError as error:  # more than a pod may ask of the scheduler
+                raise EngineError(str(error)) from error
+            kept[id(old.spec), what] = old.spec, like
+            if len(kept) > _KEPT:
+                del kept[next(iter(kept))]
+        like.lay_out(self.origin.registry)
         ties = old.ties
         if has_terms(old.spec) and ties.terms != NO_TERMS:  # of the selectors that it has already
             terms = terms_of(like.spec, task.namespace, task.labels, self.origin.classes.selectors)
             ties = ties._replace(terms=terms)
-        return self.pod_class(like.refined(old.id, ties), what)
+        return self.pod_class(like.refined(old.id, ties), what, notes=old.notes)
 
     def _numbered(self, like: PodClass, ties: PodRelations | None = None) -> PodClass:
         number = self.origin.next_class + len(self._classes)
