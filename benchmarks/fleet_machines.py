@@ -45,7 +45,7 @@ TRACE = Path("shockwave-2023") / "120_0.2_5_100_40_25_0,0.5,0.5_0.6,0.3,0.09,0.0
 NOW = 1_700_000_000.0
 GPU_HOUR, MACHINE_HOUR = 4.1, 9.8
 """Of a card where nodes are there, and of a machine of eight cards that comes."""
-NODES, MACHINES, CARDS, BOOT_SECONDS = 8, 40, 8, 90
+NODES, MACHINES, CARDS, BOOT_SECONDS = 8, 64, 8, 90
 _STEP = 15.0
 _FLEET = "kurator-fleet-system"
 
