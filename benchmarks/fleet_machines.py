@@ -45,7 +45,7 @@ TRACE = Path("shockwave-2023") / "120_0.2_5_100_40_25_0,0.5,0.5_0.6,0.3,0.09,0.0
 NOW = 1_700_000_000.0
 GPU_HOUR, MACHINE_HOUR = 4.1, 9.8
 """Of a card where nodes are there, and of a machine of eight cards that comes."""
-NODES, MACHINES, CARDS, BOOT_SECONDS = 8, 16, 8, 90
+NODES, MACHINES, CARDS, BOOT_SECONDS = 8, 64, 8, 90
 _STEP = 15.0
 _FLEET = "kurator-fleet-system"
 
@@ -164,7 +164,7 @@ class _Life:
     async def live(self, jobs: list[tuple[float, int, float]]) -> dict[str, Any]:
         """Submit the jobs as they came, and look every few seconds what has to be paid."""
         clock, waiting = self.hub.clock, list(enumerate(jobs))
-        start, cards, machines = clock.time(), 0.0, 0.0
+        start, cards, machines, times = clock.time(), 0.0, 0.0, dict[str, float]()
         client, dear = self.hub.backend.client(), self.members["dear"].backend.client()
         cheap = self.members["cheap"].backend.client()
         while True:
@@ -177,19 +177,18 @@ class _Life:
             machines += _STEP * asked
             found = (await client.list(JOBS)).items
             ended = [job for job in found if job.status.state.phase in ENDED]
+            for job in ended:  # by the hub's clock, which a member's need not agree with
+                created = parse_time(job.metadata.creation_timestamp or "")
+                times.setdefault(job.metadata.name, clock.time() - created)
             if not waiting and not asked and len(ended) == len(jobs):
                 break
-        times = [
-            parse_time(job.status.state.last_transition_time or "") - parse_time(job.metadata.creation_timestamp or "")
-            for job in ended
-        ]
         cost = cards / 3600 * GPU_HOUR + machines / 3600 * MACHINE_HOUR
         return {
             "jobs": len(ended),
             "cardHoursWhereThereIsRoom": round(cards / 3600, 1),
             "machineHours": round(machines / 3600, 1),
             "cost": round(cost, 1),
-            "meanSeconds": round(fmean(times)),
+            "meanSeconds": round(fmean(times.values())),
             "makespan": round(clock.time() - start),
         }
 

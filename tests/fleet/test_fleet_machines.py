@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from drawn_fleets import CONFIGS, troubled
 from fleet_world import GPU, NAMESPACE, World, fleet, node, template
@@ -29,7 +30,7 @@ from unisono.api.groups.autoscaling import (
 )
 from unisono.api.kind_families import ATTACHED_CLUSTERS, PROPAGATION_POLICIES, PYTORCH_JOBS
 from unisono.api.kinds import EVENTS, JOBS, NODES
-from unisono.api.promised_machines import promised_machines
+from unisono.api.promised_machines import PromisedMachines, promised_machines
 from unisono.api.times import rfc3339
 from unisono.api.validation import validate
 from unisono.controllers.node_scaling.decide import Demand, Pool, Room
@@ -525,3 +526,19 @@ async def test_machines_are_found_under_every_configuration(config):
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_drawn_lives_of_fleets_that_grow(seed):
     await troubled(seed, growing=True)
+
+
+async def test_what_a_user_writes_of_machines_promises_none():
+    async with fleet("cloud") as world:
+        world.join("cloud", [node("n1", 8)])
+        put_group(world, "cloud", most=1_000_000)
+        world.start()
+        await world.run(15)
+        await world.job("train", pods=1, gpus=1)
+        await world.run(5)
+        record = PromisedMachines(1, {"default/spot": 1_000_000}, 60.0, 900.0, 2.0)
+        notes = {"metadata": {"annotations": {MACHINES: msgspec.json.encode(record).decode()}}}
+        await world.hub_client.patch(JOBS, "train", notes, namespace="default")
+        await world.run(30)
+        assert world.where() == {"train": "cloud"}
+        assert world.hub.machines.summary("cloud")[0].promised == 0

@@ -358,7 +358,8 @@ class DispatchController(Controller):
             work = part_work(work, part.group, part.clusters)
         self._standing[job.key] = uid
         if part is None and view.placement.cluster and (machines := promised_machines(job)) is not None:
-            self._machines.adopt(uid, view.placement.cluster, machines, partial(self._context.enqueue, job.key))
+            look = partial(self._context.enqueue, job.key)
+            self._machines.adopt(uid, view.placement.cluster, machines, look, len(work.pods))
         work, again = self._guided(job, work, view.placement, part)
         self._state.stand(uid, view.placement, work.pods)
         return work, again

@@ -373,8 +373,13 @@ class Machines:
         promise.look = look
         self._pauses.pop(uid, None)
 
-    def adopt(self, uid: str, cluster: str, record: PromisedMachines, look: Callable[[], None]) -> None:
-        """A hub before this one has sent the job there for machines; its time begins anew."""
+    def adopt(self, uid: str, cluster: str, record: PromisedMachines, look: Callable[[], None], most: int) -> None:
+        """A hub before this one has sent the job there for machines; its time begins anew.
+
+        Users may write such a record; ``most`` is how many machines the job can need, one for each of its pods.
+        """
+        if not 0 < sum(max(0, count) for count in record.machines.values()) <= most:
+            return
         known = {pool.name for pool in self._state.pools(cluster, self._clock.time())}
         if uid in self._promises or not record.machines.keys() <= known or self._state.stand_ins.has_started(uid):
             return
