@@ -330,6 +330,9 @@ def _run_times(draw: Draw) -> None:
             draw.luck.choice([limits, {"unisono.io/default-run-time": "2m"}, {}])
         )
     draw.jobs.append(_ends_when_evicted)
+    for body in draw.extra:
+        if body["kind"] == "JobTemplate":
+            _ends_when_evicted(body, 0)
 
 
 def _ends_when_evicted(body: Object, number: int) -> None:
@@ -371,13 +374,15 @@ def _native(draw: Draw) -> None:
             "restartPolicy": "Never",
             "containers": [{"name": "main", "image": "work:1", "resources": resources}],
         }
-        queue = {"scheduling.volcano.sh/queue-name": draw.luck.choice(draw.leaves())}
+        notes = {"scheduling.volcano.sh/queue-name": draw.luck.choice(draw.leaves())}
+        if draw.queue_notes:  # what a limit of run times evicts would be made again without end
+            notes["unisono.io/run-seconds"] = "20"
         size = draw.luck.randint(2, 5)
         job = {
             "completions": size,
             "parallelism": size,
             "scheduling": {"schedulingPolicy": {"gang": {}}},
-            "template": {"metadata": {"annotations": queue}, "spec": spec},
+            "template": {"metadata": {"annotations": notes}, "spec": spec},
         }
         body = _object("batch/v1", "Job", f"native-{number}", job)
         body["metadata"]["namespace"] = draw.luck.choice(NAMESPACES)
