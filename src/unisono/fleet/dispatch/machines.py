@@ -146,7 +146,8 @@ class _Promise:
         nodes: names in the member of the nodes that stand for machines that have not come, and their groups.
         until: monotonic time at which an offer lapses.
         sent: monotonic time of the dispatch; None while it is an offer.
-        dispatch: its number.
+        taken: how many machines it was sent for, by group.
+        look: looks at the job again.
 
     """
 
@@ -154,7 +155,6 @@ class _Promise:
     nodes: dict[str, str]
     until: float
     sent: float | None = None
-    dispatch: int = 0
     taken: dict[str, int] = field(default_factory=dict)
     look: Callable[[], None] | None = None
 
@@ -369,7 +369,7 @@ class Machines:
         if record is None or promise.way.cluster != cluster:
             self.drop(uid)
             return
-        promise.sent, promise.dispatch, promise.taken = self._clock.monotonic(), record.dispatch, record.machines
+        promise.sent, promise.taken = self._clock.monotonic(), record.machines
         promise.look = look
         self._pauses.pop(uid, None)
 
