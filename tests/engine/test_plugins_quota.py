@@ -27,7 +27,7 @@ def test_shares_by_weight_request_and_capability() -> None:
     world = World().node("n1")
     world.queue("a").queue("b", weight=3).queue("c", capability={"cpu": "1"})
     world.job("ja", a_pod("2"), queue="a").job("jb", *[a_pod("5")] * 4, queue="b").job(
-        "jc", *[a_pod("1")] * 20, queue="c", minMember=1
+        "jc", *[a_pod("5")] * 4, queue="c"
     )
     assert deserved(world) == {"a": 2_000, "b": 7_000, "c": 1_000}
 
@@ -36,7 +36,7 @@ def test_a_guarantee_is_granted_and_taken_from_the_others() -> None:
     """The worked numbers A2."""
     world = World().node("n1")
     world.queue("a", guarantee={"resource": {"cpu": "4"}}).queue("b", capability={"cpu": "6"})
-    world.job("ja", a_pod("1"), queue="a").job("jb", *[a_pod("2")] * 10, queue="b", minMember=1)
+    world.job("ja", a_pod("1"), queue="a").job("jb", *[a_pod("5")] * 4, queue="b")
     assert deserved(world) == {"a": 4_000, "b": 6_000}
     _, plugin = world.open("proportion")
     assert plugin.real_capability["b"][CPU] == 6_000
@@ -84,7 +84,7 @@ def test_resources_that_only_one_queue_asks_for() -> None:
 def test_resources_that_nobody_has_are_left_out() -> None:
     limits = {"cpu": "4", "example.com/fpga": "2"}
     world = World().node("n1").queue("a", capability=limits, guarantee={"resource": {"example.com/dpu": "1"}})
-    assert deserved(world.job("j", *[a_pod("2")] * 5, queue="a", minMember=1)) == {"a": 4_000}
+    assert deserved(world.job("j", *[a_pod("5")] * 2, queue="a")) == {"a": 4_000}
 
 
 # ---- order and limits

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import TYPE_CHECKING
 
 from unisono.cluster.podclass import PodClass
@@ -274,11 +275,19 @@ class _QueueAsks:
         return found
 
     def _fit(self, bounds: Mapping[Limit | Allowance, list[_Bound]]) -> Amounts:
-        """Leave of each job what fits if it alone gets what is left, nothing of one that could not start so."""
+        """Leave of each job what fits if it alone gets what is left, nothing of one that could not start so.
+
+        Shares are divided within capabilities anyway: as with Volcano, what is larger than one counts up to it.
+        """
         lost, fits = [0] * len(self.session.registry), [ask.number for ask in self.asks]
-        for one in (one for of_limit in bounds.values() for one in of_limit):
-            for at, cost in one.costs.items():
-                fits[at] = min(fits[at], int(one.rest / cost + _EDGE))
+        capped = list(fits)
+        for limit, of_limit in bounds.items():
+            is_capability = type(limit) is Limit
+            for at, share in ((at, one.rest / cost) for one in of_limit for at, cost in one.costs.items()):
+                if is_capability:
+                    capped[at] = min(capped[at], ceil(share - _EDGE))
+                else:
+                    fits[at] = min(fits[at], int(share + _EDGE))
         of_job: dict[str, list[int]] = {}
         for at, ask in enumerate(self.asks):
             of_job.setdefault(ask.job.key, []).append(at)
@@ -290,7 +299,7 @@ class _QueueAsks:
             starts = self.asks[places[0]].pod_class is None or job.is_ready
             starts = starts or job.ready_count + sum(fits[at] for at in places) >= job.min_member
             for at in places:
-                ask, most = self.asks[at], fits[at] if starts else 0
+                ask, most = self.asks[at], min(fits[at], capped[at]) if starts else 0
                 for row, amount in enumerate(ask.amounts):
                     lost[row] += amount * (ask.number - most) * ask.jobs
                 ask.number = most
