@@ -44,6 +44,7 @@ READ = {
 
 REFUSED = {
     *(ours.LICENSES, ours.PRICES, ours.GIGABYTES, ours.HOT_SPARES, ours.IDLE_GPUS),
+    *(ours.ONE_OF, ours.ONE_OF_BY),
     *(ours.MAX_RUN_TIME, ours.DEFAULT_RUN_TIME, ours.QUOTAS, ours.QUEUE_NAMESPACES, ours.USER_LIMITS, ours.JOB_KIND),
 }
 """Admission refuses what cannot be read of these."""
@@ -74,7 +75,7 @@ WRITTEN_HERE = {
         ours.SPLIT,
     ),
     *(ours.MEMBER_REASONS, ours.USER, ours.ADMITTED_QUEUES, ours.CHECKED),
-    *(ours.NODE_CHECK, ours.NODE_CHECKS, ours.QUARANTINE),
+    *(ours.NODE_CHECK, ours.NODE_CHECKS, ours.QUARANTINE, ours.GOT),
 }
 """What components write, and nobody else."""
 
