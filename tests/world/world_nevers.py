@@ -23,6 +23,8 @@ _CARD, _CARD_MEMORY, _CARD_NUMBER = "volcano.sh/gpu-index", "volcano.sh/gpu-memo
 _STALE = 75.0
 # After how long an admitted gang that found no place, or got no further pod, is let pass by those that fit.
 _SEEN, _UNFILLED = 0.25, 5.0
+# Within which time admissions may be of one cycle.
+_AT_ONCE = 1.0
 # How long a gang may stand in part where nothing breaks: what the scheduler's patience is, and a retry.
 _PARTIAL = 150.0
 # What each process may write, by verb; others write nothing. Leases and events are everybody's.
@@ -74,6 +76,7 @@ class Truth:
     Attributes:
         now: gives virtual seconds.
         enforced: names of the plug-ins that are configured.
+        evicts: whether an action is configured that evicts.
         calm_since: when the last thing broke.
         objects: decoded, by resource and key.
         revisions: by resource, of all changes.
@@ -83,6 +86,7 @@ class Truth:
 
     now: Callable[[], float]
     enforced: frozenset[str]
+    evicts: bool = False
     calm_since: float = 0.0
     found: list[str] = field(default_factory=list)
     objects: dict[str, dict[str, dict[str, Any]]] = field(default_factory=lambda: defaultdict(dict))
@@ -162,7 +166,7 @@ class Truth:
             self._claims()
         elif kind == LEASES:
             self._lease(key, body)
-        elif kind == GROUPS and event.type != "DELETED" and "capacity" in self.enforced:
+        elif kind == GROUPS and event.type != "DELETED" and "capacity" in self.enforced and not self.evicts:
             phases = [(one.get("status") or {}).get("phase") for one in (before or {}, body)]
             if phases[1] == "Inqueue" and phases[0] in (None, "", "Pending"):
                 self._admitted(key, body["spec"].get("queue") or "default")
@@ -312,20 +316,23 @@ class Truth:
     def _admitted(self, key: str, queue: str) -> None:
         """A PodGroup may begin: what is promised in its queue fits beside what is held there.
 
-        A gang that waits in vain, with its pods or for them, keeps nobody out (docs/decisions/0022).
+        A gang that waits in vain, with its pods or for them, keeps nobody out, and in one cycle each kind of gangs may
+        use all that is free (docs/decisions/0022). Where pods are evicted, more are let in.
         """
         self._let_in[key] = self.now()
         found = self._all("queues").get(queue)
         if found is None or self.now() - self._loosened.get(f"queue {queue}", -_STALE) < _STALE:
             return
         promised: Amounts = {}
+        mine = amounts(self._all(GROUPS)[key]["spec"].get("minResources"))
         for other, group in self._all(GROUPS).items():
             phase = (group.get("status") or {}).get("phase")
             if (group["spec"].get("queue") or "default") != queue or phase not in ("Inqueue", "Running"):
                 continue
             asked, held = amounts(group["spec"].get("minResources")), Amounts()
             pods = [pod for pod in self._pods.values() if pod.group == other]
-            if phase == "Inqueue" and self._waits_in_vain(other, group, pods):
+            at_once = asked != mine and self.now() - self._let_in.get(other, -_AT_ONCE) < _AT_ONCE
+            if phase == "Inqueue" and (at_once or self._waits_in_vain(other, group, pods)):
                 continue
             for pod in pods if phase == "Running" else ():
                 if pod.occupies and not pod.leaving:
@@ -333,7 +340,6 @@ class Truth:
             add(
                 promised, {name: min(most, held.get(name, most * (phase == "Inqueue"))) for name, most in asked.items()}
             )
-        mine = amounts(self._all(GROUPS)[key]["spec"].get("minResources"))
         for name, most in amounts(found["spec"].get("capability")).items():
             if mine.get(name) and promised.get(name, 0) > most:
                 self.say(

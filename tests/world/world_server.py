@@ -40,7 +40,9 @@ class Server:
         self._clock = WorldClock(loop, NOW)
         self._uids, self._generations = itertools.count(1), itertools.count(1)
         plugins = frozenset(one["name"] for tier in story.config["tiers"] for one in tier["plugins"])
-        self.truth = Truth(loop.time, plugins)
+        actions = set(story.config["actions"].split(", "))
+        evicts = bool(actions & {"preempt", "reclaim", "gangpreempt", "gangreclaim"})
+        self.truth = Truth(loop.time, plugins, evicts)
         self._backend: Backend | None = None
         self._disk: CrashingDisk | None = None
         self._serving: set[asyncio.Task[Any]] = set()
