@@ -60,6 +60,15 @@ def test_which_node_a_pod_is_on_says_nothing_about_licences() -> None:
     assert schedule(state).binds == []
 
 
+@pytest.mark.parametrize("holds", [{"matlab": 1}, {}], ids=["pods", "the job"])
+def test_a_lost_pod_keeps_its_licences_below_a_capability(holds: dict[str, Any]) -> None:
+    notes = {} if holds else {LICENSES: "matlab"}
+    head = group("o", 1, phase="Running", queue="a", annotations=notes)
+    lost = pod("o-0", "o", node="n1", phase="Unknown", cpu=1, **holds)
+    things = [node("n1"), floating("matlab", 2), queue("a", capability={"matlab": 1}), head, lost]
+    assert schedule(cluster(*things, gang("g", 1, queue="a", matlab=1))).binds == []
+
+
 def test_licences_are_free_once_their_holders_are_gone() -> None:
     leaving = pod("old", "o", node="n1", deleting=True, cpu=1, matlab=2)
     state = cluster(node("n1"), floating("matlab", 2), group("o", 1, phase="Running"), leaving, gang("g", 1, matlab=2))

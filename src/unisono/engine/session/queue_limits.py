@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from unisono.api.selecting import lineage
-from unisono.cluster.job_licenses import leave_together
+from unisono.cluster.job_licenses import keeps_places, leave_together
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job
 from unisono.cluster.resources import ResourceRegistry, Vector, fitted
 from unisono.cluster.snapshot import Snapshot
-from unisono.cluster.status import TaskStatus
+from unisono.cluster.status import ALLOCATED_STATES, TaskStatus, count
 from unisono.engine.answers import Refusal
 from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.session.limit import UNLIMITED, Limit
@@ -69,11 +69,15 @@ def limits_of(snapshot: Snapshot, registry: ResourceRegistry) -> dict[str, Limit
                 limit.family.append(name)
             limit.held += fitted(record.allocated, size)
     count_others(snapshot, lambda job: above.get(job.queue, ()))
-    for key in snapshot.licensed:  # what a job holds as a whole goes with the last of its pods
+    for key in snapshot.licensed:  # what a job holds as a whole goes with the last of its pods, a lost one included
         job = snapshot.jobs[key]
-        if job.license_vector is not None and leave_together(job):
-            for limit in above.get(job.queue, ()):
+        if job.license_vector is None:
+            continue
+        for limit in above.get(job.queue, ()):
+            if leave_together(job):
                 limit.leaving += fitted(job.license_vector, size)
+            elif keeps_places(job) and not count(job.counts, ALLOCATED_STATES):
+                limit.held += fitted(job.license_vector, size)
     return found
 
 
