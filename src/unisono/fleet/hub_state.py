@@ -218,6 +218,11 @@ class HubState:
         record.own_labels = None
         self._apply(NODES, event_type, translation.node(record.origin, obj))
 
+    def has_nodes(self, cluster: str) -> bool:
+        """Whether a member has nodes, counted in a cycle or not yet."""
+        record = self._members.get(cluster)
+        return record is not None and any(not translation.is_to_come(name) for name in record.nodes)
+
     def hyper_node(self, cluster: str, event_type: EventType, obj: HyperNode) -> None:
         """A domain of a member's network has changed."""
         record = self._members.get(cluster)

@@ -269,9 +269,10 @@ class MembersController(Controller):
             lost_since=None if reachable else old.lost_since or now,
         )
 
-    def _summary(self, name: str) -> MemberSummary:
-        # One that grows may have none: what it had before says nothing.
-        return summaries(self._state.feed.state.nodes).get(name, NO_NODES)
+    def _summary(self, name: str) -> MemberSummary | None:
+        # One that grows may have none, and what it had before says nothing then. Others have not been counted yet.
+        found = summaries(self._state.feed.state.nodes).get(name)
+        return found if found is not None or self._state.has_nodes(name) else NO_NODES
 
     async def _write(self, cluster: AttachedCluster, status: AttachedClusterStatus) -> None:
         before = cluster.status
