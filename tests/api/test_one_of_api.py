@@ -17,6 +17,7 @@ from unisono.api.validation import validate
 
 WRONG = [
     ({ONE_OF: "h100"}, ONE_OF, "'h100' is no label of nodes: write LABEL=VALUE, separated by commas"),
+    ({ONE_OF: " , "}, ONE_OF, "names no kind of nodes: write LABEL=VALUE, separated by commas"),
     ({ONE_OF: "a=b@slow"}, ONE_OF, "must have a number above 0 behind the @"),
     ({ONE_OF: "a=b", ONE_OF_BY: "size"}, ONE_OF_BY, "'size' must be one of order, price, speed"),
     ({ONE_OF_BY: "price"}, ONE_OF_BY, f"says nothing without {ONE_OF}"),

@@ -9,6 +9,7 @@ import pytest
 
 from support.slurm_pods import batch_text, may_mount, run_batch
 from support.slurm_scripts import make_programs
+from unisono.cli.slurm.script import BadScript
 
 # Where all ranks of a step, or one launcher on each node, must be reached.
 TASKS, NODES = ["0", "1", "2", "3"], ["0", "1"]
@@ -204,6 +205,12 @@ LINES: dict[str, dict[str, object]] = {
     "--export=none": {"exported": ()},
     "--workdir=/home/me/train --share": {"folder": "/home/me/train"},
 }
+
+
+def test_a_signal_comes_no_earlier_than_slurm_allows() -> None:
+    assert batch_text("#!/bin/bash\n#SBATCH --signal=USR1@65535\n").signal == (10, 65535, False)
+    with pytest.raises(BadScript, match=r"--signal=USR1@65536: 65536 seconds are too many, 65535 at most"):
+        batch_text("#!/bin/bash\n#SBATCH --signal=USR1@65536\n")
 
 
 @pytest.mark.parametrize("line", LINES)

@@ -70,6 +70,8 @@ def kinds_of(text: str) -> tuple[NodeKind, ...]:
         if key in found:
             raise ValueError(f"{kind.name} stands there twice: {_FORM}")
         found[key] = kind
+    if text.strip() and not found:
+        raise ValueError(f"{text!r} names no kind of nodes: {_FORM}")
     if len(found) > MOST:
         raise ValueError(f"{len(found)} kinds of nodes are too many, {MOST} at most")
     return tuple(found.values())
@@ -123,7 +125,7 @@ class OneOf:
 
     Attributes:
         text: the list as it stands there: pods with the same one have the same kind.
-        kinds: as they stand there, two or more.
+        kinds: as they stand there, one or more.
         way: one of `WAYS`.
 
     """

@@ -64,7 +64,7 @@ class NodeChecks(ReadObjects[CheckRule]):
 
 @dataclass(slots=True)
 class CalendarWords:
-    """Who says something that few do, so that nothing is looked through where nobody does.
+    """Objects with annotations that few objects have, so that the others need not be searched for them.
 
     Attributes:
         choosing: kind and key of PodGroups and pods that name kinds of nodes of which they take one.

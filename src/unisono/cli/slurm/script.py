@@ -400,13 +400,20 @@ def _dependency(text: str) -> dict[str, Any]:
     return {"after": tuple(found), "any_of": "?" in text}
 
 
+_MOST_SIGNAL_SECONDS = 65535
+"""Slurm's own bound; evictions wait so long, too, for at most their own."""
+
+
 def _signal(text: str) -> dict[str, Any]:
     """``[R][B]:USR1@120``: the signal, so many seconds before the job must end; ``B`` for the shell alone."""
     who, colon, rest = text.rpartition(":")
     name, at, seconds = rest.partition("@")
     if colon and not set(who) <= set("RB"):
         raise ValueError("a signal is expected, such as USR1@60 or B:TERM@120")
-    return {"signal": (number_of(name), _positive(seconds) if at else 60, "B" in who)}
+    before = _positive(seconds) if at else 60
+    if before > _MOST_SIGNAL_SECONDS:
+        raise ValueError(f"{before} seconds are too many, {_MOST_SIGNAL_SECONDS} at most")
+    return {"signal": (number_of(name), before, "B" in who)}
 
 
 def _mounts(text: str) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class Pool:
         spot: the cloud may take its machines back.
         failing: machines that it was asked for have not come: it is passed by, and those that boot do not count.
         unneeded_seconds: how long a machine must have been without use before it is given back.
-        boot_seconds: from the order of a machine until its node takes pods; None where nobody says.
+        boot_seconds: from the request for a machine until its node is ready for pods; None if unknown.
         provision_seconds: in which machines must have come, or others are asked for.
 
     """

@@ -96,7 +96,7 @@ def pool_of(deployment: MachineDeployment, now: float = 0.0) -> Pool | None:
 
 
 def pool_of_node_pool(node_pool: NodePool, nodes: Iterable[Node]) -> Pool | None:
-    """The machines of a NodePool of Karpenter; None when it has no limits, or nobody knows what a machine offers.
+    """The machines of a NodePool of Karpenter; None if it has no limits, or if the size of a machine is unknown.
 
     What a machine offers, its price and its time to boot are said by the annotations that a MachineDeployment has them
     in; without those of the former, the smallest node of the pool tells it.

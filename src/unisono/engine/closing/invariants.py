@@ -154,9 +154,11 @@ def enforce(cycle: Cycle) -> None:
 def _check_kinds(cycle: Cycle, broken: dict[str, str]) -> None:
     """Pods of a part of a gang that takes one kind of nodes, of several, are on nodes of that kind."""
     choices = cycle.session.shared.find(Choices)
-    for placement in cycle.bound if choices is not None else ():
-        part = choices.part(placement.job, placement.pod_class) if choices is not None else None
-        if choices is not None and part is not None and not choices.nodes(part.kind)[placement.columns].all():
+    if choices is None:
+        return
+    for placement in cycle.bound:
+        part = choices.part(placement.job, placement.pod_class)
+        if part is not None and not choices.nodes(part.kind)[placement.columns].all():
             broken[placement.job.key] = f"its pods would be bound to nodes that are not of {part.kind.name}"
 
 

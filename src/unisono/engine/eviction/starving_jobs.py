@@ -22,7 +22,7 @@ from unisono.engine.placement.sub_group_solver import Solver
 from unisono.engine.placement.waiting_line import place, remaining_of
 from unisono.engine.session import queue_limits
 from unisono.engine.session.budgets import BudgetLimit
-from unisono.engine.session.choices import choice_of
+from unisono.engine.session.choices import open_choice
 from unisono.engine.session.floating import GangLicenses, held_as_whole
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import aligned, listed
@@ -147,8 +147,8 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
     """
     if _is_kept_in_domain(cycle, job):
         return False  # room for one task after the other need not be in one domain: gangpreempt and gangreclaim do that
-    choice = choice_of(cycle.session, job)
-    if choice is None or len(choice.trials) < 2 or job.gained:
+    choice = open_choice(cycle.session, job)
+    if choice is None:
         return _place_starving(cycle, evictions, job, tasks, rule)
     for evict in (False, True):
         if any(_place_starving(cycle, evictions, job, tasks, rule, evict=evict) for _ in choice.each(alike=True)):

@@ -6,7 +6,7 @@ find places there. Nothing is evicted unless the gang gets all that it needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -26,7 +26,7 @@ from unisono.engine.eviction.starving_jobs import is_for_others, promises_hold, 
 from unisono.engine.placement.domain_search import search_of
 from unisono.engine.placement.remaining_tasks import RemainingByGroup
 from unisono.engine.placement.sub_group_solver import Solver
-from unisono.engine.session.choices import Choices, choice_of
+from unisono.engine.session.choices import Choices, open_choice
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.sub_groups import groups_of, is_bounded
 from unisono.engine.session.victims import Bundle, bundles_of, in_order
@@ -73,22 +73,19 @@ def _serve(cycle: Cycle, job: JobState, rule: GangRule, tasks: list[Task]) -> bo
     if rule.purpose is Purpose.GANG_RECLAIM and cycle.hooks.first("preemptive", job.queue, classes) is not None:
         return False
     cycle.session.subject = job
-    choice = choice_of(cycle.session, job)
+    choice = open_choice(cycle.session, job)
     plans = [_Plan(cycle, job, rule, tasks, domain) for domain in domains_to_try(cycle, job, rule, tasks)]
     mark, within_share = cycle.transaction.checkpoint(), cycle.hooks.overused(job.queue) is None
 
-    def fits() -> bool:
-        return any(plan.fits() for plan in plans)
+    def ways() -> Iterable[object]:
+        return (None,) if choice is None else choice.each(alike=True)
 
-    if choice is None or len(choice.trials) < 2 or job.gained:
-        if fits():
-            return settle(cycle, evictions_of(cycle), job, mark, rule.purpose, within_share=within_share)
-        return any(plan.carry_out() for plan in plans)
-    if any(fits() for _ in choice.each(alike=True)):
+    if any(plan.fits() for _ in ways() for plan in plans):
         return settle(cycle, evictions_of(cycle), job, mark, rule.purpose, within_share=within_share)
-    if any(plan.carry_out() for _ in choice.each(alike=True) for plan in plans):
+    if any(plan.carry_out() for _ in ways() for plan in plans):
         return True
-    choice.rest()
+    if choice is not None:
+        choice.rest()
     return False
 
 

@@ -18,7 +18,7 @@ from unisono.engine.placement.remaining_tasks import RemainingByGroup, Remaining
 from unisono.engine.placement.sub_group_solver import Solver
 from unisono.engine.placement.task_loop import note_failure
 from unisono.engine.plugin_host.orders import Heap, Key, Orders
-from unisono.engine.session.choices import choice_of
+from unisono.engine.session.choices import open_choice
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
 from unisono.engine.session.sub_groups import is_grouped
@@ -107,8 +107,8 @@ def place(cycle: Cycle, job: JobState, remaining: Remaining) -> bool:
     A gang that may take nodes of several kinds is tried on one after the other, until it has its places or is promised
     them; where it has none, what is told of it is what the first kind lacks.
     """
-    choice = choice_of(cycle.session, job)
-    if choice is None or len(choice.trials) < 2 or job.gained:
+    choice = open_choice(cycle.session, job)
+    if choice is None:
         return _place(cycle, job, remaining)
     before = cycle.reports.pop(job.key, None)
     told: tuple[JobReport | None, Advice | None] | None = None

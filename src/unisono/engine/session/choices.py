@@ -311,3 +311,9 @@ def choice_of(session: Session, job: JobState) -> Choice | None:
     """The choice of a job among kinds of nodes; None where it has none, or the plug-in one-of is not there."""
     choices = session.shared.find(Choices)
     return choices.of(job) if choices is not None else None
+
+
+def open_choice(session: Session, job: JobState) -> Choice | None:
+    """The choice of a job that holds nothing of this session yet and has several ways left to try; else None."""
+    choice = choice_of(session, job)
+    return None if choice is None or len(choice.trials) < 2 or job.gained else choice

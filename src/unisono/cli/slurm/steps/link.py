@@ -154,7 +154,7 @@ class Place:
             found.setdefault(f"{name}_ras", "^slurm")
         found.setdefault("HYDRA_LAUNCHER", "ssh")
         if not os.geteuid():
-            # In a pod there may be nobody else, and Open MPI starts nothing as root unless it is told twice.
+            # Pods often have no user but root, and Open MPI refuses to run as root unless both variables are set.
             for name in ("OMPI", "PRTE"):
                 found.setdefault(f"{name}_ALLOW_RUN_AS_ROOT", "1")
                 found.setdefault(f"{name}_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
