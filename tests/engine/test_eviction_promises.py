@@ -275,11 +275,11 @@ def test_a_gang_that_lost_all_its_pods_stays_admitted_while_room_is_made_for_it(
 def test_no_share_rests_on_what_the_victims_hold_of_a_cordoned_node(order: str, cordoned: bool, runs: int) -> None:
     """Once they are gone there is less to share, and the gang would be over the share of its queue."""
     things: list[Any] = [*RANKS, queue("qa", 1), queue("qb", 1)]
-    things += [node("n0", cpu=4), node("n1", cpu=4, unschedulable=cordoned), node("n2", cpu=6)]
+    things += [node("n0", cpu=4, labels={"at": "n0"}), node("n1", cpu=4, unschedulable=cordoned), node("n2", cpu=6)]
     things += [group("v", 2, queue="qa", phase="Running", priority_class="low")]
     things += [pod("v-0", "v", node="n1", cpu=2), pod("v-1", "v", node="n2")]
     things += [group("b", 4, queue="qb", phase="Running"), *(pod(f"b-{at}", "b", node="n0", cpu=1) for at in range(4))]
-    things += [group("c", 3, queue="qb"), *(pod(f"c-{at}", "c", cpu=1) for at in range(2))]  # its third pod never comes
+    things += [group("c", 2, queue="qb"), *(pod(f"c-{at}", "c", cpu=1, selector={"at": "n0"}) for at in range(2))]
     things += job("g", 6, 1, queue="qa", priority_class="mid", created=10)
     plane = Plane(settings(f"enqueue, {order}", gang=OFF, drf=OFF), things)
     for _ in range(5):

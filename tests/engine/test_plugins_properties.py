@@ -125,14 +125,14 @@ def shared(queues: list[Any], cpu: int) -> World:
 @given(QUEUES, st.integers(1, 16))
 def test_no_queue_ends_a_cycle_above_its_share(queues: list[Any], cpu: int) -> None:
     world = shared(queues, cpu)
-    _, plugin = world.open("proportion")
     decisions = engine.run(world.state.snapshot(), SHARES_HOLD, now=0.0)
     assert decisions.violations == []
     for bind in decisions.binds:
         world.state.assume(f"{bind.namespace}/{bind.pod}", bind.node)
     session, _ = world.open()
-    for name, deserved in plugin.deserved.items():
-        assert queue_of(session, name).allocated[0] <= deserved[0]
+    for told in decisions.figures:
+        if told.shares is not None:
+            assert queue_of(session, told.name).allocated[0] <= told.shares.deserved[0]
 
 
 @settings(max_examples=examples(60), deadline=None)

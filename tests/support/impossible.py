@@ -81,12 +81,10 @@ class Impossible:
         )
         return [*nodes, *self.objects, *gang]
 
-    def beside(self) -> list[Object]:
-        """The neighbour, which was made a minute later."""
-        spec = {"minResources": {"cpu": str(NEIGHBOUR_PODS)}}
-        return _gang(
-            *NEIGHBOUR, NEIGHBOUR_PODS, {"cpu": "1"}, self.neighbour or {}, spec, created="2026-01-01T00:01:00Z"
-        )
+    def beside(self, pods: int = NEIGHBOUR_PODS, **group: Any) -> list[Object]:
+        """The neighbour, which was made a minute later; ``group`` is more of the spec of its PodGroup."""
+        spec = {"minResources": {"cpu": str(group.get("minMember", pods))}, **group}
+        return _gang(*NEIGHBOUR, pods, {"cpu": "1"}, self.neighbour or {}, spec, created="2026-01-01T00:01:00Z")
 
 
 def _gang(

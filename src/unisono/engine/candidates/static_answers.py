@@ -24,6 +24,7 @@ Bits = npt.NDArray[np.uint64]
 HOOKS = ("static_filter", "static_score")
 _KEPT_CLASSES = 2048
 _MOST_REASONS = 60
+_FEW = 64
 _OTHERS = Reason("node(s) were refused for other reasons")
 
 
@@ -50,6 +51,16 @@ class StaticResult:
     bits: Bits
     scores: list[RawPoints]
     images: tuple[tuple[int, int], ...]
+    _least: tuple[int, int, list[int]] | None = None
+
+    def least(self, table: NodeTable) -> tuple[int, list[int]]:
+        """The first few of the nodes that it allows: how many, and what each of them has at least, by resource row."""
+        known = self._least
+        if known is None or known[0] != table.generation:
+            columns = np.flatnonzero(self.bits[:_FEW] == 0)
+            has = table.allocatable[:, columns].min(axis=1, initial=0 if not len(columns) else 2**62).tolist()
+            known = self._least = table.generation, len(columns), has
+        return known[1], known[2]
 
     @property
     def allowed(self) -> BoolArray:

@@ -8,16 +8,19 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Vector
 from unisono.cluster.waiting_jobs import Alike
-from unisono.engine.answers import BoolArray, Normalise, Parts, Scope
-from unisono.engine.candidates.static_answers import RawPoints, StaticResults
-from unisono.engine.candidates.table import CandidateTable, Demand, Roomless
+from unisono.engine.answers import BoolArray, Normalise, Parts, Scope, Veto
+from unisono.engine.candidates.static_answers import RawPoints, StaticResult, StaticResults
+from unisono.engine.candidates.table import NOWHERE, CandidateTable, Demand, Roomless
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
+from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import tasks_fitting
+from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
 
 # What the cluster could hold of a class of pods: empty, and as it is now.
@@ -79,8 +82,34 @@ class EmptyCluster:
         return EmptyFit(int(room.sum()), name, int(room[best]), int(allowed.sum()), allocatable.max(axis=1))
 
 
+# Scores of all nodes for a class of tasks, as if evictions could make room on every one of them.
+
+
+class RoomDemand(Demand):
+    """A demand for which evictions may make room."""
+
+    def heeds(self, veto: Veto) -> bool:
+        """Only those for good."""
+        return veto.reason.unresolvable and not veto.now
+
+
+class RoomTable(CandidateTable):
+    """A table of candidates that looks at no resources, and only at vetoes that no eviction can change."""
+
+    def __init__(self, pod_class: PodClass, session: Session, hooks: CombinedAnswers, static: StaticResult) -> None:
+        super().__init__(RoomDemand(pod_class, future=True), session, hooks, static)
+        self.single = None  # which looks at resources
+
+    def fits(self, view: NodeView) -> npt.NDArray[np.bool_]:
+        """Everywhere."""
+        return np.ones(view.size, dtype=np.bool_)
+
+
 _NOBODY: Final[frozenset[str]] = frozenset()
 _ASKED: Final = ("static_filter", "static_score", "filter", "score")
+_Question = Callable[[PodClass], Any]
+_FIRST_NODES: Final = 64
+"""How many nodes are looked at first."""
 _OUT_OF_REACH: Final = 1e9
 """More points than all plug-ins together give."""
 
@@ -98,6 +127,8 @@ class Tables:
         self.hooks = hooks
         self.static = static
         self._tables: dict[tuple[int, bool, str, frozenset[str]], CandidateTable] = {}
+        self._rooms: dict[tuple[int, str], RoomTable] = {}
+        self._places: dict[tuple[int, str], tuple[int, int]] = {}
         self._answers: list[Callable[..., Any]] | None = None
         self._pipelining = session.pipelining
         self.roomless = Roomless(session)
@@ -132,6 +163,82 @@ class Tables:
                 static = replace(static, scores=[*static.scores, self._last(refused)])
             table = self._tables[key] = CandidateTable(Demand(pod_class, future), self.session, self.hooks, static)
         return table
+
+    def room(self, pod_class: PodClass) -> RoomTable:
+        """The table of a class as if evictions could make room everywhere."""
+        key = pod_class.id, self.alike(pod_class)
+        table = self._rooms.get(key)
+        if table is None:
+            static = self.static.result(pod_class, self.session, self.hooks)
+            table = self._rooms[key] = RoomTable(pod_class, self.session, self.hooks, static)
+        table.follow()
+        return table
+
+    def places(self, job: JobState, pod_class: PodClass, number: int) -> int:
+        """How many of ``number`` pods of a class of the job's nodes could take at most, if nothing else were there.
+
+        As far as the plug-ins know that no eviction would help. It is asked while a session opens, once those that
+        filter nodes are open. What other pods may change by their coming does not count: pods may be near others
+        that are placed in the same cycle.
+        """
+        if self.hooks.guard.any_dead():
+            return number
+        if self.hooks.first("valid", job) is not None:
+            return 0
+        before, self.session.subject = self.session.subject, job
+        try:
+            key = pod_class.id, self.alike(pod_class)
+            asked, found = self._places.get(key, (0, 0))
+            if found == asked < number:
+                asked, found = self._places[key] = number, self._count_places(pod_class, number)
+            return min(found, number)
+        finally:
+            self.session.subject = before
+
+    def _count_places(self, pod_class: PodClass, number: int) -> int:
+        table, known = self.session.snapshot.nodes, not pod_class.terms.near and self._knows_nodes(pod_class)
+        static = self.static.result(pod_class, self.session, self.hooks)
+        if not (known or pod_class.host_ports):  # mostly the first few nodes are enough
+            some, has = static.least(table)
+            demand = zip(pod_class.rows.tolist(), pod_class.amounts.tolist(), strict=True)
+            if some * min((has[row] // need for row, need in demand), default=number) >= number:
+                return number
+        able = static.allowed
+        if known:
+            # Not for later: plug-ins may have more to say once the cycle has begun.
+            able &= RoomTable(pod_class, self.session, self.hooks, static).total > NOWHERE
+        allocatable, columns = table.allocatable, np.flatnonzero(able)
+        found, start, size = 0, 0, _FIRST_NODES
+        while found < number and start < len(columns):
+            room = tasks_fitting(allocatable[:, columns[start : start + size]], pod_class)
+            found += int((np.minimum(room, 1) if pod_class.host_ports else room).sum())
+            start, size = start + size, 4 * size
+        return min(found, number)
+
+    def _knows_nodes(self, pod_class: PodClass) -> bool:
+        """Whether a filter says of a node what neither its labels and state nor its amounts tell."""
+        filters, between = self._knowing
+        concerned = [
+            plugin
+            for plugin, concerns, is_pure in filters
+            if (concerns is None or concerns(pod_class)) and (is_pure is None or not is_pure(pod_class))
+        ]
+        concerned += [plugin for plugin, stamp in between if stamp(pod_class) is not None]
+        return bool(concerned) and not any(plugin.outside for plugin in concerned)
+
+    @cached_property
+    def _knowing(
+        self,
+    ) -> tuple[list[tuple[Plugin, _Question | None, _Question | None]], list[tuple[Plugin, _Question]]]:
+        """Plug-ins that may, with what tells whether a class concerns them."""
+        hooks = self.hooks
+        concerns, is_pure = dict(hooks.own("concerns")), dict(hooks.own("is_pure"))
+        filters = [
+            (plugin, concerns.get(plugin), None if plugin.steady else is_pure.get(plugin))
+            for plugin in hooks.answering("filter")
+            if plugin.steady or not plugin.pure or plugin in is_pure
+        ]
+        return filters, [(plugin, hooks.question(plugin, "stamp")) for plugin in hooks.answering("domain_filter")]
 
     def _refused_by(self) -> frozenset[str]:
         """Nodes that refused a bind of the job that is being placed."""

@@ -89,10 +89,11 @@ class Cycle:
         self.session = Session(snapshot, now, seed)
         open_spendings(self.session)
         self.hooks = CombinedAnswers(config, lookup, self.stopwatch)
-        self.hooks.open(self.session)
         static = StaticResults.of(self.session, config)
-        self.orders = Orders(self.hooks)
         self.tables = Tables(self.session, self.hooks, static)
+        self.session.places = self.tables.places
+        self.hooks.open(self.session)
+        self.orders = Orders(self.hooks)
         self.fits = FitReporter(self.session, self.hooks, static, self.tables, reasons=reasons, of=of)
         self.transaction = Transaction(self.session, self.hooks)
         self.reports: dict[str, JobReport] = {}

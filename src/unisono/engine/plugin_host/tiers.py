@@ -226,7 +226,8 @@ class PluginTiers:
         idle = {plugin for plugin in choosy if not self._needed(plugin, session)}
         if idle:
             self.tiers = [[plugin for plugin in tier if plugin not in idle] for tier in self.tiers]
-        if self._lifecycle("open", session) or idle:
+            self._resolve()  # the last to be opened may ask the others
+        if self._lifecycle("open", session):
             self._resolve()
 
     def _needed(self, plugin: Plugin, session: Session) -> bool:

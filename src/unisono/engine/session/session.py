@@ -77,6 +77,8 @@ class Session:
         limits_accounts: whether a plug-in limits jobs by whom they run for (`JobState.account_limits`): then jobs of
             one shape fare differently.
         allowances: what may still be made and let in for a job, by all plug-ins that know of such bounds.
+        places: how many of so many pods of a job and class nodes could take, if nothing else were there; None outside
+            of a cycle. Plug-ins that divide what there is may ask when they are opened: the others are open by then.
         pipelining, releasing: whether anything is pipelined, or was releasing, so far.
         removed_failed: failed pods that this session removes, by queue; limits on evictions count them.
 
@@ -93,6 +95,7 @@ class Session:
         self.shared = SharedObjects()
         self.limits_accounts = False
         self.allowances: list[Callable[[JobState], Iterable[Allowance]]] = []
+        self.places: Callable[[JobState, PodClass, int], int] | None = None
         self.pipelining = False
         self.removed_failed: Counter[str] = Counter()
         self.releasing = snapshot.nodes.sums().releasing

@@ -4,6 +4,10 @@ What a queue cannot use must be no part of its share: the others would wait besi
 of the limits that placing and admission go by, whoever has set them: capabilities, users, budgets, licences, quotas. A
 claim is never less than what the queue could come to hold as well: of several limits that allow different pods, each is
 taken alone, and what other queues hold below the same limit may make room.
+
+Jobs that no room could start claim nothing: those of which too few pods have lost their scheduling gates, or would find
+a place if nothing else were there. Both are asked of the cluster as it is, and not remembered: such a job claims its
+part, and reclaims it, from the cycle on in which it could start.
 """
 
 from __future__ import annotations
@@ -12,9 +16,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Job
 from unisono.cluster.resources import PODS, Vector
 from unisono.cluster.status import TaskStatus
 from unisono.engine.session.budgets import BudgetLimit
@@ -174,6 +179,7 @@ class _Ask:
         jobs: how many jobs.
         pod_class: of the pods; None for a job as a whole.
         to_come: what of a job's amounts no pod asks for yet.
+        able: how many of them could start, if there were room.
 
     """
 
@@ -183,6 +189,7 @@ class _Ask:
     jobs: int = 1
     pod_class: PodClass | None = None
     to_come: Amounts = field(default_factory=list)
+    able: int = UNLIMITED
 
 
 @dataclass(slots=True)
@@ -279,7 +286,7 @@ class _QueueAsks:
 
         Shares are divided within capabilities anyway: as with Volcano, what is larger than one counts up to it.
         """
-        lost, fits = [0] * len(self.session.registry), [ask.number for ask in self.asks]
+        lost, fits = [0] * len(self.session.registry), [min(ask.number, ask.able) for ask in self.asks]
         capped = list(fits)
         for limit, of_limit in bounds.items():
             is_capability = type(limit) is Limit
@@ -315,18 +322,25 @@ def _fitting(limit: BudgetLimit, ask: _Ask) -> int:
 
 def _unusable(
     session: Session,
-    queues: Iterable[str],
+    requests: Mapping[str, Amounts],
     later: Mapping[str, Amounts],
     returning: Sequence[tuple[JobState, PodClass]],
 ) -> dict[str, Amounts]:
-    """What limits do not let queues' jobs have of what they ask for; without those that may have all."""
-    limited = {name for name in queues if session.queues[name].open}
-    if not (session.limits_accounts or session.allowances):
-        limited = {name for name in limited if session.queues[name].limits}
-    found = {name: _QueueAsks(session, session.queues[name]) for name in limited}
-    for record, keys in session.snapshot.by_shape() if limited else ():
+    """What queues' jobs cannot have of what they ask for: a limit forbids it, or no room could start it.
+
+    Without queues that may have all of it.
+    """
+    found = {name: _QueueAsks(session, session.queues[name]) for name in requests if session.queues[name].open}
+    limited = {name for name in found if session.queues[name].limits}
+    if session.limits_accounts or session.allowances:
+        limited = set(found)
+    unlimited = _Unlimited(session, requests, found.keys() - limited)
+    stuck: set[str] = set()
+    for record, keys in session.snapshot.by_shape() if limited or unlimited else ():
         if record.queue not in limited:
-            continue
+            if not record.pending or not unlimited.is_stuck(record, len(keys)):
+                continue
+            stuck.update(keys)
         alike: dict[tuple[Limit, ...], list[JobState]] = {}  # jobs of one shape may be for several users
         for key in keys if session.limits_accounts else [record.key]:
             job = session.job(key)
@@ -336,11 +350,50 @@ def _unusable(
             number = len(jobs) if session.limits_accounts else len(keys)
             found[record.queue].asks += _asks_of(jobs[0], number, later, session)
     for job, pod_class in returning:
-        if job.queue.name in limited:
+        if job.queue.name in limited or job.key in stuck:
             one = _Ask(job, listed(pod_class.vector, session.registry), 1, pod_class=pod_class)
             found[job.queue.name].asks.append(one)
     amounts = {name: asks.unusable() for name, asks in found.items() if asks.asks}
     return {name: lost for name, lost in amounts.items() if any(lost)}
+
+
+class _Unlimited:
+    """Looks for jobs that no room could start in queues that have no limit; true where such jobs matter.
+
+    They only do where queues ask for more than there is, and in a queue until the rest of its jobs can use all of that:
+    it gets no more, whatever else it asks for.
+    """
+
+    def __init__(self, session: Session, requests: Mapping[str, Amounts], names: Iterable[str]) -> None:
+        self._session = session
+        whole = listed(session.sharable_total, session.registry)
+        asked = map(sum, zip(*requests.values(), strict=True))
+        self._rows = [row for row, amount in enumerate(asked) if amount > whole[row]]
+        self._left = {
+            name: [
+                whole[row] - int(aligned(session.queues[name].record.allocated, session.registry)[row])
+                for row in self._rows
+            ]
+            for name in names
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self._rows and self._left)
+
+    def is_stuck(self, record: Job, number: int) -> bool:
+        """Whether jobs ask for pods that no room could start, as far as that matters; ``number`` of them are alike."""
+        left = self._left.get(record.queue)
+        if left is None or all(amount <= 0 for amount in left):
+            return False
+        job = self._session.job(record.key)
+        kinds = _kinds_of(job, self._session) if job is not None else []
+        if any(kind.able < kind.number for kind in kinds):
+            return True
+        for kind in kinds:
+            vector = listed(kind.pod_class.vector, self._session.registry)
+            for at, row in enumerate(self._rows):
+                left[at] -= vector[row] * kind.number * number
+        return False
 
 
 def _asks_of(job: JobState, number: int, later: Mapping[str, Amounts], session: Session) -> list[_Ask]:
@@ -351,7 +404,27 @@ def _asks_of(job: JobState, number: int, later: Mapping[str, Amounts], session: 
         return [_Ask(job, amounts, 1, number, to_come=to_come)] if amounts else []
     if job.record.held:
         return []
-    classes: Counter[PodClass] | None = job.record.derived.get(_BY_CLASS)
-    if classes is None:
-        classes = job.record.derived[_BY_CLASS] = Counter(task.pod_class for task in job.record.pending.values())
-    return [_Ask(job, listed(one.vector, registry), count, number, pod_class=one) for one, count in classes.items()]
+    return [
+        _Ask(job, listed(one.pod_class.vector, registry), one.number, number, pod_class=one.pod_class, able=one.able)
+        for one in _kinds_of(job, session)
+    ]
+
+
+class _Kind(NamedTuple):
+    """Equal waiting pods of a job; ``able``: how many of them could start, if there were room."""
+
+    pod_class: PodClass
+    number: int
+    able: int
+
+
+def _kinds_of(job: JobState, session: Session) -> list[_Kind]:
+    kinds: Sequence[tuple[PodClass, bool, int]] | None = job.record.derived.get(_BY_CLASS)
+    if kinds is None:
+        counts = Counter((task.pod_class, task.gated) for task in job.record.pending.values())
+        kinds = job.record.derived[_BY_CLASS] = [(*kind, number) for kind, number in counts.items()]
+    places = session.places
+    return [
+        _Kind(pod_class, number, 0 if gated else number if places is None else places(job, pod_class, number))
+        for pod_class, gated, number in kinds
+    ]
