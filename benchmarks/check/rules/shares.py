@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from benchmarks.check.facts import Amounts, Facts, Pod, Turn, add, amounts
-from benchmarks.check.rules.nodes import kept_off, ready
+from benchmarks.check.rules.nodes import kept_off, ready, takes
 
 _NONE = Fraction(0)
 
@@ -20,6 +20,7 @@ class Limits:
         self._pods = [pod for pod, _ in places]
         self._held: dict[str, Amounts] = {}
         self._total: Amounts | None = None
+        self._wanting: dict[str, bool] = {}
         for pod in self._pods:
             if pod.ours and pod.group:
                 for name in turn.facts.lineage(turn.facts.queue_of(pod.group)):
@@ -87,18 +88,41 @@ class Limits:
         return self._by_weight(queue, more) and self._beside_guarantees(queue, more)
 
     def _by_weight(self, queue: str, more: Amounts) -> bool:
-        """Its part by weight of what no guarantee takes: `proportion` never gives less."""
+        """Its part by weight of what no guarantee takes: `proportion` never gives less.
+
+        Queues count that hold anything, or have a gang that an empty cluster might let start.
+        """
         if not self._turn.has("proportion"):
             return True
         queues = self._turn.facts.all("Queue")
         weights = {name: Fraction(found["spec"].get("weight") or 1) for name, found in queues.items() if name != "root"}
-        part = weights.get(queue, Fraction(1)) / sum(weights.values())
+        sharing = [weight for name, weight in weights.items() if name == queue or self._wants(name)]
+        part = weights.get(queue, Fraction(1)) / sum(sharing)
         total, held = self.total(), self._held.get(queue, {})
         for name in {*more, *held} - {"pods"}:
             kept = sum((self._guarantee(other).get(name, _NONE) for other in queues), _NONE)
             if held.get(name, _NONE) + more.get(name, _NONE) > (total.get(name, _NONE) - kept) * part:
                 return False
         return True
+
+    def _wants(self, queue: str) -> bool:
+        facts = self._turn.facts
+        if queue in self._wanting:
+            return self._wanting[queue]
+        groups = [key for key in facts.all("PodGroup") if facts.queue_of(key) == queue]
+        found = self._wanting[queue] = any(self._may_start(key) for key in groups)
+        return found
+
+    def _may_start(self, group: str) -> bool:
+        """Whether a gang holds anything, has pods to come, or has its minimum of pods that some node might take."""
+        facts, spec = self._turn.facts, self._turn.facts.all("PodGroup")[group]["spec"]
+        members = [pod for pod in facts.members(group) if not pod.ended]
+        minimum = max(spec.get("minMember") or 0, 1)
+        if len(members) < minimum or any(pod.node or pod.leaving or not pod.ours for pod in members):
+            return True
+        nodes = facts.all("Node").values()
+        able = [pod for pod in members if pod.waits and any(takes(pod, node, though_away=True) for node in nodes)]
+        return len(able) >= minimum
 
     def _beside_guarantees(self, queue: str, more: Amounts) -> bool:
         """Beside what others hold or are guaranteed: in the cluster, and in what each queue above it may hold."""
