@@ -330,6 +330,8 @@ def _unusable(
 
     Without queues that may have all of it.
     """
+    if not (session.snapshot.active or returning):
+        return {}
     found = {name: _QueueAsks(session, session.queues[name]) for name in requests if session.queues[name].open}
     limited = {name for name in found if session.queues[name].limits}
     if session.limits_accounts or session.allowances:
@@ -369,16 +371,13 @@ class _Unlimited:
         whole = listed(session.sharable_total, session.registry)
         asked = map(sum, zip(*requests.values(), strict=True))
         self._rows = [row for row, amount in enumerate(asked) if amount > whole[row]]
-        self._left = {
-            name: [
-                whole[row] - int(aligned(session.queues[name].record.allocated, session.registry)[row])
-                for row in self._rows
-            ]
-            for name in names
-        }
+        self._left: dict[str, Amounts] = {}
+        for name in names if self._rows else ():
+            held = listed(session.queues[name].record.allocated, session.registry)
+            self._left[name] = [whole[row] - held[row] for row in self._rows]
 
     def __bool__(self) -> bool:
-        return bool(self._rows and self._left)
+        return bool(self._left)
 
     def is_stuck(self, record: Job, number: int) -> bool:
         """Whether jobs ask for pods that no room could start, as far as that matters; ``number`` of them are alike."""
