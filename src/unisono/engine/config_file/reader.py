@@ -291,7 +291,6 @@ def _flag(line: str, number: int, file: str) -> tuple[CommandFlag, str]:
 
 
 # Reads a configuration file into `SchedulerConfig`, strictly.
-#
 # The file format is Volcano's (`docs/scheduler-configuration.md`). What Volcano ignores silently is an error here that
 # names file, line and key. Reading is pure; the scheduler watches the file and calls `load_config`.
 
