@@ -72,13 +72,26 @@ def test_what_stood_there_before_stays() -> None:
     assert validate(POD_GROUPS, group("g", 2, annotations={ONE_OF: "nonsense"}), old) == []
 
 
+@pytest.mark.parametrize(("running", "notes", "refused"), [(2, {}, True), (2, {ONE_OF: "a=c"}, True), (0, {}, False)])
+def test_the_list_of_a_job_stays_while_its_pods_run(running: int, notes: dict[str, str], refused: bool) -> None:
+    old, new = job({ONE_OF: "a=b"}, {}), job(notes, {})
+    old.status.running = new.status.running = running
+    found = [error.message() for error in validate(JOBS, new, old)]
+    assert bool(found) is refused
+    if refused:
+        assert f"metadata.annotations[{ONE_OF}]" in found[0]
+        assert "may not change while pods have nodes of one of the kinds (2 run): suspend the job first" in found[0]
+    assert validate(JOBS, old, old) == []
+
+
 def test_kinds_and_what_pods_ask_for() -> None:
     first, second = kinds_of("x/a=b+c=d, x/a=e*3@0.25")
     assert (first.name, first.speed, first.times) == ("x/a=b+c=d", 1.0, 1)
     assert (second.name, second.speed, second.times) == ("x/a=e*3", 0.25, 3)
     said = one_of({ONE_OF: "x/a=b, x/a=e*3"}, {})
     assert said is not None
-    assert [times_of(said, got) for got in ("", "x/a=b", "x/a=e*3", "gone=1*2")] == [1, 1, 3, 1]
+    texts = ("", "x/a=b", "x/a=e*3", "gone=1*2", "x/a=e*3, x/a=b", "x/a=e*3@2", "x/a=e*65", "x")
+    assert [times_of(got) for got in texts] == [1, 1, 3, 2, 1, 1, 1, 1]
 
 
 def test_only_devices_are_scaled_and_there_and_back_is_the_same() -> None:

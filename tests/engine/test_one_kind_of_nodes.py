@@ -99,6 +99,31 @@ def test_a_gang_of_which_nothing_runs_any_more_chooses_anew() -> None:
     assert on(schedule(state, default_config())) == {"j": {"h100"}}
 
 
+EDITED = f"{KEY}=h100, {KEY}=l40s"
+
+
+@pytest.mark.parametrize("told", [f"{KEY}=a100", ""])
+@pytest.mark.parametrize("whole", [True, False], ids=["PodGroup", "pods"])
+def test_a_gang_keeps_to_what_it_got_whatever_its_list_says_by_now(*, told: str, whole: bool) -> None:
+    """A pod that is made again has the new list; those that run had the old one, or the PodGroup's is another."""
+    before = {} if whole else {ONE_OF: LIST}
+    runs = pod("j-w-0", "j", role="w", node="a100-0", gpu=4, annotations={**before, **({GOT: told} if told else {})})
+    fresh = pod("j-w-1", "j", role="w", gpu=4, annotations={} if whole else {ONE_OF: EDITED})
+    head = group("j", 2, phase="Running", annotations={ONE_OF: EDITED if whole else LIST})
+    state = cluster(kind("h100", 2), kind("a100", 2), kind("l40s", 2), head, fresh, runs)
+    # What a pod that was never told anything got can only be read from its own list.
+    assert on(schedule(state, default_config())) == {"j": {"a100" if told or not whole else "h100"}}
+    state = cluster(kind("h100", 2), kind("a100", 1), kind("l40s", 2), head, fresh, runs)
+    assert bool(on(schedule(state, default_config()))) is (whole and not told)
+
+
+def test_pods_that_were_made_for_a_kind_that_is_no_longer_there_are_made_again() -> None:
+    """They ask for twice the devices, which no kind of the new list means."""
+    things = choosing("j", 2, EDITED, made=f"{KEY}=a100*2", gpu=4)
+    decisions = schedule(cluster(kind("h100", 2), things), default_config())
+    assert (placed(decisions), told(decisions)) == ({}, {"j": f"{KEY}=h100"})
+
+
 def test_pods_whose_template_names_no_kinds_go_anywhere() -> None:
     """The list stands on the pods of one task, and on nothing else."""
     workers = [pod(f"j-w-{at}", "j", role="worker", gpu=4, annotations={ONE_OF: LIST}) for at in range(2)]

@@ -152,9 +152,19 @@ def one_of(notes: Mapping[str, str], of_gang: Mapping[str, str]) -> OneOf | None
     return None
 
 
-def times_of(said: OneOf, got: str) -> int:
-    """For which of the kinds pods are made that were told ``got``: how many times as many devices they ask for."""
-    return next((kind.times for kind in said.kinds if kind.name == got), 1)
+def kind_told(got: str) -> NodeKind | None:
+    """The kind that a pod was told, also where its list has been edited since; None of any other text."""
+    try:
+        kinds = kinds_of(got)
+    except ValueError:
+        return None
+    return kinds[0] if len(kinds) == 1 and kinds[0].name == got else None
+
+
+def times_of(got: str) -> int:
+    """How many times as many devices pods ask for that were made for the kind that they were told."""
+    kind = kind_told(got) if got else None
+    return 1 if kind is None else kind.times
 
 
 def scaled(spec: PodSpec, times: int, before: int = 1) -> PodSpec:

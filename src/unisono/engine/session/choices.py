@@ -21,7 +21,7 @@ import numpy as np
 
 from unisono.api.annotations import GOT
 from unisono.api.budgets import DEFAULT_PRICES, Prices
-from unisono.api.one_of import PRICE, SPEED, NodeKind, OneOf, one_of, times_of
+from unisono.api.one_of import PRICE, SPEED, NodeKind, OneOf, kind_told, one_of, times_of
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus
@@ -78,7 +78,8 @@ class Choice:
 
     Attributes:
         job: whose it is.
-        parts: by the text of their lists.
+        parts: by the text of their lists; where lists were edited since, by the one of the pods that hold nodes.
+        of_text: the part of pods with a list.
         trials: for each trial the kind of each part, best first; at least one.
         record: of the job as it is.
 
@@ -87,6 +88,7 @@ class Choice:
     job: JobState
     parts: dict[str, Part]
     record: Job
+    of_text: Mapping[str, Part]
     trials: list[tuple[int, ...]] = field(default_factory=list)
 
     def set(self, trial: tuple[int, ...]) -> None:
@@ -120,7 +122,7 @@ class Choice:
 
     def _pod(self, task: Task) -> Task:
         said = one_of(task.pod_class.notes, self.record.annotations)
-        part = self.parts.get(said.text) if said is not None else None
+        part = self.of_text.get(said.text) if said is not None else None
         other = task.scaled.get(part.kind.times) if part is not None and part.kind.times != part.made else None
         if other is None:
             return task
@@ -178,7 +180,7 @@ class Choices:
         """The part of a job to which its pods of a class belong; None where they may use nodes of all kinds."""
         choice = self.of(job)
         said = one_of(pod_class.notes, job.record.annotations) if choice is not None else None
-        return choice.parts.get(said.text) if choice is not None and said is not None else None
+        return choice.of_text.get(said.text) if choice is not None and said is not None else None
 
     def nodes(self, kind: NodeKind) -> BoolArray:
         """``[N]`` nodes of a kind; read only."""
@@ -206,39 +208,54 @@ class Choices:
     def _choice(self, job: JobState) -> Choice | None:
         parts: dict[str, Part] = {}
         nominated: dict[str, str] = {}
-        for task in job.record.tasks.values():
+        of_text: dict[str, Part] = {}
+        of_role: dict[str, Part] = {}
+        # Those that hold nodes come first: what they got counts for their like, whatever lists say by now.
+        for task in sorted(job.record.tasks.values(), key=lambda task: task.status not in ALLOCATED_STATES):
             said = one_of(task.pod_class.notes, job.record.annotations)
             if said is None:
                 continue
-            part = parts.get(said.text)
+            part = of_text.get(said.text)
+            if part is None and task.role in of_role and of_role[task.role].held:
+                part = of_text[said.text] = of_role[task.role]
             if part is None:
+                said = self._with_told(said, task)
                 order = self._order(said, job, task)
-                made = times_of(said, task.annotations.get(GOT, ""))
+                made = times_of(task.annotations.get(GOT, ""))
                 if made != 1:  # for that kind its pods were made, and they stay so while it has room
                     order = tuple(sorted(order, key=[one.times != made for one in said.kinds].__getitem__))
-                part = parts[said.text] = Part(said, order, held=False, now=order[0], made=made)
+                part = parts[said.text] = of_text[said.text] = Part(said, order, held=False, now=order[0], made=made)
+            if task.role:
+                of_role.setdefault(task.role, part)
             if part.made != 1 or part.held:
                 self._asked.pop(job.key, None)
             if not part.held and task.status in ALLOCATED_STATES:
-                kind = self._kind_on(said, task, task.node)
+                kind = self._kind_on(part.said, task, task.node)
                 if kind is not None:
                     part.order, part.held, part.now = (kind,), True, kind
             if task.nominated_node and task.status is TaskStatus.PENDING:
                 nominated.setdefault(said.text, task.nominated_node)
         for text, node in nominated.items():
-            part = parts[text]  # others were evicted there for it
+            part = of_text[text]  # others were evicted there for it
             kind = self._kind_on(part.said, None, node)
             if kind is not None and not part.held:
                 part.order = (kind, *(each for each in part.order if each != kind))
         if not parts:
             return None
         ways = product(*(part.order for part in parts.values()))
-        choice = Choice(job, parts, job.record, list(islice(ways, MOST_TRIALS)))
+        choice = Choice(job, parts, job.record, of_text, list(islice(ways, MOST_TRIALS)))
         choice.trials = [trial for trial in choice.trials if not self._in_vain(choice, trial)] or [
             tuple(part.order[0] for part in parts.values())
         ]
         choice.rest()
         return choice
+
+    def _with_told(self, said: OneOf, task: Task) -> OneOf:
+        """With the kind that a pod got which holds a node, where its list no longer names that."""
+        told = kind_told(task.annotations.get(GOT, "")) if task.status in ALLOCATED_STATES else None
+        if told is None or any(kind.name == told.name for kind in said.kinds):
+            return said
+        return OneOf(said.text, (*said.kinds, told), said.way)
 
     def _in_vain(self, choice: Choice, trial: tuple[int, ...]) -> bool:
         """Whether pods were to be made again for a trial, and nobody has done so."""
