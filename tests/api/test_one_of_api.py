@@ -14,6 +14,7 @@ from unisono.api.groups.batch import Job
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 from unisono.api.one_of import kinds_of, one_of, scaled, times_of
 from unisono.api.validation import validate
+from unisono.api.validation.training import object_warnings
 
 WRONG = [
     ({ONE_OF: "h100"}, ONE_OF, "'h100' is no label of nodes: write LABEL=VALUE, separated by commas"),
@@ -82,6 +83,19 @@ def test_the_list_of_a_job_stays_while_its_pods_run(running: int, notes: dict[st
         assert f"metadata.annotations[{ONE_OF}]" in found[0]
         assert "may not change while pods have nodes of one of the kinds (2 run): suspend the job first" in found[0]
     assert validate(JOBS, old, old) == []
+
+
+def test_amounts_that_multiply_nothing_are_told() -> None:
+    for of_job, of_template in (({ONE_OF: "a=b, a=c*2"}, {}), ({}, {ONE_OF: "a=b, a=c*2"})):
+        made = job(of_job, of_template)
+        assert object_warnings(JOBS, made) == [
+            f"annotation {ONE_OF}: a=c*2 multiplies nothing of task w, whose pods ask for no devices"
+        ]
+        assert made.spec.tasks is not None
+        containers = made.spec.tasks[0].template.spec.containers or []
+        containers[0].resources.limits = {"nvidia.com/gpu": "1"}
+        assert object_warnings(JOBS, made) == []
+    assert object_warnings(JOBS, job({ONE_OF: "a=b"}, {})) == []
 
 
 def test_kinds_and_what_pods_ask_for() -> None:

@@ -80,6 +80,9 @@ def kinds_of(text: str) -> tuple[NodeKind, ...]:
 def _kind_of(part: str) -> NodeKind:
     rest, mark, number = (each.strip() for each in part.partition("@"))
     names, star, times = (each.strip() for each in rest.partition("*"))
+    if "*" in number:
+        speed, _, factor = (each.strip() for each in number.partition("*"))
+        raise ValueError(f"{part!r} must have the * before the @: write {names}*{factor}{speed and f'@{speed}'}")
     if star and not (times.isascii() and times.isdigit() and 1 <= int(times[:4]) <= MOST_TIMES):
         raise ValueError(
             f"{part!r} must have a whole number from 1 to {MOST_TIMES} behind the *: how many times as many "
@@ -190,6 +193,20 @@ def _multiples(amounts: ResourceList | None, times: int, before: int) -> Resourc
     return amounts and {
         name: _multiple(amount, times, before) if _is_device(name) else amount for name, amount in amounts.items()
     }
+
+
+def multiplied_in_vain(job: Mapping[str, str], template: Mapping[str, str], spec: PodSpec) -> str:
+    """The first kind of a list on which pods would take more devices, were there any in their spec; empty: none.
+
+    Args:
+        job: annotations of the job, whose list comes first.
+        template: of the pods' template.
+        spec: of its pods.
+
+    """
+    said = one_of(job, template)
+    more = [kind for kind in said.kinds if kind.times != 1] if said is not None else []
+    return more[0].name if more and scaled(spec, more[0].times) == spec else ""
 
 
 def _is_device(name: str) -> bool:

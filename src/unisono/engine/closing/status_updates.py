@@ -65,7 +65,7 @@ def condition_message(job: JobState, report: JobReport | None) -> str:
     """``3/6 tasks in gang unschedulable: ...``: how many of the gang's minimum have no place, of how many pods."""
     could = report.schedulable() if report is not None else 0
     short = max(job.min_member - job.ready_count - could, 0)
-    return f"{short}/{job.size} tasks in gang unschedulable: {job_fit_text(job, report)}"
+    return f"{short}/{job.size or job.min_member} tasks in gang unschedulable: {job_fit_text(job, report)}"
 
 
 def not_enforced(cycle: Cycle, job: JobState) -> list[str]:
@@ -96,7 +96,8 @@ def with_verdict(message: str, verdict: Verdict | None) -> str:
 
 def event_message(job: JobState, report: JobReport | None, verdict: Verdict | None) -> str:
     """The same with the number of pending pods, for the event, which does not say what would help."""
-    text = f"{job.counts[TaskStatus.PENDING]}/{job.size} tasks in gang unschedulable: {job_fit_text(job, report)}"
+    pods = f"{job.counts[TaskStatus.PENDING]}/{job.size or job.min_member}"
+    text = f"{pods} tasks in gang unschedulable: {job_fit_text(job, report)}"
     return f"{text.rstrip('.')}: {verdict.message}" if verdict is not None else text
 
 
