@@ -319,7 +319,8 @@ class Scheduler:
                 config = self._source.poll()
                 self._enforced = enforced_queue_fields(config)
                 notes = (*config.notes, *self._config_map.notes)
-                self._heartbeat.ended(self._source.error, self._enforced, self._source.name, notes, self._source.text)
+                source = self._source
+                self._heartbeat.ended(source.error, self._enforced, source.name, notes, source.text, config.parts)
             except Exception:
                 # One broken cycle must not end scheduling; the state is intact because the engine only reads it.
                 self._failures += 1

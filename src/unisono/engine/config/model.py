@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from unisono.api.times import duration_or_none, parse_duration
 from unisono.engine.config.arguments import Argument, Flags, argument_value
@@ -148,6 +148,12 @@ METRICS_KEYS: dict[str, str] = {
 }
 
 
+FIRST: Final = ("budgets",)
+"""Plug-ins for words of Unisono alone, of which a configuration made for Volcano knows nothing: they join one that does
+not list them. This one comes before all others, as it puts jobs last."""
+LAST: Final = ("user-limits", "failed-nodes", "hot-spares", "calendar", "node-checks", "one-of")
+"""The same behind all others: they only refuse."""
+
 DEFAULT_PLUGIN_TIME = 1.0
 """Seconds per cycle that a plug-in that is not built in may take."""
 
@@ -180,6 +186,7 @@ class SchedulerConfig:
         metrics: where node load comes from (the file's ``metrics``), flat strings.
         bind_concurrency: binds under way at a time; 0 leaves that to the program.
         notes: what the writer of the file should know although it can be used, one sentence each.
+        joins: the plug-ins of `FIRST` and `LAST` that are not listed take part once an object needs them.
 
     """
 
@@ -189,11 +196,31 @@ class SchedulerConfig:
     metrics: Mapping[str, str] = field(default_factory=dict)
     bind_concurrency: int = 0
     notes: tuple[str, ...] = ()
+    joins: bool = False
+
+    @property
+    def in_force(self) -> tuple[tuple[PluginConfig, ...], ...]:
+        """The tiers with the plug-ins that join them; these take part once an object needs them."""
+        if not self.joins:
+            return self.tiers
+        listed = {plugin.name for tier in self.tiers for plugin in tier}
+        first, last = (
+            tuple(PluginConfig(name, arguments={f"{name}.AutoEnable": True}) for name in names if name not in listed)
+            for names in (FIRST, LAST)
+        )
+        head, *others = self.tiers or ((),)
+        *before, end = ((*first, *head), *others)
+        return (*before, (*end, *last))
 
     @property
     def plugins(self) -> tuple[PluginConfig, ...]:
-        """All plug-ins in the order in which they are opened."""
+        """All plug-ins that are listed, in the order in which they are opened."""
         return tuple(plugin for tier in self.tiers for plugin in tier)
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """Names of all actions and plug-ins, as `unisono.api.bounds` asks for them."""
+        return frozenset((*self.actions, *(plugin.name for tier in self.in_force for plugin in tier)))
 
     @property
     def plugin_time_limit(self) -> float:

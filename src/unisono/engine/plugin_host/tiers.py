@@ -89,7 +89,7 @@ class PluginTiers:
         self.guard = Guard(self.stopwatch)
         self.missing_plugins: list[str] = []
         self.tiers: list[list[Plugin]] = []
-        for tier in config.tiers:
+        for tier in config.in_force:
             plugins = [self._built(option, lookup) for option in tier]
             self.tiers.append([plugin for plugin in plugins if plugin is not None])
         self._queries: dict[tuple[Plugin, str], Callable[..., Any]] = {}
