@@ -34,8 +34,8 @@ _KINDS = {
     "/apis/calendar.unisono.io/v1alpha1/reservations": "Reservation",
     "/apis/health.unisono.io/v1alpha1/nodechecks": "NodeCheck",
 }
-_COUNTING = ("Node", "Budget")
-"""Kinds whose status goes on by design: heartbeats, and what is used."""
+_COUNTING = ("Node", "NodeCheck", "Budget")
+"""Kinds whose status goes on by design: heartbeats, checks that are due, and what is used."""
 
 
 class Witness:
