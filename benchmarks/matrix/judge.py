@@ -82,7 +82,7 @@ def _waiting(facts: Facts, cluster: Made) -> set[str]:
     for window in facts.all("Reservation").values():
         kept |= set(window["spec"]["nodes"]) if window["status"].get("phase") != "Over" else set()
     if facts.all("NodeCheck") or any("hot-spares" in str(one["metadata"]) for one in facts.all("Queue").values()):
-        kept |= facts.all("Node").keys() - {pod.node for pod in facts.pods.values() if pod.occupies}
+        kept |= facts.all("Node").keys() - {pod.node for pod in facts.pods.values() if pod.occupies and pod.group}
     nodes = facts.all("Node")
     for name in kept & nodes.keys():
         nodes[name]["spec"]["unschedulable"] = True

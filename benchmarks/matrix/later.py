@@ -68,7 +68,7 @@ def _notice(draw: Draw) -> None:
 
 
 def _checks(draw: Draw) -> None:
-    """Nodes are looked at before their first job; in half of the draws one of them hangs, and stays out."""
+    """Nodes are looked at before their first job and when idle; in half of the draws one hangs and stays out."""
     draw.add("node-checks")
     for kept in draw.luck.choice([[], ["n-2"]]):
         spec: Object = {
@@ -81,7 +81,7 @@ def _checks(draw: Draw) -> None:
         draw.before.append(_object("health.unisono.io/v1alpha1", "NodeCheck", "hangs", spec | {"quarantineFor": "1h"}))
     container = {"name": "check", "image": "check:1"}
     template = {"metadata": {"annotations": {"unisono.io/run-seconds": "4"}}, "spec": {"containers": [container]}}
-    spec = {"nodes": ["n-0", "n-1"], "template": template, "idleEvery": "1h"}
+    spec = {"nodes": ["n-0", "n-1"], "template": template, "idleEvery": draw.chance.choice(["1h", "1m"])}
     draw.before.append(_object("health.unisono.io/v1alpha1", "NodeCheck", "passes", spec))
 
 
