@@ -115,17 +115,17 @@ def without_numbers(message: str) -> str:
     return _NUMBERS.sub("", message)
 
 
+POSSIBLE = " can possibly be assigned to "
+
+
 def pod_waits_for_gang(namespace: str, name: str, node: str) -> str:
     """The pod has a place; its gang does not."""
-    return f"Pod {namespace}/{name} can possibly be assigned to {node}, once minAvailable is satisfied"
+    return f"Pod {namespace}/{name}{POSSIBLE}{node}, once minAvailable is satisfied"
 
 
 def pod_waits_for_release(namespace: str, name: str, node: str) -> str:
     """The pod's place is still being released."""
-    return (
-        f"Pod {namespace}/{name} can possibly be assigned to {node}, "
-        "once resource is released and minAvailable is satisfied"
-    )
+    return f"Pod {namespace}/{name}{POSSIBLE}{node}, once resource is released and minAvailable is satisfied"
 
 
 # The amounts of a queue for metrics, from what it holds and what plug-ins know of its share.
@@ -366,7 +366,7 @@ def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, verdict: 
         place = last.get(key)
         if place is None:
             own, text = (fit, of_stuck) if fit and task.pod_class is stuck else (whole, general)
-            withdrawn = bool(task.nominated_node) and not has_room(cycle, task)
+            withdrawn = bool(task.nominated_node) and not has_room(cycle, task, task.nominated_node)
             if withdrawn or task.told[0] != "Unschedulable" or not _is_told(task, own, text):
                 _condition(cycle, task, "Unschedulable", text, "", withdrawn=withdrawn)
             continue
@@ -375,10 +375,21 @@ def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, verdict: 
             text = pod_waits_for_release(task.namespace, task.name, names[column])
             _condition(cycle, task, "Unschedulable", text, "")
         else:
-            own = pod_waits_for_gang(task.namespace, task.name, names[column])
+            own = pod_waits_for_gang(task.namespace, task.name, _possible(cycle, task, names[column]))
             text = pod_message(own, verdict)
             if task.told[0] != waits or not _is_told(task, own, text):
                 _condition(cycle, task, waits, text, "")
+
+
+def _possible(cycle: Cycle, task: Task, found: str) -> str:
+    """The node that a pod is told of: the one that it knows already, while that has room, else the one found now.
+
+    Which one is found changes with every pod that comes or goes and every check of a node, and the pod goes to none.
+    """
+    table, told = cycle.session.nodes.table, task.told[1].partition(POSSIBLE)[2].partition(",")[0]
+    column = table.index.get(told)
+    usable = column is not None and table.ready[column] and not table.unschedulable[column]
+    return told if usable and has_room(cycle, task, told) else found
 
 
 def _is_told(task: Task, own: str, text: str) -> bool:
