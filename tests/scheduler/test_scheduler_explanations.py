@@ -179,12 +179,11 @@ def test_what_was_decided_meanwhile_counts_for_more() -> None:
     assert told.pod_groups == [other] and not told.pod_conditions
 
 
-async def test_a_scheduler_tells_what_its_copy_found(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_scheduler_tells_what_its_copy_found() -> None:
     """The real engine, and a real copy: cycles only decide, and the job and its pods are told all the same."""
-    monkeypatch.setattr("unisono.scheduler.explanations._LONG", -1.0)
     client = MemoryClient()
     fill(client, gangs={"a": 3, "b": 9})
-    explained, made = list[bool](), Explanations(client.clock.monotonic, copies=in_copy)
+    explained, made = list[bool](), Explanations(client.clock.monotonic, copies=in_copy, least=-1.0)
     async with world(client, REAL, explanations=made, config=FixedConfig()) as it:
         real = it.scheduler._decide
 

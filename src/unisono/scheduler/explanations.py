@@ -33,7 +33,6 @@ _PARTS: Final = 8
 _LONGEST_SILENCE: Final = 10.0
 """Seconds after which it is explained again, however long it took the last time: new jobs wait for a first word."""
 _LONG: Final = 0.1
-"""Seconds; what takes longer is worked out in a copy, where there can be one."""
 _MANY: Final = 100
 """Waiting jobs for which that is supposed before it is known."""
 _MOST_SECONDS: Final = 60
@@ -129,6 +128,7 @@ class Explanations:
         monotonic: Callable[[], float],
         asked: Asked | None = None,
         copies: Callable[[Callable[[], Explained], Told], Copy] | None = None,
+        least: float = _LONG,
     ) -> None:
         """Make one.
 
@@ -136,9 +136,10 @@ class Explanations:
             monotonic: seconds that only grow.
             asked: the jobs that are explained, None: all.
             copies: works something out in a copy of the process and tells it, see `in_copy`; None: there are none.
+            least: seconds; what takes longer is worked out in a copy.
 
         """
-        self._monotonic, self._verdicts, self._copies = monotonic, asked or True, copies
+        self._monotonic, self._verdicts, self._copies, self._least = monotonic, asked or True, copies, least
         self._due = self._failed_until = 0.0
         self._took: float | None = None
         self._copy_at_work: Copy | None = None
@@ -181,7 +182,7 @@ class Explanations:
 
     def _takes_long(self, snapshot: Snapshot) -> bool:
         if self._took is not None:
-            return self._took > _LONG
+            return self._took > self._least
         waiting = (key for key in snapshot.active if (job := snapshot.jobs.get(key)) is not None and job.pending)
         return sum(1 for _ in zip(range(_MANY), waiting, strict=False)) == _MANY
 
