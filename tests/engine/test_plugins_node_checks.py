@@ -15,7 +15,6 @@ from unisono.api.kinds import NODES, PODS
 from unisono.api.node_checks import Mark, marks_text
 from unisono.cluster.state import ClusterState
 from unisono.engine.changes import AddNodes, AddToleration, LiftQuarantine, LowerMinAvailable, RaiseCapability
-from unisono.engine.config.model import PluginConfig
 from unisono.engine.config_file.reader import default_config
 from unisono.engine.decisions import Decisions
 from unisono.engine.plugins.node_checks import NodeChecksPlugin
@@ -84,9 +83,7 @@ def test_a_node_whose_last_job_has_ended_is_closed_before_a_controller_has_seen_
 
 def test_without_a_check_the_books_of_nodes_mean_nothing_and_the_plug_in_takes_no_part() -> None:
     state = cluster(marked("n0", "Waiting"), gang("j", 1, gpu=1))
-    assert not NodeChecksPlugin(PluginConfig("node-checks", arguments={"node-checks.AutoEnable": True})).needed(
-        Session(state.snapshot(), START)
-    )
+    assert not NodeChecksPlugin.used(Session(state.snapshot(), START))
     assert placed(decide(state)) == {"j-w-0": "n0"}
 
 

@@ -161,8 +161,7 @@ def test_every_plug_in_that_waits_for_a_word_of_our_own_joins() -> None:
 def test_nothing_joins_a_cycle_that_needs_none_of_it() -> None:
     state = cluster(nodes(1), queue("q"), gang("a", 1, queue="q"))
     for settings in (OWN, SCORES_BESIDE, NO_TIERS):
-        hooks = PluginTiers(settings, find)
-        hooks.open(Session(state.snapshot(), now=NOW))
+        hooks = PluginTiers(settings, find, Session(state.snapshot(), now=NOW))
         assert [each.name for each in hooks.plugins()] == [each.name for each in settings.plugins]
 
 

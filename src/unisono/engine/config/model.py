@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from unisono.api.times import duration_or_none, parse_duration
-from unisono.engine.config.arguments import Argument, Flags, argument_value
+from unisono.engine.config.arguments import Argument, Flags, argument_value, is_true
 from unisono.errors import ConfigError
 
 # The ``metrics`` section of a configuration: where node load comes from, with Volcano's keys.
@@ -166,12 +166,17 @@ class PluginConfig:
         name: the plug-in's name in the registry.
         flags: resolved switches; the session consults no hook whose switch is off.
         arguments: the ``arguments`` map as written (checked for key and type when read from a file).
+        where_used: it takes part only where objects ask for what it does (``NAME.AutoEnable``).
 
     """
 
     name: str
     flags: Flags = field(default_factory=Flags)
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    where_used: bool = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "where_used", is_true(self.arguments.get(f"{self.name}.AutoEnable")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +192,7 @@ class SchedulerConfig:
         bind_concurrency: binds under way at a time; 0 leaves that to the program.
         notes: what the writer of the file should know although it can be used, one sentence each.
         joins: the plug-ins of `FIRST` and `LAST` that are not listed take part once an object needs them.
+        in_force: the tiers with these plug-ins.
 
     """
 
@@ -197,12 +203,12 @@ class SchedulerConfig:
     bind_concurrency: int = 0
     notes: tuple[str, ...] = ()
     joins: bool = False
+    in_force: tuple[tuple[PluginConfig, ...], ...] = field(init=False, compare=False, repr=False)
 
-    @property
-    def in_force(self) -> tuple[tuple[PluginConfig, ...], ...]:
-        """The tiers with the plug-ins that join them; these take part once an object needs them."""
-        if not self.joins:
-            return self.tiers
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "in_force", self._with_joining() if self.joins else self.tiers)
+
+    def _with_joining(self) -> tuple[tuple[PluginConfig, ...], ...]:
         listed = {plugin.name for tier in self.tiers for plugin in tier}
         first, last = (
             tuple(PluginConfig(name, arguments={f"{name}.AutoEnable": True}) for name in names if name not in listed)
