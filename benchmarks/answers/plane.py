@@ -23,6 +23,7 @@ from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.errors import AlreadyExists, NotFound
 from unisono.kube.discovery import Resource, ResourceMap, discover, request_json
+from unisono.scheduler.explanations import Explanations
 from unisono.scheduler.scheduler import Decide
 from unisono.sdk.reasons.explaining import Explanation
 from unisono.sdk.state.dependents import dependents
@@ -175,12 +176,14 @@ class Plane:
 
 
 @asynccontextmanager
-async def plane(case: Case, folder: Path, decide: Decide | None = None) -> AsyncIterator[Plane]:
+async def plane(
+    case: Case, folder: Path, decide: Decide | None = None, explanations: Explanations | None = None
+) -> AsyncIterator[Plane]:
     """A control plane with the case's objects; ``folder`` may be used by one plane after another.
 
-    ``decide`` stands in for the engine.
+    ``decide`` stands in for the engine, ``explanations`` tells when it explains.
     """
-    async with opened(folder, now=NOW, decide=decide) as shadow:
+    async with opened(folder, now=NOW, decide=decide, explanations=explanations) as shadow:
         made = Plane(shadow)
         await made.begin(case)
         yield made

@@ -54,28 +54,38 @@ _KINDS = {
 class Cycles:
     """What the engine did since it was last asked: CPU seconds of each cycle and of its parts, and evictions.
 
-    As in the scheduler, explanations take at most a part of the time.
+    As in the scheduler, explanations that take long are worked out beside the cycles: here before the cycle, whose
+    seconds do not count them, and they are heard of as much later as they took.
     """
 
     seconds: list[float] = field(default_factory=list)
     parts: Counter[str] = field(default_factory=Counter)
     evictions: int = 0
+    explained: list[float] = field(default_factory=list)
+    explanations: Any = None
     _run: Callable[..., Any] = field(init=False)
 
-    def follow(self, clock: Callable[[], float]) -> None:
-        """Begin; ``clock`` tells the cluster's time."""
+    def follow(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin; ``loop`` tells the cluster's time."""
         from unisono.engine import run
         from unisono.gc_pauses import collector_paused
-        from unisono.scheduler.explain import ExplainingShare
+        from unisono.scheduler.explanations import Explanations
+
+        def beside(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+            began = time.thread_time()
+            found = work()
+            self.explained.append(time.thread_time() - began)
+            loop.call_later(self.explained[-1], done, found)
 
         cycle = partial(run, monotonic=time.thread_time)
-        self._run = collector_paused()(partial(ExplainingShare(clock).decide, cycle))
+        self.explanations = Explanations(loop.time, copies=beside)
+        self._run = collector_paused()(partial(self.explanations.decide, cycle))
 
     def decide(self, *given: Any, **more: Any) -> Any:
         """One cycle."""
-        began = time.thread_time()
+        before, began = len(self.explained), time.thread_time()
         decisions = self._run(*given, **more)
-        self.seconds.append(time.thread_time() - began)
+        self.seconds.append(time.thread_time() - began - sum(self.explained[before:]))
         self.parts.update({name: spent for name, spent in decisions.seconds.items() if not name.startswith("plugins/")})
         self.evictions += len(decisions.evictions)
         return decisions
@@ -86,7 +96,8 @@ class Minute:
     """One line of the report.
 
     ``allowed`` are the GPUs that nodes, limits and demand would let be allocated at most; ``parts_ms`` are those of the
-    mean cycle that take more than a twentieth of it; ``stored_mb`` is what the objects take in the store.
+    mean cycle that take more than a twentieth of it, ``explained`` and ``explained_ms`` number and mean time of the
+    explanations beside the cycles; ``stored_mb`` is what the objects take in the store.
     """
 
     minute: int
@@ -95,6 +106,8 @@ class Minute:
     waiting: int
     fitting: int
     cycles: int
+    explained: int
+    explained_ms: float
     mean_ms: float
     worst_ms: float
     parts_ms: dict[str, float]
@@ -121,13 +134,15 @@ def _minute(number: int, facts: Facts, cycles: Cycles, config: Any, stored: int)
         len(waiting),
         len(fits),
         len(cycles.seconds),
+        len(cycles.explained),
+        round(1000 * sum(cycles.explained) / max(len(cycles.explained), 1), 1),
         round(mean, 1),
         round(max(cycles.seconds, default=0.0) * 1000, 1),
         {name: round(spent * each, 1) for name, spent in cycles.parts.most_common() if spent * each > mean / 20},
         round(stored / 1e6, 1),
         cycles.evictions,
     )
-    cycles.seconds, cycles.evictions = [], 0
+    cycles.seconds, cycles.explained, cycles.evictions = [], [], 0
     cycles.parts.clear()
     return line, fits
 
@@ -146,10 +161,10 @@ async def _life(folder: Path, options: argparse.Namespace) -> Cluster:
 
     text, cycles = _configuration(DEFAULT_TEXT, options.shares), Cycles()
     config = yaml.safe_load(text)
-    cycles.follow(asyncio.get_running_loop().time)
+    cycles.follow(asyncio.get_running_loop())
     around = [*workload.surroundings()]
     case = Case("busy", text, "queue/research", [], [], around, workload.nodes(), "", [], [], [], 0, 0.0)
-    async with plane(case, folder, cycles.decide) as made:
+    async with plane(case, folder, cycles.decide, cycles.explanations) as made:
 
         async def submit() -> None:
             for number, job in enumerate(workload.jobs(options.jobs), 1):
@@ -220,10 +235,12 @@ def _print(line: Minute, fits: list[str], output: str) -> None:
         return
     parts = ", ".join(f"{name} {spent}" for name, spent in line.parts_ms.items())
     if line.minute == 1:
-        print("minute   GPUs  allowed  waiting  fitting  cycles  mean ms  worst ms  MB stored  evictions")
+        print("minute   GPUs  allowed  waiting  fitting  cycles  mean ms  worst ms  explained  MB stored  evictions")
+    explained = f"{line.explained} x {line.explained_ms:.0f} ms"
     print(
         f"{line.minute:6} {line.gpus:6} {line.allowed:8} {line.waiting:8} {line.fitting:8} {line.cycles:7} "
-        f"{line.mean_ms:8.1f} {line.worst_ms:9.1f} {line.stored_mb:10.1f} {line.evictions:10}  {' '.join(fits[:3])}",
+        f"{line.mean_ms:8.1f} {line.worst_ms:9.1f} {explained:>10} {line.stored_mb:10.1f} {line.evictions:10}  "
+        f"{' '.join(fits[:3])}",
         f"        {parts}",
         sep="\n",
         flush=True,

@@ -4,74 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
 from random import Random
-from typing import Any
 
-Object = dict[str, Any]
-NAMESPACES = ("default", "team")
-_NODES, _CPUS = 4, 6
-_STARTS = 1_700_000_000
-_FREE: Object = {"capability": {"cpu": _NODES * _CPUS}}
+from benchmarks.matrix.draw import CPUS, NAMESPACES, NODES, Draw, Object, container
+from benchmarks.matrix.later import LATER, LATEST
 
-
-@dataclass(slots=True)
-class Draw:
-    """One cluster in the making: features change it one after the other, then jobs are made.
-
-    Attributes:
-        random: of the seed.
-        luck: of the seed as well, for features that came later: all else of a seed stays as it was.
-        actions: of the scheduler, in order.
-        tiers: its plug-ins by tier.
-        queues: specs by name, and annotations beside them.
-        queue_notes: further annotations of queues by name.
-        before: objects that are there before any job.
-        users: users that jobs are submitted for; empty: nobody is named.
-        node: more of each node.
-        jobs: changes to each Job, called with its body and number.
-        extra: what is submitted beside the Jobs.
-
-    """
-
-    random: Random
-    luck: Random
-    actions: list[str] = field(default_factory=lambda: ["enqueue", "allocate", "backfill"])
-    tiers: list[list[Object]] = field(
-        default_factory=lambda: [
-            [{"name": "priority"}, {"name": "gang"}, {"name": "conformance"}],
-            [{"name": "overcommit"}, {"name": "predicates"}, {"name": "nodeorder"}],
-        ]
-    )
-    queues: dict[str, Object] = field(default_factory=lambda: {"a": {"weight": 1}, "b": {"weight": 2}})
-    notes: dict[str, str] = field(default_factory=dict)
-    queue_notes: dict[str, dict[str, str]] = field(default_factory=dict)
-    before: list[Object] = field(default_factory=list)
-    users: list[str] = field(default_factory=list)
-    node: Object = field(default_factory=dict)
-    jobs: list[Callable[[Object, int], None]] = field(default_factory=list)
-    extra: list[Object] = field(default_factory=list)
-
-    def add(self, name: str, tier: int = 1, **arguments: Any) -> None:
-        """Configure a plug-in once, before those that score."""
-        if not any(option["name"] == name for each in self.tiers for option in each):
-            self.tiers[tier].insert(-1 if tier else len(self.tiers[0]), {"name": name, **arguments})
-
-    def act(self, *names: str) -> None:
-        """Configure actions, before backfill."""
-        for name in names:
-            if name not in self.actions:
-                self.actions.insert(-1, name)
-
-    def leaves(self) -> list[str]:
-        """Queues that take jobs."""
-        parents = {spec.get("parent") for spec in self.queues.values()}
-        return [name for name in self.queues if name not in parents]
-
-    def config(self) -> Object:
-        """The scheduler configuration."""
-        return {"actions": ", ".join(self.actions), "tiers": [{"plugins": tier} for tier in self.tiers]}
+_FREE: Object = {"capability": {"cpu": NODES * CPUS}}
 
 
 def _share(draw: Draw) -> None:
@@ -142,7 +81,7 @@ def _reservation(draw: Draw) -> None:
 
 def _topology(draw: Draw) -> None:
     draw.add("network-topology-aware")
-    for at in range(0, _NODES, 2):
+    for at in range(0, NODES, 2):
         members = [{"type": "Node", "selector": {"exactMatch": {"name": f"n-{at + one}"}}} for one in range(2)]
         draw.before.append(
             {
@@ -198,7 +137,7 @@ def _sharing(draw: Draw) -> None:
 
     def change(body: Object, number: int) -> None:
         if number % 3 == 0:
-            _container(body)["resources"]["limits"] = {"volcano.sh/gpu-memory": "6"}
+            container(body)["resources"]["limits"] = {"volcano.sh/gpu-memory": "6"}
 
     draw.jobs.append(change)
 
@@ -274,7 +213,7 @@ def _licenses(draw: Draw) -> None:
     def change(body: Object, number: int) -> None:
         way = luck.choice(["pods", "job", "none"])
         if way == "pods":
-            resources = _container(body)["resources"]
+            resources = container(body)["resources"]
             resources["requests"]["licenses.unisono.io/lic"] = "1"
             resources["limits"] = {"licenses.unisono.io/lic": "1"}
         elif way == "job":
@@ -284,136 +223,8 @@ def _licenses(draw: Draw) -> None:
     draw.jobs.append(change)
 
 
-NOW = datetime.fromtimestamp(_STARTS, UTC)
-"""When the life of each draw begins."""
-
-
-def _budget(draw: Draw) -> None:
-    """Soon nothing is left of it."""
-    spec = {
-        "amounts": {"cpu": draw.luck.choice([0.02, 0.1, 0.3])},
-        "mode": draw.luck.choice(["Hard", "Hard", "Soft"]),
-        **draw.luck.choice([{"queues": ["a"]}, {"namespaces": ["team"]}]),
-    }
-    if spec["mode"] == "Hard":
-        spec |= draw.luck.choice(
-            [{}, {"running": "Evict"}, {"running": "Evict", "notice": "20s"}, {"starts": "IfItFits"}]
-        )
-    draw.add("budgets", 0)
-    draw.before.append(_object("quota.unisono.io/v1alpha1", "Budget", "spent", spec))
-
-
-def _spares(draw: Draw) -> None:
-    draw.add("hot-spares")
-    draw.queue_notes.setdefault(draw.luck.choice(draw.leaves()), {})["unisono.io/hot-spares"] = "1"
-
-
-def _calendar(draw: Draw) -> None:
-    """A window in the middle of the life, for one queue or for maintenance; some jobs name it."""
-    draw.add("calendar")
-    start = NOW + timedelta(seconds=draw.luck.choice([30, 90, 200]))
-    spec: Object = {"start": _time(start), "duration": draw.luck.choice(["2m", "20m"]), "nodes": ["n-0", "n-1"]}
-    running = draw.luck.choice(["Stay", "Evict"])
-    spec |= draw.luck.choice([{"queues": ["a"]}, {"namespaces": ["team"]}, {"purpose": "Maintenance"}])
-    draw.before.append(_object("calendar.unisono.io/v1alpha1", "Reservation", "window", spec))
-    if "purpose" not in spec:
-        spec["running"] = running
-        draw.jobs.append(lambda body, number: _note(body, "unisono.io/reservation", "window") if number == 5 else None)
-
-
-def _run_times(draw: Draw) -> None:
-    """Pods are evicted after a time; their jobs end then."""
-    draw.add("calendar")
-    limits = {"unisono.io/max-run-time": draw.luck.choice(["1m", "3m"])}
-    for name in draw.leaves():
-        draw.queue_notes.setdefault(name, {}).update(
-            draw.luck.choice([limits, {"unisono.io/default-run-time": "2m"}, {}])
-        )
-    draw.jobs.append(_ends_when_evicted)
-    for body in draw.extra:
-        if body["kind"] == "JobTemplate":
-            _ends_when_evicted(body, 0)
-
-
-def _ends_when_evicted(body: Object, number: int) -> None:
-    body["spec"]["policies"] = [{"event": "PodEvicted", "action": "TerminateJob"}]
-
-
-def _notice(draw: Draw) -> None:
-    def change(body: Object, number: int) -> None:
-        notes = body["spec"]["tasks"][0]["template"]["metadata"]["annotations"]
-        notes["unisono.io/evict-notice"] = draw.luck.choice(["10s", "45s"])
-
-    draw.jobs.append(change)
-
-
-def _checks(draw: Draw) -> None:
-    """Nodes are looked at before their first job; in half of the draws one of them hangs, and stays out."""
-    draw.add("node-checks")
-    for kept in draw.luck.choice([[], ["n-2"]]):
-        spec: Object = {
-            "nodes": [kept],
-            "when": ["BeforeFirstJob"],
-            "timeout": "10s",
-            "retries": 0,
-            "command": ["true"],
-        }
-        draw.before.append(_object("health.unisono.io/v1alpha1", "NodeCheck", "hangs", spec | {"quarantineFor": "1h"}))
-    container = {"name": "check", "image": "check:1"}
-    template = {"metadata": {"annotations": {"unisono.io/run-seconds": "4"}}, "spec": {"containers": [container]}}
-    spec = {"nodes": ["n-0", "n-1"], "template": template, "idleEvery": "1h"}
-    draw.before.append(_object("health.unisono.io/v1alpha1", "NodeCheck", "passes", spec))
-
-
-def _native(draw: Draw) -> None:
-    """Gangs of Kubernetes' own PodGroups."""
-    for number in range(2):
-        resources = {"requests": {"cpu": str(draw.luck.choice([1, 2, 4]))}}
-        spec = {
-            "schedulerName": "volcano",
-            "restartPolicy": "Never",
-            "containers": [{"name": "main", "image": "work:1", "resources": resources}],
-        }
-        notes = {"scheduling.volcano.sh/queue-name": draw.luck.choice(draw.leaves())}
-        if draw.queue_notes:  # what a limit of run times evicts would be made again without end
-            notes["unisono.io/run-seconds"] = "20"
-        size = draw.luck.randint(2, 5)
-        job = {
-            "completions": size,
-            "parallelism": size,
-            "scheduling": {"schedulingPolicy": {"gang": {}}},
-            "template": {"metadata": {"annotations": notes}, "spec": spec},
-        }
-        body = _object("batch/v1", "Job", f"native-{number}", job)
-        body["metadata"]["namespace"] = draw.luck.choice(NAMESPACES)
-        draw.extra.append(body)
-
-
-def _object(version: str, kind: str, name: str, spec: Object) -> Object:
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
-
-
-def _time(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _note(body: Object, key: str, text: str) -> None:
-    body["metadata"].setdefault("annotations", {})[key] = text
-
-
 APART = "licenses"
 """A feature that is drawn for itself."""
-LATER: dict[str, Callable[[Draw], None]] = {
-    "budget": _budget,
-    "hot spares": _spares,
-    "calendar": _calendar,
-    "run times": _run_times,
-    "notice": _notice,
-    "node checks": _checks,
-    "native gangs": _native,
-}
-"""Features that are drawn beside the pairs and triples of the others: none in half of the draws, else one or two."""
-
 FEATURES: dict[str, Callable[[Draw], None]] = {
     "queue tree": _tree,
     "capability": _capability,
@@ -435,13 +246,9 @@ FEATURES: dict[str, Callable[[Draw], None]] = {
     "suspended": _suspended,
     APART: _licenses,
     **LATER,
+    **LATEST,
 }
 """By name, in the order in which they change a draw."""
-
-
-def _container(body: Object) -> Object:
-    found: Object = body["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
-    return found
 
 
 def _job(draw: Draw, number: int, name: str) -> Object:
@@ -476,11 +283,12 @@ def _job(draw: Draw, number: int, name: str) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A drawn cluster: names of its features, configuration, nodes, objects that are there, and waves of jobs."""
+    """A drawn cluster: its features, configuration, nodes and labels, objects that are there, and waves of jobs."""
 
     features: tuple[str, ...]
     config: Object
     nodes: list[Object]
+    labels: dict[str, Object]
     before: list[Object]
     waves: list[list[Object]]
 
@@ -512,13 +320,15 @@ def _agree(queues: dict[str, Object]) -> None:
 def made(seed: int) -> Made:
     """The cluster of a seed."""
     random = Random(seed)
-    usual = [name for name in FEATURES if name != APART and name not in LATER]
+    usual = [name for name in FEATURES if name != APART and name not in LATER | LATEST]
     names = random.sample(usual, random.choice([2, 3]))
     if Random(f"{APART} of {seed}").random() < 0.25:
         names.append(APART)
     luck = Random(f"later features of {seed}")
     names += luck.sample(sorted(LATER), luck.choice([0, 0, 1, 2]))
-    draw = Draw(random, luck)
+    chance = Random(f"latest features of {seed}")
+    names += chance.sample(sorted(LATEST), chance.choice([0, 1, 1]))
+    draw = Draw(random, luck, chance)
     for name, feature in FEATURES.items():
         if name in names:
             feature(draw)
@@ -537,9 +347,10 @@ def made(seed: int) -> Made:
         }
         for name, spec in sorted(draw.queues.items(), key=lambda item: "parent" in item[1])
     ]
-    node = {"name": "n", "count": _NODES, **draw.node}
-    node["capacity"] = {"cpu": _CPUS, "memory": "32Gi", **draw.node.get("capacity", {})}
+    node = {"name": "n", "count": NODES, **draw.node}
+    node["capacity"] = {"cpu": CPUS, "memory": "32Gi", **draw.node.get("capacity", {})}
     half = len(jobs) // 2
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACES[1]}}
     waves = [jobs[:half], [*draw.extra, *jobs[half:]]]
-    return Made(tuple(sorted(names)), draw.config(), [node], [namespace, *draw.before, *queues], waves)
+    before = [namespace, *draw.before, *queues]
+    return Made(tuple(sorted(names)), draw.config(), [node, *draw.groups], draw.labels, before, waves)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,16 @@ from benchmarks.answers.plane import Plane, plane
 from benchmarks.check.facts import Amounts, Facts, Turn, add, amounts
 from benchmarks.check.rules import licenses
 from benchmarks.check.rules.conserving import fitting
+from benchmarks.matrix.draw import container
 from benchmarks.matrix.features import Made, made
+from benchmarks.matrix.kinds import kinds_of, of_one_kind
 from unisono.engine import run
 from unisono.kube.discovery import request_json
 from unisono.standalone.shadow import VirtualLoop
 
 _BETWEEN, _REST, _APART = 60.0, 240.0, 60.0
+_LONGEST = 20
+"""As often it is looked until nothing is written any more: jobs that end make others start."""
 _GROUPS = "/apis/scheduling.volcano.sh/v1beta1"
 _KINDS = {
     "/api/v1/nodes": "Node",
@@ -34,32 +39,38 @@ _KINDS = {
     "/apis/calendar.unisono.io/v1alpha1/reservations": "Reservation",
     "/apis/health.unisono.io/v1alpha1/nodechecks": "NodeCheck",
 }
-_COUNTING = ("Node", "Budget")
-"""Kinds whose status goes on by design: heartbeats, and what is used."""
+_MACHINES = {"/apis/cluster.x-k8s.io/v1beta2/machinedeployments": "MachineDeployment"}
+_COUNTING = ("Node", "NodeCheck", "Budget")
+"""Kinds whose status goes on by design: heartbeats, checks that are due, and what is used."""
 
 
 class Witness:
-    """The engine, and what it decided: beneficiaries of evictions and parts that broke an invariant."""
+    """The engine, and what it decided: beneficiaries of evictions and parts that broke an invariant.
+
+    Attributes:
+        beneficiaries: uids of the pods that each had when pods were evicted for it for the last time.
+        violations: texts.
+
+    """
 
     def __init__(self) -> None:
-        self.beneficiaries: dict[str, int] = {}
+        self.beneficiaries: dict[str, set[str]] = {}
         self.violations: list[str] = []
-        self.cycles = 0
 
-    def decide(self, *given: Any, **more: Any) -> Any:
+    def decide(self, snapshot: Any, *given: Any, **more: Any) -> Any:
         """One cycle."""
-        decisions = run(*given, **more)
-        self.cycles += 1
+        decisions = run(snapshot, *given, **more)
         for one in decisions.evictions:
             if one.beneficiary:
-                self.beneficiaries[one.beneficiary] = self.cycles
+                gang = snapshot.jobs.get(one.beneficiary)
+                self.beneficiaries[one.beneficiary] = {task.uid for task in gang.tasks.values()} if gang else set()
         self.violations += [f"{one.subject}: {one.message}" for one in decisions.violations]
         return decisions
 
 
-async def _look(live: Plane) -> Facts:
+async def _look(live: Plane, cluster: Made) -> Facts:
     objects = []
-    for path, kind in _KINDS.items():
+    for path, kind in (_KINDS | (_MACHINES if any("max" in each for each in cluster.nodes) else {})).items():
         items = (await request_json(live.client, "GET", path))["items"]
         objects += [{**item, "kind": kind, "status": item.get("status") or {}} for item in items]
     return Facts.of(objects)
@@ -71,13 +82,30 @@ def _waiting(facts: Facts, cluster: Made) -> set[str]:
     for window in facts.all("Reservation").values():
         kept |= set(window["spec"]["nodes"]) if window["status"].get("phase") != "Over" else set()
     if facts.all("NodeCheck") or any("hot-spares" in str(one["metadata"]) for one in facts.all("Queue").values()):
-        kept |= facts.all("Node").keys() - {pod.node for pod in facts.pods.values() if pod.occupies}
+        kept |= facts.all("Node").keys() - {pod.node for pod in facts.pods.values() if pod.occupies and pod.group}
     nodes = facts.all("Node")
     for name in kept & nodes.keys():
         nodes[name]["spec"]["unschedulable"] = True
     if any(one["spec"].get("starts") == "IfItFits" for one in facts.all("Budget").values()):
         return set()
-    return set(fitting(Turn(facts, cluster.config, 0.0, [], [], {}, {})))
+    turn = Turn(facts, cluster.config, 0.0, [], [], {}, {})
+    found = {key for key in fitting(turn) if not kinds_of(facts, key)}
+    for labels in {tuple(sorted(labels.items())) for key in facts.groups for labels, times in kinds_of(facts, key)}:
+        found |= {key for key in _fitting_on(turn, dict(labels)) if (dict(labels), 1) in kinds_of(facts, key)}
+    return found
+
+
+def _fitting_on(turn: Turn, labels: Mapping[str, str]) -> list[str]:
+    """The same on nodes of one kind alone."""
+    nodes = turn.facts.all("Node")
+    others = [one["spec"] for one in nodes.values() if not labels.items() <= one["metadata"]["labels"].items()]
+    others = [spec for spec in others if not spec.get("unschedulable")]
+    for spec in others:
+        spec["unschedulable"] = True
+    found = fitting(turn)
+    for spec in others:
+        spec["unschedulable"] = False
+    return found
 
 
 def beyond(facts: Facts) -> list[str]:
@@ -131,32 +159,60 @@ def _version(facts: Facts, kind: str, key: str) -> str:
     return str(found["metadata"]["resourceVersion"]) if found is not None else ""
 
 
+def _wrong(facts: Facts, cluster: Made) -> list[str]:
+    """What is wrong at any time."""
+    templates = {
+        f"{body['metadata']['namespace']}/{body['metadata']['name']}": amounts(
+            container(body)["resources"].get("limits")
+        )
+        for wave in cluster.waves
+        for body in wave
+        if body["kind"] == "Job" and "tasks" in body["spec"]
+    }
+    found = [*beyond(facts), *of_one_kind(facts, templates)]
+    for group in cluster.nodes:
+        there = [name for name in facts.all("Node") if name.startswith(f"{group['name']}-")]
+        if len(there) > (most := group["max" if "max" in group else "count"]):
+            found.append(f"there are {len(there)} nodes of group {group['name']}, which may have {most}")
+    for key, job in facts.all("VolcanoJob").items():
+        replicas = (job["metadata"].get("annotations") or {}).get("unisono.io/max-replicas")
+        if replicas and job["spec"]["tasks"][-1]["replicas"] > int(replicas):
+            found.append(f"job {key} has {job['spec']['tasks'][-1]['replicas']} replicas and may have {replicas}")
+    return found
+
+
 async def _judged(cluster: Made, folder: Path) -> list[str]:
     witness = Witness()
     given = Case("matrix", "", "queue/a", [], [], cluster.before, cluster.nodes, cluster.text, [], [], [], 0, 0.0)
     found: list[str] = []
     async with plane(given, folder, witness.decide) as live:
+        for name, labels in cluster.labels.items():
+            await live.patch(f"node/{name}", {"metadata": {"labels": labels}})
         for wave in cluster.waves:
             for body in wave:
                 await live.create(body)
             await asyncio.sleep(_BETWEEN)
-            found += beyond(await _look(live))
+            found += _wrong(await _look(live, cluster), cluster)
         await asyncio.sleep(_REST)
-        seen = []
-        for _ in range(3):
-            seen.append(await _look(live))
+        seen = [await _look(live, cluster)]
+        written: list[set[str]] = []
+        while len(seen) < 3 or (written[-1] & written[-2] and len(seen) < _LONGEST):
             await asyncio.sleep(_APART)
-        found += beyond(seen[-1])
-        first, second, third = (_waiting(one, cluster) for one in seen)
+            seen.append(await _look(live, cluster))
+            written.append(_changed(seen[-2], seen[-1]))
+        found += _wrong(seen[-1], cluster)
+        first, second, third = (_waiting(one, cluster) for one in seen[-3:])
         found += [f"PodGroup {key} waits though it fits" for key in sorted(first & second & third)]
-        for key in sorted(_changed(seen[0], seen[1]) & _changed(seen[1], seen[2])):
-            found.append(f"{key} is written again and again")
+        found += [f"{key} is written again and again" for key in sorted(written[-1] & written[-2])]
         last = seen[-1]
-        for key in witness.beneficiaries:
+        for key, had in witness.beneficiaries.items():
             group = last.all("PodGroup").get(key)
             have = sum(1 for pod in last.members(key) if pod.counts or pod.ended)
             if group is not None and have < (group["spec"].get("minMember") or 0):
                 found.append(f"pods were evicted for {key}, which has {have} of {group['spec']['minMember']} pods")
+            now = {pod.raw["metadata"]["uid"] for pod in last.members(key)}
+            if any(times > 1 for _, times in kinds_of(last, key)) and not had & now:
+                found.append(f"pods were evicted for {key}, whose pods were made again")
     return [*dict.fromkeys([*found, *witness.violations])]
 
 

@@ -14,6 +14,7 @@ from unisono.api.groups.batch import Job
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 from unisono.api.one_of import kinds_of, one_of, scaled, times_of
 from unisono.api.validation import validate
+from unisono.api.validation.training import object_warnings
 
 WRONG = [
     ({ONE_OF: "h100"}, ONE_OF, "'h100' is no label of nodes: write LABEL=VALUE, separated by commas"),
@@ -72,13 +73,39 @@ def test_what_stood_there_before_stays() -> None:
     assert validate(POD_GROUPS, group("g", 2, annotations={ONE_OF: "nonsense"}), old) == []
 
 
+@pytest.mark.parametrize(("running", "notes", "refused"), [(2, {}, True), (2, {ONE_OF: "a=c"}, True), (0, {}, False)])
+def test_the_list_of_a_job_stays_while_its_pods_run(running: int, notes: dict[str, str], refused: bool) -> None:
+    old, new = job({ONE_OF: "a=b"}, {}), job(notes, {})
+    old.status.running = new.status.running = running
+    found = [error.message() for error in validate(JOBS, new, old)]
+    assert bool(found) is refused
+    if refused:
+        assert f"metadata.annotations[{ONE_OF}]" in found[0]
+        assert "may not change while pods have nodes of one of the kinds (2 run): suspend the job first" in found[0]
+    assert validate(JOBS, old, old) == []
+
+
+def test_amounts_that_multiply_nothing_are_told() -> None:
+    for of_job, of_template in (({ONE_OF: "a=b, a=c*2"}, {}), ({}, {ONE_OF: "a=b, a=c*2"})):
+        made = job(of_job, of_template)
+        assert object_warnings(JOBS, made) == [
+            f"annotation {ONE_OF}: a=c*2 multiplies nothing of task w, whose pods ask for no devices"
+        ]
+        assert made.spec.tasks is not None
+        containers = made.spec.tasks[0].template.spec.containers or []
+        containers[0].resources.limits = {"nvidia.com/gpu": "1"}
+        assert object_warnings(JOBS, made) == []
+    assert object_warnings(JOBS, job({ONE_OF: "a=b"}, {})) == []
+
+
 def test_kinds_and_what_pods_ask_for() -> None:
     first, second = kinds_of("x/a=b+c=d, x/a=e*3@0.25")
     assert (first.name, first.speed, first.times) == ("x/a=b+c=d", 1.0, 1)
     assert (second.name, second.speed, second.times) == ("x/a=e*3", 0.25, 3)
     said = one_of({ONE_OF: "x/a=b, x/a=e*3"}, {})
     assert said is not None
-    assert [times_of(said, got) for got in ("", "x/a=b", "x/a=e*3", "gone=1*2")] == [1, 1, 3, 1]
+    texts = ("", "x/a=b", "x/a=e*3", "gone=1*2", "x/a=e*3, x/a=b", "x/a=e*3@2", "x/a=e*65", "x")
+    assert [times_of(got) for got in texts] == [1, 1, 3, 2, 1, 1, 1, 1]
 
 
 def test_only_devices_are_scaled_and_there_and_back_is_the_same() -> None:

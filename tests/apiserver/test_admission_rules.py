@@ -17,12 +17,22 @@ from support.backends import (
     read,
     value,
 )
-from unisono.api.annotations import CYCLES_LEASE, ENFORCED_QUEUE_FIELDS
+from unisono.api.annotations import (
+    CONFIGURATION_PARTS,
+    CYCLES_LEASE,
+    ENFORCED_QUEUE_FIELDS,
+    HOT_SPARES,
+    MIN_RUN_TIME,
+    ONE_OF,
+    RESERVATION,
+)
 from unisono.api.kinds import (
+    BUDGETS,
     CUSTOM_RESOURCE_DEFINITIONS,
     JOBS,
     LEASES,
     NAMESPACES,
+    NODE_CHECKS,
     POD_GROUPS,
     PODS,
     PRIORITY_CLASSES,
@@ -368,3 +378,40 @@ async def test_fields_that_the_scheduler_does_not_enforce_are_warnings(service):
     assert [text.partition(":")[0] for text in told] == ["spec.deserved", "spec.priority"]
     state = {"status": {"state": "Closed"}}
     assert (await service.patch(QUEUES, None, "team", state, "merge", OPTIONS, "status")).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "told"),
+    [
+        (JOBS, {"metadata": {"annotations": {ONE_OF: "a=b"}}}, f"metadata.annotations[{ONE_OF}]: one-of"),
+        (
+            JOBS,
+            {"spec": {"tasks": [{"replicas": 1, "template": {"metadata": {"annotations": {RESERVATION: "r"}}}}]}},
+            f"spec.tasks[0].template.metadata.annotations[{RESERVATION}]: calendar",
+        ),
+        (JOBS, {"spec": {"networkTopology": {"mode": "hard"}}}, "spec.networkTopology: network-topology-aware"),
+        (QUEUES, {"metadata": {"annotations": {HOT_SPARES: "1"}}}, f"metadata.annotations[{HOT_SPARES}]: hot-spares"),
+        (BUDGETS, {"spec": {"users": ["a"], "amounts": {"cpu": "1"}, "mode": "Soft"}}, "kind Budget: budgets"),
+        (BUDGETS, {"spec": {"users": ["a"], "amounts": {"cpu": "1"}, "mode": "Hard"}}, ""),
+        (NODE_CHECKS, {"spec": {"nodes": ["*"], "command": ["true"]}}, "kind NodeCheck: node-checks"),
+        (JOBS, {"metadata": {"annotations": {MIN_RUN_TIME: "1h"}}}, ""),
+    ],
+)
+async def test_bounds_that_the_scheduler_does_not_keep_are_warnings(service, kind, body, told):
+    """Whatever states them, by what the scheduler tells of its actions and plug-ins; without a word nothing is said."""
+    template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+    tasks = body.get("spec", {}).get("tasks", [{"replicas": 1, "template": {}}])
+    spec = {**body.get("spec", {}), "tasks": [{**one, "template": template | one["template"]} for one in tasks]}
+    meta = {"name": "x", **body.get("metadata", {})}
+    whole = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta}
+    whole["spec"] = spec if kind is JOBS else body.get("spec", {})
+    space = "default" if kind.namespaced else None
+    assert (await service.create(kind, space, whole, OPTIONS)).warnings == []
+    notes = {CONFIGURATION_PARTS: "allocate,gang,predicates"}
+    lease = {"name": CYCLES_LEASE, "namespace": "kube-system", "annotations": notes}
+    await made(service, LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": lease})
+    whole["metadata"] = meta | {"name": "y"}
+    found = (await service.create(kind, space, whole, OPTIONS)).warnings
+    where, _, plugin = told.rpartition(": ")
+    sentence = f"{where}: the scheduler's configuration does not enforce it; list the plug-in {plugin}"
+    assert found == ([sentence] if told else [])

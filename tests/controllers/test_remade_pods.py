@@ -9,7 +9,7 @@ from job_world import World, job, task
 
 from unisono.api.annotations import GOT, GOT_VARIABLE, ONE_OF
 from unisono.api.core import Pod
-from unisono.api.kinds import POD_GROUPS
+from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 
 KEY = "gpu.example.com/type"
 TEXT = f"{KEY}=h100, {KEY}=a100*2"
@@ -56,6 +56,24 @@ async def test_pods_are_made_again_with_what_they_take_and_no_retry_is_used(retr
         assert (group.spec.min_resources or {})["requests.nvidia.com/gpu"] == "16"
         await tell(world, f"{KEY}=h100")
         assert {asked(pod) for pod in world.pods()} == {("4", "2")}
+
+
+@pytest.mark.parametrize("text", [f"{KEY}=h100", f"{KEY}=h100, {KEY}=a100"])
+async def test_pods_are_made_again_for_what_the_gang_got_also_where_the_list_is_another_by_now(text: str) -> None:
+    async with World() as world:
+        await world.submit(choosing())
+        await world.admit()
+        await tell(world, f"{KEY}=a100*2")
+        with world.client.hands():
+            patch = {"metadata": {"annotations": {ONE_OF: text}}}
+            await world.client.patch(JOBS, world.job().metadata.name, patch, namespace="default")
+            await world.client.delete(PODS, world.pods()[0].metadata.name, namespace="default")
+        await world.settle()
+        await world.finish_deletions()
+        await world.settle()
+        assert [asked(pod) for pod in world.pods()] == [("8", "2")] * 2
+        await tell(world, f"{KEY}=h100")
+        assert [asked(pod) for pod in world.pods()] == [("4", "2")] * 2
 
 
 async def test_pods_with_a_node_stay_and_so_do_those_whose_amounts_are_the_same() -> None:

@@ -118,6 +118,29 @@ def test_kubernetes_scheduler_is_rewritten_and_what_is_lost_is_told(name: str) -
 
 
 @pytest.mark.parametrize(
+    ("points", "weight"),
+    [
+        ({}, 1),
+        ({"score": "NodeResourcesFit=4"}, 4),
+        ({"multiPoint": "NodeResourcesFit=3"}, 3),
+        ({"score": "-* NodeResourcesFit=2"}, 2),
+        ({"score": "-* NodeResourcesFit"}, 1),
+        ({"score": "-*", "filter": "NodeResourcesFit"}, 0),
+        ({"score": "-NodeResourcesFit"}, 0),
+        ({"filter": "-NodeResourcesFit"}, 1),
+    ],
+)
+def test_the_strategy_of_a_score_has_the_weight_of_the_score(points: dict[str, str], weight: int) -> None:
+    """By itself, and as a strategy of its own; beside other scores both count as much as there."""
+    plain = {one.name: dict(one.arguments) for one in load_config(convert(profile(points)).text).plugins}
+    assert plain["nodeorder"]["leastrequested.weight"] == weight
+    strategy = ("NodeResourcesFit", {"scoringStrategy": {"type": "MostAllocated"}})
+    found = {one.name: dict(one.arguments) for one in load_config(convert(profile(points, strategy)).text).plugins}
+    assert found["nodeorder"]["leastrequested.weight"] == 0
+    assert found["resource-strategy-fit"]["resourceStrategyFitWeight"] == weight
+
+
+@pytest.mark.parametrize(
     ("points", "preempts"),
     [({}, True), ({"postFilter": "-*"}, False), ({"multiPoint": "-DefaultPreemption"}, False), ({"score": "-*"}, True)],
 )

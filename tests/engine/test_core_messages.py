@@ -8,6 +8,8 @@ import pytest
 
 from support.build import cluster, config, flatten, gang, group, node, nodes, pod, queue, schedule
 from unisono.api import kinds
+from unisono.api.core.pod import PodCondition
+from unisono.api.kinds import NODES, PODS
 from unisono.cluster.state import ClusterState
 from unisono.engine.closing.status_updates import without_numbers
 from unisono.engine.config_file.reader import default_config
@@ -164,6 +166,29 @@ def test_pod_conditions_say_where_each_pod_stands() -> None:
         ("j-w-0", "Unschedulable", f"{waits}: {why}"),
         ("j-w-1", "Unschedulable", f"0/1 nodes are unavailable: 1 Insufficient cpu: {why}"),
     ]
+
+
+@pytest.mark.parametrize(("taken", "now"), [({}, "n001"), ({"cpu": 1}, "n000"), (None, "n000")])
+def test_a_pod_is_told_of_another_possible_node_only_when_the_one_that_it_knows_has_no_room(
+    taken: dict[str, Any] | None, now: str
+) -> None:
+    """Which node it would be changes with every pod that comes and goes, and none goes there."""
+    state = cluster(nodes(2, cpu=1), gang("j", 3))
+    there = pod("j-w-0", "j", cpu=1)
+    told = PodCondition(
+        type="PodScheduled",
+        status="False",
+        reason="Schedulable",
+        message="Pod ns/j-w-0 can possibly be assigned to n001, once minAvailable is satisfied",
+    )
+    there.status.conditions = [told]
+    state.apply("MODIFIED", PODS, there)
+    if taken is None:
+        state.apply("MODIFIED", NODES, node("n001", cpu=1, unschedulable=True))
+    elif taken:
+        state.apply("ADDED", PODS, pod("other", node="n001", phase="Running", **taken))
+    message = next(one.message for one in schedule(state).pod_conditions if one.pod == "j-w-0")
+    assert f"can possibly be assigned to {now}," in message
 
 
 def test_a_pod_that_was_not_tried_gets_no_reason_of_another_one() -> None:

@@ -126,7 +126,6 @@ def test_floors_are_kept_and_nothing_is_given_twice() -> None:
 
 def test_what_nothing_uses_takes_no_part() -> None:
     state = cluster(nodes(1, cpu=8), queue("q"), group("j", queue="q"))
-    hooks = PluginTiers(default_config(), lookup)
-    hooks.open(Session(state.snapshot(), now=0.0))
+    hooks = PluginTiers(default_config(), lookup, Session(state.snapshot(), now=0.0))
     taking_part = {plugin.name for plugin in hooks.plugins()}
     assert taking_part.isdisjoint({"user-limits", "network-topology-aware", "deviceshare"})

@@ -25,6 +25,7 @@ from unisono.api.annotations import GOT, ONE_OF, ONE_OF_BY
 from unisono.api.groups.budgets import Price
 from unisono.api.kinds import PODS
 from unisono.api.one_of import kinds_of
+from unisono.engine.changes import RaiseCapability
 from unisono.engine.config_file.reader import default_config
 from unisono.engine.decisions import Decisions
 from unisono.engine.plugins.one_of import OneOfPlugin
@@ -97,6 +98,31 @@ def test_a_gang_of_which_nothing_runs_any_more_chooses_anew() -> None:
         state.apply("MODIFIED", PODS, pod(f"j-w-{at}", "j", node=f"a100-{at}", deleting=True, gpu=4))
         state.apply("ADDED", PODS, pod(f"j-v-{at}", "j", gpu=4))
     assert on(schedule(state, default_config())) == {"j": {"h100"}}
+
+
+EDITED = f"{KEY}=h100, {KEY}=l40s"
+
+
+@pytest.mark.parametrize("told", [f"{KEY}=a100", ""])
+@pytest.mark.parametrize("whole", [True, False], ids=["PodGroup", "pods"])
+def test_a_gang_keeps_to_what_it_got_whatever_its_list_says_by_now(*, told: str, whole: bool) -> None:
+    """A pod that is made again has the new list; those that run had the old one, or the PodGroup's is another."""
+    before = {} if whole else {ONE_OF: LIST}
+    runs = pod("j-w-0", "j", role="w", node="a100-0", gpu=4, annotations={**before, **({GOT: told} if told else {})})
+    fresh = pod("j-w-1", "j", role="w", gpu=4, annotations={} if whole else {ONE_OF: EDITED})
+    head = group("j", 2, phase="Running", annotations={ONE_OF: EDITED if whole else LIST})
+    state = cluster(kind("h100", 2), kind("a100", 2), kind("l40s", 2), head, fresh, runs)
+    # What a pod that was never told anything got can only be read from its own list.
+    assert on(schedule(state, default_config())) == {"j": {"a100" if told or not whole else "h100"}}
+    state = cluster(kind("h100", 2), kind("a100", 1), kind("l40s", 2), head, fresh, runs)
+    assert bool(on(schedule(state, default_config()))) is (whole and not told)
+
+
+def test_pods_that_were_made_for_a_kind_that_is_no_longer_there_are_made_again() -> None:
+    """They ask for twice the devices, which no kind of the new list means."""
+    things = choosing("j", 2, EDITED, made=f"{KEY}=a100*2", gpu=4)
+    decisions = schedule(cluster(kind("h100", 2), things), default_config())
+    assert (placed(decisions), told(decisions)) == ({}, {"j": f"{KEY}=h100"})
 
 
 def test_pods_whose_template_names_no_kinds_go_anywhere() -> None:
@@ -244,6 +270,8 @@ def test_the_plug_in_is_not_opened_where_nobody_chooses() -> None:
         ("a=b, a=b", "a=b stands there twice"),
         ("a=b@fast", "must have a number above 0"),
         ("a=b@0", "must have a number above 0"),
+        ("a=b@0.5*2", "must have the * before the @: write a=b*2@0.5"),
+        ("a=b@*2", "must have the * before the @: write a=b*2"),
         (", ".join(f"a=b{at}" for at in range(9)), "9 kinds of nodes are too many, 8 at most"),
         ("a=b+a=c", "names label a twice"),
         ("a=b c", "is no label of nodes"),
@@ -345,6 +373,115 @@ def test_the_verdict_counts_what_pods_take_on_each_kind() -> None:
     state = cluster(kind("a100", 1), choosing("j", 2, f"{KEY}=h100, {KEY}=a100*2"))
     message = schedule(state, default_config()).verdicts["ns/j"].message
     assert f"{KEY}=a100*2: 1 of 2 pods find room on 1 node (too little nvidia.com/gpu)" in message
+
+
+HIGH = {"priority_class": "high", "priority": 9}
+MADE_AGAIN = "no pod is evicted for it, as its pods would have to be made again"
+
+
+def test_a_list_of_one_kind_means_its_amounts_too() -> None:
+    """Pods that would never fit with them are not made for it, and nobody takes the places that fitting ones get."""
+    for gpu, expected in ((4, {"j": f"{KEY}=a100*2"}), (5, {})):
+        state = cluster(kind("a100", 2, gpu=8), choosing("j", 2, f"{KEY}=a100*2", gpu=gpu))
+        decisions = schedule(state, default_config())
+        assert (placed(decisions), told(decisions)) == ({}, expected)
+    state = cluster(kind("a100", 1), choosing("j", 1, f"{KEY}=a100*2"), gang("k", 1, gpu=1, created=5))
+    for seconds, others in ((0.0, {}), (61.0, {"k-w-0": "a100-0"})):
+        decisions = schedule(state, default_config(), now=START + 1000.0 + seconds)
+        assert placed(decisions) == others, seconds
+    assert told(decisions) == {}
+
+
+def test_pods_without_devices_need_not_be_made_again() -> None:
+    state = cluster(kind("a100", 2), choosing("j", 2, f"{KEY}=a100*2", gpu=0, cpu=1))
+    assert on(schedule(state, default_config())) == {"j": {"a100"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "amount", "message"),
+    [
+        (
+            f"{KEY}=a100*4",
+            12_000,
+            "has capability nvidia.com/gpu 4, none of it is in use; nvidia.com/gpu 16 is asked for",
+        ),
+        (f"{KEY}=h100, {KEY}=a100*4", 0, f"on nodes of {KEY}=h100"),
+    ],
+)
+def test_limits_are_told_with_what_pods_take_there(text: str, amount: int, message: str) -> None:
+    """And the capability is raised by what is missing, not by what the template's amounts would be on top."""
+    limited = queue("q", capability={"nvidia.com/gpu": 4})
+    there = [kind("a100", 2, gpu=8), kind("h100", 1, gpu=1)]
+    verdict = schedule(cluster(there, limited, choosing("j", 2, text, queue="q")), default_config()).verdicts["ns/j"]
+    assert message in verdict.message
+    raised = [each for each in verdict.changes if isinstance(each, RaiseCapability)]
+    assert [dict(each.amounts) for each in raised] == ([{"nvidia.com/gpu": amount}] if amount else [])
+
+
+def test_a_pod_that_is_too_large_for_a_kind_is_told_with_what_it_takes_there() -> None:
+    state = cluster(kind("a100", 2, gpu=8), node("big", cpu=8, gpu=32), choosing("j", 2, f"{KEY}=a100*8"))
+    message = schedule(state, default_config()).verdicts["ns/j"].message
+    assert "each of 2 pods asks for nvidia.com/gpu 16, and the largest node (a100-0) has nvidia.com/gpu 8" in message
+
+
+def test_what_is_free_and_who_holds_it_are_of_the_kind_that_is_told() -> None:
+    names = [f"{name}-{at}" for name in ("h100", "a100", "l40s") for at in range(2)]
+    of = {"h100": "big", "a100": "middle", "l40s": "other"}
+    held = [pod(f"{of[name[:4]]}-{name}", of[name[:4]], node=name, gpu=2) for name in names]
+    heads = [group(name, 1, phase="Running") for name in of.values()]
+    waits = job("j", 2, f"{KEY}=h100, {KEY}=a100", gpu=3)
+    state = cluster(*(kind(name, 2) for name in of), node("free", cpu=8, gpu=1), heads, held, waits)
+    message = schedule(state, default_config()).verdicts["ns/j"].message.partition("; one kind of nodes")[0]
+    assert f"on nodes of {KEY}=h100, nvidia.com/gpu 6 is asked for, and nvidia.com/gpu 4 of 8 is free" in message
+    assert "ns/big holds nvidia.com/gpu 4" in message
+    assert "middle" not in message
+    assert "other" not in message
+    assert "could hold such a pod" not in message
+
+
+@pytest.mark.parametrize("text", [f"{KEY}=h100, {KEY}=a100", f"{KEY}=h100"])
+def test_a_selector_that_leaves_out_every_kind_is_named(text: str) -> None:
+    there = [kind("h100", 2, zone="a"), kind("a100", 2, zone="a"), node("x", cpu=64, gpu=8, labels={"zone": "b"})]
+    message = (
+        schedule(cluster(there, job("j", 2, text, selector={"zone": "b"})), default_config()).verdicts["ns/j"].message
+    )
+    assert message.endswith("no node of a kind that it names is one that its node selector and node affinity allow")
+
+
+def test_a_selector_that_leaves_out_one_kind_is_named_there() -> None:
+    there = [kind("h100", 2, zone="a"), kind("a100", 1, zone="b")]
+    state = cluster(there, job("j", 2, f"{KEY}=h100, {KEY}=a100", selector={"zone": "b"}))
+    message = schedule(state, default_config()).verdicts["ns/j"].message
+    assert (
+        f"{KEY}=h100: there is no such node that its node selector and node affinity allow; {KEY}=a100: 1 of 2"
+        in message
+    )
+
+
+@pytest.mark.parametrize("text", [f"{KEY}=h100, {KEY}=a100*2", f"{KEY}=a100*2"])
+@pytest.mark.parametrize("evicts", [True, False])
+def test_it_is_told_that_nobody_is_evicted_for_other_amounts(text: str, *, evicts: bool) -> None:
+    actions = "enqueue, allocate, preempt" if evicts else "enqueue, allocate"
+    settings = config(("priority", "gang"), ("predicates", "one-of"), actions=actions)
+    state = cluster(kind("a100", 1), low(["a100-0"]), choosing("j", 1, text, **HIGH))
+    decisions = schedule(state, settings)
+    assert decisions.evictions == []
+    assert (MADE_AGAIN in decisions.verdicts["ns/j"].message) is evicts
+
+
+def test_pods_that_nobody_makes_again_are_told() -> None:
+    state = cluster(kind("a100", 1), choosing("j", 1, f"{KEY}=h100, {KEY}=a100*2"))
+    for seconds in (0.0, 61.0):
+        decisions = schedule(state, default_config(), now=START + 1000.0 + seconds)
+    assert f"its pods were to be made again for {KEY}=a100*2, which nobody did within 60 s" in (
+        decisions.verdicts["ns/j"].message
+    )
+
+
+def test_a_gang_without_pods_is_told_of_its_minimum() -> None:
+    decisions = schedule(cluster(kind("a100", 1), group("j", 2, phase="Inqueue")), default_config())
+    messages = [condition.message for update in decisions.pod_groups for condition in update.conditions]
+    assert any("2/2 tasks in gang unschedulable" in message for message in messages), messages
 
 
 def test_pods_on_nodes_of_another_kind_are_never_bound(monkeypatch: pytest.MonkeyPatch) -> None:

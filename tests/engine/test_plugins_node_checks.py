@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.build import START, cluster, gang, group, node, node_check, placed, pod, schedule
+from support.build import START, cluster, gang, group, node, node_check, placed, pod, queue, schedule
 from unisono.api.annotations import NODE_CHECKS, QUARANTINE
 from unisono.api.core import Node, Toleration
 from unisono.api.groups.health import FAILURE, USE
@@ -14,12 +14,12 @@ from unisono.api.kinds import NODE_CHECKS as CHECKS
 from unisono.api.kinds import NODES, PODS
 from unisono.api.node_checks import Mark, marks_text
 from unisono.cluster.state import ClusterState
-from unisono.engine.changes import AddNodes, AddToleration, LiftQuarantine
-from unisono.engine.config.model import PluginConfig
+from unisono.engine.changes import AddNodes, AddToleration, LiftQuarantine, LowerMinAvailable, RaiseCapability
 from unisono.engine.config_file.reader import default_config
 from unisono.engine.decisions import Decisions
 from unisono.engine.plugins.node_checks import NodeChecksPlugin
 from unisono.engine.session.session import Session
+from unisono.engine.verdict import Cause
 
 
 def decide(state: ClusterState) -> Decisions:
@@ -83,9 +83,7 @@ def test_a_node_whose_last_job_has_ended_is_closed_before_a_controller_has_seen_
 
 def test_without_a_check_the_books_of_nodes_mean_nothing_and_the_plug_in_takes_no_part() -> None:
     state = cluster(marked("n0", "Waiting"), gang("j", 1, gpu=1))
-    assert not NodeChecksPlugin(PluginConfig("node-checks", arguments={"node-checks.AutoEnable": True})).needed(
-        Session(state.snapshot(), START)
-    )
+    assert not NodeChecksPlugin.used(Session(state.snapshot(), START))
     assert placed(decide(state)) == {"j-w-0": "n0"}
 
 
@@ -134,6 +132,16 @@ def test_a_job_that_only_waits_for_a_check_is_told_to_wait() -> None:
     verdict = decide(cluster(marked("n0", "Waiting"), node_check(), gang("j", 1, gpu=8))).verdicts["ns/j"]
     assert not verdict.changes
     assert "wait until node n0 has passed NodeCheck gpus" in verdict.suggestion
+
+
+@pytest.mark.parametrize("state", ["Passed", "Checking", "Waiting"])
+def test_what_a_limit_keeps_from_a_job_is_the_same_while_idle_nodes_are_checked(state: str) -> None:
+    """Else its conditions would be written anew at the beginning and at the end of each check."""
+    there = [marked("n0", "Passed", cpu=8), marked("n1", state, cpu=8)]
+    wants = [queue("q", capability={"cpu": 8}), gang("j", 2, queue="q", phase="Pending", min_resources=True, cpu=6)]
+    verdict = decide(cluster(there, node_check(), wants)).verdicts["ns/j"]
+    assert verdict.cause is Cause.OVER_CAPABILITY
+    assert verdict.changes == (LowerMinAvailable(1), RaiseCapability("q", {"cpu": 4000}))
 
 
 @pytest.mark.parametrize("out", ["", "gpus", "by-hand"])

@@ -24,7 +24,7 @@ from unisono.api.annotations import DEFAULT_RUN_TIME, EVICT_NOTICE, EVICTABLE, M
 from unisono.api.kinds import QUEUES
 from unisono.api.queues import run_times_of
 from unisono.cluster.state import ClusterState
-from unisono.engine.config_file.reader import DEFAULT_TEXT, default_config, load_config
+from unisono.engine.config_file.reader import default_config, load_config
 from unisono.engine.decisions import Decisions
 from unisono.engine.session.run_times import RunEstimates
 from unisono.engine.session.session import Session
@@ -167,7 +167,6 @@ def test_the_next_cycle_is_due_when_the_first_pods_time_is_over() -> None:
     assert decide(state, 9 * HOUR).again_at is None
 
 
-def test_nothing_is_evicted_where_the_plug_in_is_not_configured() -> None:
-    text = DEFAULT_TEXT.replace("  - {name: calendar, arguments: {calendar.AutoEnable: true}}\n", "")
+def test_nothing_is_evicted_where_the_plug_in_is_not_in_force() -> None:
     state = cluster([node("n000")], queue("q", annotations=BOTH), running("a"))
-    assert schedule(state, load_config(text), now=START + 9 * HOUR).evictions == []
+    assert schedule(state, load_config("--volcano-strict"), now=START + 9 * HOUR).evictions == []

@@ -12,10 +12,13 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2]))
 features: Any = import_module("benchmarks.matrix.features")
 judge: Any = import_module("benchmarks.matrix.judge")
+kinds: Any = import_module("benchmarks.matrix.kinds")
 facts: Any = import_module("benchmarks.check.facts")
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.more) for seed in range(4, 17))])
+@pytest.mark.parametrize(
+    "seed", [*range(4), 92021, *(pytest.param(seed, marks=pytest.mark.more) for seed in range(4, 17))]
+)
 def test_features_do_not_break_each_other(seed: int, tmp_path: Path) -> None:
     assert judge.judge(seed, tmp_path) == []
 
@@ -57,3 +60,28 @@ def test_limits_are_read_from_outside() -> None:
         "user ann holds 2.0 of pods in q and may hold 1",
         "quota team/r allows 4 of requests.cpu and 6.0 are used",
     ]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cards", "wrong"),
+    [
+        (["f", "f"], [1, 1], False),
+        (["s", "s"], [2, 2], False),
+        (["s", "s"], [1, 1], True),
+        (["f", "s"], [1, 2], True),
+        (["n", "n"], [1, 1], True),
+        ([], [], False),
+    ],
+)
+def test_a_gang_is_on_one_of_the_kinds_that_it_names(nodes: list[str], cards: list[int], wrong: bool) -> None:
+    notes = {"unisono.io/one-of": "kind=fast, kind=slow*2@0.7"}
+    group = {"metadata": {"name": "j-0000", "namespace": "team", "annotations": notes}, "status": {}, "spec": {}}
+    objects = [{"kind": "PodGroup", **group}]
+    for name, labels in (("f", {"kind": "fast"}), ("s", {"kind": "slow"}), ("n", {})):
+        objects.append({"kind": "Node", "metadata": {"name": name, "labels": labels}})
+    for number, (node, many) in enumerate(zip(nodes, cards, strict=True)):
+        made = _pod(f"p-{number}")
+        made["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = "j-0000"
+        made["spec"] = {"nodeName": node, "containers": [{"resources": {"requests": {"example.com/card": str(many)}}}]}
+        objects.append(made)
+    assert bool(kinds.of_one_kind(facts.Facts.of(objects), {"team/j": {"example.com/card": 1}})) is wrong

@@ -15,7 +15,8 @@ from unisono.cluster.snapshot import Snapshot
 from unisono.engine.decisions import Condition, Decisions, IdleJob, PodCondition, PodGroupUpdate, QueueUpdate
 from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.errors import Conflict, Unavailable
-from unisono.scheduler.explain import ExplainingShare, material, render
+from unisono.scheduler.explain import material, render
+from unisono.scheduler.explanations import Explanations
 
 
 class Saying(SlotEngine):
@@ -414,7 +415,7 @@ async def test_events_tell_of_a_cause_and_not_of_amounts(kinds: tuple[str, ...])
 
 def test_explanations_take_an_eighth_of_the_time_at_most() -> None:
     moment, asked = [0.0], list[bool]()
-    share = ExplainingShare(lambda: moment[0])
+    share = Explanations(lambda: moment[0])
 
     def run(_snapshot: Any, _config: Any, _now: float, _seed: int, *, verdicts: bool) -> Decisions:
         asked.append(verdicts)
@@ -436,7 +437,7 @@ def test_explanations_take_an_eighth_of_the_time_at_most() -> None:
 
 def test_no_job_waits_long_for_a_first_word() -> None:
     """An explanation of five seconds, on a machine that has other work, is followed by the next one after ten."""
-    share, cluster = ExplainingShare(lambda: 0.0), None
+    share, cluster = Explanations(lambda: 0.0), None
 
     def run(_snapshot: Any, _config: Any, _now: float, _seed: int, *, verdicts: bool) -> Decisions:
         return Decisions(explained=verdicts, seconds={"explain": 5.0})

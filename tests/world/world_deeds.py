@@ -179,7 +179,7 @@ class Deeds(Server):
 
         tasks: list[asyncio.Task[None]] = []
         while self._loop.time() < ends:
-            tasks.append(asyncio.create_task(change(f"flutter-{len(tasks)}-{int(ends)}")))
+            tasks.append(asyncio.create_task(change(f"flutter-{len(tasks)}-{1000 * ends:.0f}")))
             await asyncio.sleep(self.draw.random() * 0.3)
         await asyncio.gather(*tasks)
 

@@ -106,6 +106,7 @@ class Truth:
     _holders: list[tuple[float, str]] = field(default_factory=list)
     _wrote: dict[str, float] = field(default_factory=dict)
     _let_in: dict[str, float] = field(default_factory=dict)
+    _bound_at: dict[str, float] = field(default_factory=dict)
 
     def say(self, what: str) -> None:
         """Remember a finding once."""
@@ -198,7 +199,7 @@ class Truth:
             if before is not None and before.ended and before.raw["metadata"]["uid"] == uid and not pod.ended:
                 self.say(f"pod {key} had ended and is {pod.phase}")
             if node and not known:
-                self._node_of[uid] = node
+                self._node_of[uid], self._bound_at[uid] = node, self.now()
                 if before is not None:
                     self._bound(pod)
                 else:  # whoever made it has chosen, and nobody could know
@@ -317,7 +318,8 @@ class Truth:
         """A PodGroup may begin: what is promised in its queue fits beside what is held there.
 
         A gang that waits in vain, with its pods or for them, keeps nobody out, and in one cycle each kind of gangs may
-        use all that is free (docs/decisions/0022). Where pods are evicted, more are let in.
+        use all that is free (docs/decisions/0022), also for pods that are made again. Where pods are evicted, more are
+        let in.
         """
         self._let_in[key] = self.now()
         found = self._all("queues").get(queue)
@@ -335,7 +337,8 @@ class Truth:
             if phase == "Inqueue" and (at_once or self._waits_in_vain(other, group, pods)):
                 continue
             for pod in pods if phase == "Running" else ():
-                if pod.occupies and not pod.leaving:
+                bound = self._bound_at.get(pod.raw["metadata"]["uid"], -_AT_ONCE)
+                if pod.occupies and not pod.leaving and self.now() - bound >= _AT_ONCE:
                     add(held, pod.requests)
             add(
                 promised, {name: min(most, held.get(name, most * (phase == "Inqueue"))) for name, most in asked.items()}

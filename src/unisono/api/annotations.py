@@ -90,6 +90,9 @@ CONFIGURATION_DIGEST: Final = "unisono.io/configuration-digest"
 ENFORCED_QUEUE_FIELDS: Final = "unisono.io/enforced-queue-fields"
 """On such a Lease: fields of Queues that the scheduler's configuration enforces, separated by commas."""
 
+CONFIGURATION_PARTS: Final = "unisono.io/configuration-parts"
+"""On such a Lease: the actions and plug-ins that are in force, by name, separated by commas (`unisono.api.bounds`)."""
+
 SET_ASIDE: Final = "unisono.io/SetAside"
 """Type of a condition of Nodes: the scheduler cannot read the node and ignores it until it changes."""
 

@@ -276,6 +276,13 @@ def book_of(annotations: Mapping[str, str] | None) -> dict[str, Mark]:
     return marks_of((annotations or {}).get(NODE_CHECKS))
 
 
+def checked(marks: Mapping[str, Mark]) -> dict[str, Mark]:
+    """The book of a node once it has passed what it waits for or is being checked with."""
+    return {
+        name: Mark(PASSED, mark.since) if mark.state in (WAITING, CHECKING) else mark for name, mark in marks.items()
+    }
+
+
 def of_new_one(annotations: Mapping[str, str] | None, passed: Iterable[str], now: float) -> dict[str, str]:
     """The annotations of a node in whose place a new one is imagined: no faults, no quarantine, all checks passed.
 

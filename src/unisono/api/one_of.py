@@ -80,6 +80,9 @@ def kinds_of(text: str) -> tuple[NodeKind, ...]:
 def _kind_of(part: str) -> NodeKind:
     rest, mark, number = (each.strip() for each in part.partition("@"))
     names, star, times = (each.strip() for each in rest.partition("*"))
+    if "*" in number:
+        speed, _, factor = (each.strip() for each in number.partition("*"))
+        raise ValueError(f"{part!r} must have the * before the @: write {names}*{factor}{speed and f'@{speed}'}")
     if star and not (times.isascii() and times.isdigit() and 1 <= int(times[:4]) <= MOST_TIMES):
         raise ValueError(
             f"{part!r} must have a whole number from 1 to {MOST_TIMES} behind the *: how many times as many "
@@ -152,9 +155,19 @@ def one_of(notes: Mapping[str, str], of_gang: Mapping[str, str]) -> OneOf | None
     return None
 
 
-def times_of(said: OneOf, got: str) -> int:
-    """For which of the kinds pods are made that were told ``got``: how many times as many devices they ask for."""
-    return next((kind.times for kind in said.kinds if kind.name == got), 1)
+def kind_told(got: str) -> NodeKind | None:
+    """The kind that a pod was told, also where its list has been edited since; None of any other text."""
+    try:
+        kinds = kinds_of(got)
+    except ValueError:
+        return None
+    return kinds[0] if len(kinds) == 1 and kinds[0].name == got else None
+
+
+def times_of(got: str) -> int:
+    """How many times as many devices pods ask for that were made for the kind that they were told."""
+    kind = kind_told(got) if got else None
+    return 1 if kind is None else kind.times
 
 
 def scaled(spec: PodSpec, times: int, before: int = 1) -> PodSpec:
@@ -180,6 +193,20 @@ def _multiples(amounts: ResourceList | None, times: int, before: int) -> Resourc
     return amounts and {
         name: _multiple(amount, times, before) if _is_device(name) else amount for name, amount in amounts.items()
     }
+
+
+def multiplied_in_vain(job: Mapping[str, str], template: Mapping[str, str], spec: PodSpec) -> str:
+    """The first kind of a list on which pods would take more devices, were there any in their spec; empty: none.
+
+    Args:
+        job: annotations of the job, whose list comes first.
+        template: of the pods' template.
+        spec: of its pods.
+
+    """
+    said = one_of(job, template)
+    more = [kind for kind in said.kinds if kind.times != 1] if said is not None else []
+    return more[0].name if more and scaled(spec, more[0].times) == spec else ""
 
 
 def _is_device(name: str) -> bool:

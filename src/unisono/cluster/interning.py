@@ -390,7 +390,7 @@ def _scaled_classes(pod: Pod, classes: PodClasses) -> Mapping[int, PodClass]:
     said = one_of(annotations, _NOTHING)
     if said is None:
         return _NO_CLASSES
-    made = times_of(said, annotations.get(GOT, ""))
+    made = times_of(annotations.get(GOT, ""))
     others = {kind.times for kind in said.kinds} - {made}
     return {
         times: class_of(msgspec.structs.replace(pod, spec=scaled(pod.spec, times, made)), classes)

@@ -1,20 +1,18 @@
-"""When cycles explain; their verdicts: the latest per PodGroup in memory, and as JSON in an annotation."""
+"""Verdicts: the latest per PodGroup in memory, and as JSON in an annotation; and what is said of rejected objects."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import structlog
 from msgspec import structs
 
 from unisono.api import verdict as wire
 from unisono.cluster.rejections import Rejection
-from unisono.cluster.snapshot import Snapshot
-from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.decisions import Condition, Decisions, PodCondition, PodGroupUpdate
-from unisono.engine.verdict import Asked, Cause, Verdict
+from unisono.engine.verdict import Cause, Verdict
 from unisono.kube.events import EventRecorder
 from unisono.scheduler.feed import Feed
 from unisono.scheduler.metrics import Metrics
@@ -113,9 +111,6 @@ def text_of(one: Rejection) -> str:
     return f"{one.kind} cannot be read and is ignored until it changes: {one.message}"
 
 
-_PARTS: Final = 8
-_LONGEST_SILENCE: Final = 10.0
-"""Seconds after which a cycle explains again, however long it took the last time: new jobs wait for a first word."""
 _MAX_TEXT = 1000
 _MAX_ENTRIES = 12
 _MAX_HOLDERS = 5
@@ -151,34 +146,6 @@ def material(text: str | None) -> tuple[Any, ...]:
     found = wire.decode(text)
     # An annotation with another text is replaced.
     return ("unreadable",) if found is None else found.key
-
-
-class ExplainingShare:
-    """When a cycle may explain: explanations take at most one part of the scheduler's time in `_PARTS`.
-
-    Where thousands of jobs wait, it takes many times as long to say why as to decide who starts. So cycles that only
-    decide stand between those that explain as well; on a small cluster every cycle explains. However long it takes, the
-    next one comes after ten seconds.
-    """
-
-    def __init__(self, monotonic: Callable[[], float], asked: Asked | None = None) -> None:
-        """``monotonic``: seconds that only grow; ``asked``: the jobs that are explained, None: all."""
-        self._monotonic, self._verdicts = monotonic, asked or True
-        self._due = 0.0
-
-    def decide(
-        self, run: Callable[..., Decisions], snapshot: Snapshot, config: SchedulerConfig, now: float, seed: int
-    ) -> Decisions:
-        """Run a cycle with or without explanations; one without them asks for another one when they are due."""
-        rests = self._due - self._monotonic()
-        decisions = run(snapshot, config, now, seed, verdicts=rests <= 0 and self._verdicts)
-        if decisions.explained:
-            spent = sum(decisions.seconds.get(stage, 0.0) for stage in ("explain", "close"))
-            self._due = self._monotonic() + min((_PARTS - 1) * spent, _LONGEST_SILENCE)
-        else:
-            again_at = now + rests
-            decisions.again_at = again_at if decisions.again_at is None else min(decisions.again_at, again_at)
-        return decisions
 
 
 class VerdictBook:

@@ -18,6 +18,7 @@ from unisono.api.annotations import (
     CONFIGURATION_DIGEST,
     CONFIGURATION_ERROR,
     CONFIGURATION_NOTES,
+    CONFIGURATION_PARTS,
     CONFIGURATION_SOURCE,
     CYCLES_LEASE,
     ENFORCED_QUEUE_FIELDS,
@@ -72,6 +73,7 @@ class Heartbeat:
         source: str = "",
         notes: Iterable[str] = (),
         text: str = "",
+        parts: Iterable[str] = (),
     ) -> None:
         """A cycle has ended.
 
@@ -81,6 +83,7 @@ class Heartbeat:
             source: where the newest configuration stands.
             notes: what its writer should know of the configuration in force.
             text: the newest configuration.
+            parts: names of the actions and plug-ins in force.
 
         """
         self._last = self._clock.monotonic(), self._clock.time()
@@ -91,6 +94,7 @@ class Heartbeat:
             CONFIGURATION_DIGEST: sha256(text.encode()).hexdigest() if text else "",
             CONFIGURATION_SOURCE: source[:_MOST_TEXT],
             CONFIGURATION_NOTES: "\n".join(notes)[:_MOST_TEXT],
+            CONFIGURATION_PARTS: ",".join(sorted(parts)),
             ENFORCED_QUEUE_FIELDS: ",".join(enforced),
         }
 

@@ -71,6 +71,11 @@ class Metrics:
             (1, 5000, 20),
             "part",
         )
+        self.explanation = make.times(
+            "unisono_scheduler_explanation_milliseconds",
+            "Time of an explanation that was worked out beside the cycles, in a copy of the process.",
+            (1, 60000, 20),
+        )
         self._plugins = make.times(
             "volcano_plugin_scheduling_latency_milliseconds",
             "Time of one plug-in in a cycle: opening, all its other hooks together, closing.",

@@ -139,10 +139,9 @@ class Reports:
             if there is not None and (changed := _changes(there.status, reservation)):
                 urgent = "phase" in changed or "windowStart" in changed
                 self._reservations.put(reservation.name, reservation, urgent=urgent, longest=LONGEST_COUNT_SECONDS)
-        self._tell_idle(decisions.idle)
         self._metrics.decided(decisions)
 
-    def _tell_idle(self, jobs: Iterable[IdleJob]) -> None:
+    def idle(self, jobs: Iterable[IdleJob]) -> None:
         """Events on jobs whose GPUs are idle, and on the first of their pods, when that is new."""
         before, self._idle = self._idle, {}
         for one in jobs:
@@ -171,7 +170,9 @@ class Reports:
 
     def _take_groups(self, decisions: Decisions) -> None:
         updates = {update.key: update for update in decisions.pod_groups}
-        for key in sorted({*updates, *self._verdicts.jobs(), *self._feed.explained, *self._groups.keys()}):
+        # A cycle that explains nothing has nothing to say of the others: what is to be written about them stays.
+        others = {*self._verdicts.jobs(), *self._feed.explained, *self._groups.keys()} if decisions.explained else ()
+        for key in sorted({*updates, *others}):
             group = self._feed.groups.get(key)
             if group is None:
                 continue

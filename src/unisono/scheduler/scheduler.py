@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +31,7 @@ from unisono.api.times import parse_time
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig, enforced_queue_fields
-from unisono.engine.decisions import Decisions, Eviction
+from unisono.engine.decisions import Decisions, Eviction, Violation
 from unisono.engine.verdict import ANOTHER_NAMESPACE, Asked, Verdict
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
@@ -40,7 +40,8 @@ from unisono.kube.reflector import Reflector, ReflectorStatistics
 from unisono.scheduler.binder import Binder
 from unisono.scheduler.cycle_pause import Evicting, Pause, Placing
 from unisono.scheduler.evictor import GIVE_UP, Evictor, PartialGangs, Release
-from unisono.scheduler.explain import ExplainingShare, Rejections, VerdictBook
+from unisono.scheduler.explain import Rejections, VerdictBook
+from unisono.scheduler.explanations import STARTED, Explained, Explanations, Meanwhile
 from unisono.scheduler.feed import KINDS, OPTIONAL, Feed
 from unisono.scheduler.heartbeat import HEARTBEAT_LEASE, Heartbeat
 from unisono.scheduler.held_room import HeldRooms, KeptUse
@@ -55,7 +56,6 @@ _log = structlog.get_logger(__name__)
 
 # Every waiting job is looked at again after this time even if no event came: a missed event must not be for ever.
 _RECHECK_SECONDS = 30.0
-_STARTED = ("Running", "Completed")
 _ERROR_SECONDS = 1.0
 # Without the end of a cycle for so long, the scheduler does not count as ready.
 _SILENT_SECONDS = 30.0
@@ -125,6 +125,7 @@ class Scheduler:
         bind_concurrency: int = 64,
         decide: Decide | None = None,
         asked: Asked | None = None,
+        explanations: Explanations | None = None,
         runner: Runner | None = None,
         seed: int = 0,
         heartbeat_lease: str = HEARTBEAT_LEASE,
@@ -148,6 +149,7 @@ class Scheduler:
             bind_concurrency: binds under way at a time.
             decide: the engine; None for the real one.
             asked: the only jobs that the engine explains; None: all.
+            explanations: when and where the engine explains; None: within cycles.
             runner: how the engine is run off the event loop; None for a thread.
             seed: of the engine's tie-breaking randomness.
             heartbeat_lease: ``NAMESPACE/NAME`` of the Lease that is renewed when cycles end.
@@ -160,7 +162,11 @@ class Scheduler:
         self._bind_concurrency = bind_concurrency
         self._config_map = MappedConfig(config_source or FixedConfig(), self._look)
         self._source = self._adapted(self._config_map)
-        self._decide = decide or _engine(clock.monotonic, asked)
+        self._explanations = explanations or Explanations(clock.monotonic, asked)
+        self._decide = decide or _engine(clock.monotonic, self._explanations)
+        self._deciding = False
+        self._meanwhile: Meanwhile | None = None
+        self._explained: Explained | None = None
         self._runner = runner or asyncio.to_thread
         self.metrics = Metrics(registry)
         self.events = EventRecorder(client, "unisono-scheduler", clock=clock)
@@ -232,6 +238,8 @@ class Scheduler:
 
     async def run(self) -> None:
         """Watch, decide and write until cancelled."""
+        loop = asyncio.get_running_loop()
+        self._explanations.tell = lambda explained: loop.call_soon_threadsafe(self._hear, explained)
         try:
             async with asyncio.TaskGroup() as group:
                 for reflector in self._reflectors:
@@ -249,6 +257,7 @@ class Scheduler:
                     group.create_task(self._held_rooms.run())
                 await self._loop()
         finally:
+            self._explanations.close()
             await self._kept_use.close()
             await self._heartbeat.close()
             await self._binder.close()
@@ -310,7 +319,8 @@ class Scheduler:
                 config = self._source.poll()
                 self._enforced = enforced_queue_fields(config)
                 notes = (*config.notes, *self._config_map.notes)
-                self._heartbeat.ended(self._source.error, self._enforced, self._source.name, notes, self._source.text)
+                source = self._source
+                self._heartbeat.ended(source.error, self._enforced, source.name, notes, source.text, config.parts)
             except Exception:
                 # One broken cycle must not end scheduling; the state is intact because the engine only reads it.
                 self._failures += 1
@@ -332,15 +342,56 @@ class Scheduler:
             self._idle += 1
             self.metrics.cycles_idle.inc()
             return False
-        decisions, version = await self._decide_on(config)
-        self._cycles += 1
-        self.metrics.cycles_run.inc()
-        await self._carry_out(decisions)
+        self._deciding = True
+        try:
+            decisions, version = await self._decide_on(config)
+            self._cycles += 1
+            self.metrics.cycles_run.inc()
+            await self._carry_out(decisions)
+        finally:
+            self._deciding = False
         self._seen_version, self._seen_config = version, config
         self._release_gangs()
         times = [at for at in (decisions.again_at, self._evictor.follow_notices()) if at is not None]
         self._due_at = self._next_due(min(times, default=None))
+        self._follow_copy(decisions, version)
         return True
+
+    def _follow_copy(self, decisions: Decisions, version: int) -> None:
+        """Note what a cycle decided while a copy of this process explains, and take over what that has found out."""
+        if self._meanwhile is not None:
+            self._meanwhile.note(decisions)
+        elif self._explanations.copying or self._explained is not None:
+            self._meanwhile = Meanwhile(decisions, version)
+        if self._explained is not None:
+            self._take_explained(self._explained)
+        elif not self._explanations.copying:
+            self._meanwhile = None  # it failed
+
+    def _hear(self, explained: Explained) -> None:
+        """A copy has found out why jobs wait; what the cycle beside it decided may not be known yet."""
+        self._explained = explained
+        if self._meanwhile is not None and not self._deciding:
+            self._take_explained(explained)
+
+    def _take_explained(self, explained: Explained) -> None:
+        meanwhile, self._meanwhile, self._explained = self._meanwhile, None, None
+        assert meanwhile is not None
+        told, state = explained.decisions, self.feed.state
+        new = [each for each in told.violations if each not in meanwhile.violations]
+        if (explained.bound, explained.evicted) != (meanwhile.bound, meanwhile.evicted):
+            new.append(Violation("explanation", "a cycle decided otherwise than its copy that looked at every job"))
+            self._explanations.within_cycles()
+        self._tell_violations(new)
+        self.metrics.explanation.observe(explained.seconds * 1000)
+        meanwhile.remove_outdated(told, state.tasks)
+        self._rejections.complete(told)
+        self.verdicts.replace(told.verdicts)
+        self._reports.take(told)
+        self._count_waiting(told)
+        if state.version != meanwhile.version:
+            self._due_at = min(self._due_at, self._clock.monotonic() + self._explanations.pause())
+            self._look()
 
     async def _decide_on(self, config: SchedulerConfig) -> tuple[Decisions, int]:
         started = self._clock.monotonic()
@@ -363,12 +414,7 @@ class Scheduler:
 
     async def _carry_out(self, decisions: Decisions) -> None:
         """Hand the decisions to the writers, with a moment for requests in this process between the steps."""
-        for violation in decisions.violations:
-            if violation.plugin:
-                _log.error("plugin.failed", plugin=violation.plugin, error=violation.message)
-            else:
-                self.metrics.violations.inc()
-                _log.error("cycle.violation", subject=violation.subject, error=violation.message)
+        self._tell_violations(decisions.violations)
         self.metrics.stages(decisions.seconds)
         for name in decisions.plugins_off:
             self.metrics.plugin_switched_off(name)
@@ -383,9 +429,10 @@ class Scheduler:
         if decisions.explained:
             self.verdicts.replace(decisions.verdicts)
         else:
-            self.verdicts.started(update.key for update in decisions.pod_groups if update.phase in _STARTED)
+            self.verdicts.started(update.key for update in decisions.pod_groups if update.phase in STARTED)
         await asyncio.sleep(0)
         self._reports.take(decisions)
+        self._reports.idle(decisions.idle)
         await asyncio.sleep(0)
         if decisions.explained:
             self._count_waiting(decisions)
@@ -398,6 +445,14 @@ class Scheduler:
                 waiting=len(self.verdicts),
                 milliseconds=round(self._last_seconds * 1000, 1),
             )
+
+    def _tell_violations(self, violations: Iterable[Violation]) -> None:
+        for violation in violations:
+            if violation.plugin:
+                _log.error("plugin.failed", plugin=violation.plugin, error=violation.message)
+            else:
+                self.metrics.violations.inc()
+                _log.error("cycle.violation", subject=violation.subject, error=violation.message)
 
     def _evict(self, evictions: Sequence[Eviction]) -> None:
         groups: dict[tuple[str, str, str, float], list[tuple[str, str, str]]] = defaultdict(list)
@@ -451,7 +506,7 @@ class Scheduler:
         self.metrics.waiting(tasks)
 
 
-def _engine(monotonic: Callable[[], float], asked: Asked | None = None) -> Decide:
+def _engine(monotonic: Callable[[], float], explanations: Explanations) -> Decide:
     from unisono.engine import run
     from unisono.engine.plugins.extender import extender_with
     from unisono.gc_pauses import collector_paused
@@ -459,4 +514,4 @@ def _engine(monotonic: Callable[[], float], asked: Asked | None = None) -> Decid
 
     plugin = extender_with(call, Extenders(monotonic).begin)
     cycle = partial(run, monotonic=monotonic, plugins={"extender": plugin})
-    return collector_paused()(partial(ExplainingShare(monotonic, asked).decide, cycle))
+    return collector_paused()(partial(explanations.decide, cycle))

@@ -22,6 +22,7 @@ from unisono.kube.clock import SYSTEM_CLOCK
 from unisono.kube.controller import Manager
 from unisono.kube.events import EventRecorder
 from unisono.kube.fetching import NetworkFetch, NetworkMetrics, NetworkProber
+from unisono.scheduler.explanations import beside_cycles
 from unisono.scheduler.recording import recorder_to
 from unisono.scheduler.scheduler import Scheduler
 from unisono.scheduler.settings import ConfigSource
@@ -88,7 +89,8 @@ class Work:
         client = self._client_of("unisono-scheduler")
         registry = self._metrics.renew("scheduler")
         recorder = None if self._record is None else recorder_to(self._record)
-        make: Callable[..., Scheduler] = partial(Scheduler, any_release=True)
+        beside = beside_cycles() if recorder is None else None  # a recording has the verdicts of its cycles
+        make: Callable[..., Scheduler] = partial(Scheduler, any_release=True, explanations=beside)
         if self._fleet:
             from unisono.fleet.hub import Hub
             from unisono.install.manifests import manifests_for_values

@@ -136,6 +136,7 @@ def scheduler_part(
     With ``fleet`` it is a hub's, which sends jobs to members; their gangs are looked after there.
     Each time that it runs, it begins a recording in ``record``, or in a file of that name with a number.
     """
+    from unisono.scheduler.explanations import beside_cycles
     from unisono.scheduler.recording import recorder_to
     from unisono.scheduler.scheduler import Scheduler
 
@@ -148,6 +149,8 @@ def scheduler_part(
         options.pop("gang_patience", None)
 
     def make(client: Client, registry: CollectorRegistry) -> Part:
+        if not fleet and record is None:  # a recording has the verdicts of its cycles
+            options["explanations"] = beside_cycles()
         return part(
             client,
             source,

@@ -51,7 +51,7 @@ from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import load
 from unisono.kube.transport import Transport
 from unisono.scheduler.feed import KINDS as SCHEDULED_BY
-from unisono.scheduler.scheduler import Decide, Scheduler
+from unisono.scheduler.scheduler import Scheduler
 from unisono.scheduler.settings import FixedConfig
 from unisono.standalone.background import SCHEDULER_NAMES
 
@@ -159,10 +159,10 @@ class Shadow:
     """
 
     def __init__(
-        self, backend: Backend, client: HttpClient, clock: LoopClock, decide: Decide | None, *, copy: bool
+        self, backend: Backend, client: HttpClient, clock: LoopClock, engine: Mapping[str, Any], *, copy: bool
     ) -> None:
         self.backend, self.client, self.clock = backend, client, clock
-        self._decide, self._copy = decide, copy
+        self._engine, self._copy = engine, copy
         self._tasks: dict[str, asyncio.Task[Any]] = {}
 
     async def end(self) -> None:
@@ -215,9 +215,9 @@ class Shadow:
             self.clock,
             registry=CollectorRegistry(),
             scheduler_names=SCHEDULER_NAMES,
-            decide=self._decide,
             asked=asked,
             runner=_at_once,
+            **self._engine,
         ).run()
 
     async def settle(self) -> None:
@@ -233,7 +233,7 @@ class Shadow:
 
 @asynccontextmanager
 async def opened(
-    folder: Path, *, now: float, objects: Sequence[Mapping[str, Any]] | None = None, decide: Decide | None = None
+    folder: Path, *, now: float, objects: Sequence[Mapping[str, Any]] | None = None, **engine: Any
 ) -> AsyncIterator[Shadow]:
     """A control plane without components so far; the running loop is a `VirtualLoop`.
 
@@ -241,7 +241,7 @@ async def opened(
         folder: for keys; may be used by one after another.
         now: its time, seconds since 1970.
         objects: what it is a copy of, as `read_cluster` answers; None: it is empty.
-        decide: stands in for the engine.
+        engine: what of the scheduler's ``decide`` and ``explanations`` stands in for the usual.
 
     """
     loop = asyncio.get_running_loop()
@@ -263,7 +263,7 @@ async def opened(
         await server.start()
         config = load(server.kubeconfig_path)
         client = HttpClient(config, transport=Transport(config, socket=socket, clock=clock, program="kubectl"))
-        made = Shadow(backend, client, clock, decide, copy=objects is not None)
+        made = Shadow(backend, client, clock, engine, copy=objects is not None)
         try:
             yield made
         finally:

@@ -9,6 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 import msgspec
 
 from unisono.api import names
+from unisono.api.annotations import ONE_OF
 from unisono.api.cron import HINT, parse_schedule, parse_zone
 from unisono.api.defaulting.kubeflow import default_job
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_supported, required
@@ -109,6 +110,7 @@ def validate_job(job: Job, old: Job | None) -> Iterator[FieldError]:
     yield from validate_topology(spec.network_topology, "spec.networkTopology")
     if old is not None:
         yield from _update(spec, old.spec)
+        yield from _choice(job, old)
         return
     for problem in names.qualified_name(name) if name else ():
         yield invalid("metadata.name", name, f"create job with name {name} validate failed [{problem}]")
@@ -289,6 +291,14 @@ def _update(new: JobSpec, old: JobSpec) -> Iterator[FieldError]:
     if _frozen(new) != _frozen(old):
         changed = ", ".join(_differences(_frozen(new), _frozen(old)))
         yield forbidden("spec", f"{UPDATE_SCOPE}; changed: {changed}")
+
+
+def _choice(job: Job, old: Job) -> Iterator[FieldError]:
+    """What the gang got stays: the list of kinds of nodes may change while no pod of it has a node."""
+    new, before = ((each.metadata.annotations or {}).get(ONE_OF, "") for each in (job, old))
+    if new != before and (running := old.status.running or 0):
+        detail = f"may not change while pods have nodes of one of the kinds ({running} run): suspend the job first"
+        yield invalid(f"metadata.annotations[{ONE_OF}]", new, detail)
 
 
 def _frozen(spec: JobSpec) -> JobSpec:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from unisono.api import names
+from unisono.api.annotations import ONE_OF
 from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.defaulting.kubeflow import CLEAN_ALL, CLEAN_NONE, CLEAN_RUNNING, TRAINING, TrainingDefaults, run_policy
 from unisono.api.field_error import OMITTED, FieldError, duplicate, forbidden, invalid, not_supported, required
@@ -47,6 +48,7 @@ from unisono.api.keys import (
 )
 from unisono.api.kind import Kind
 from unisono.api.kind_families import KUBEFLOW_KINDS, TRAIN_JOBS
+from unisono.api.one_of import multiplied_in_vain
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.validation.meta import by, validate_labels
 from unisono.api.validation.pod import validate_template, with_volumes
@@ -496,7 +498,7 @@ def object_warnings(kind: Kind[Any], obj: Any) -> list[str]:
     if kind in KUBEFLOW_KINDS:
         return [f"{error.message()}: its pods are refused until it is corrected" for error in pods_lack(obj)]
     if isinstance(obj, Job):
-        return _unknown_tasks(obj)
+        return [*_unknown_tasks(obj), *_multiplied_in_vain(obj)]
     if isinstance(obj, RayCluster):
         return _outside_bounds(obj.spec, "spec")
     if isinstance(obj, RayJob):
@@ -517,6 +519,19 @@ def _outside_bounds(spec: RayClusterSpec | None, path: str) -> list[str]:
         elif wanted is not None and wanted < (group.min_replicas or 0):
             told.append(f"{at}.replicas: {wanted} counts as {group.min_replicas}, which is its minReplicas")
     return told
+
+
+def _multiplied_in_vain(job: Job) -> list[str]:
+    notes, tasks = job.metadata.annotations or {}, job.spec.tasks or ()
+    found = (
+        (task, multiplied_in_vain(notes, task.template.metadata.annotations or {}, task.template.spec))
+        for task in tasks
+    )
+    return [
+        f"annotation {ONE_OF}: {kind} multiplies nothing of task {task.name}, whose pods ask for no devices"
+        for task, kind in found
+        if kind
+    ]
 
 
 _OF_TASKS = (TASK_TOPOLOGY_AFFINITY, TASK_TOPOLOGY_ANTI_AFFINITY, TASK_TOPOLOGY_ORDER)

@@ -145,6 +145,7 @@ class Admission:
         told = [*object_warnings(request.kind, request.object), *cluster.unheeded(request, view)] if written else []
         if written:
             told += idle_fields(request.kind, request.object)
+            told += cluster.unenforced(request, view)
             told += cluster.unusable(request)
             told += cluster.without_members(request, view)
             told += pods.unusable_classes(request, view)

@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from unisono.api import field_error
-from unisono.api.annotations import ADMITTED_QUEUES, JOB_KIND, USER, USER_LIMITS, WRITABLE_DIRECTORIES
+from unisono.api.annotations import (
+    ADMITTED_QUEUES,
+    CYCLES_LEASE,
+    JOB_KIND,
+    USER,
+    USER_LIMITS,
+    WRITABLE_DIRECTORIES,
+)
+from unisono.api.bounds import HARD_TOPOLOGY, OF_JOBS, OF_KINDS, OF_QUEUES, in_vain, parts_told
 from unisono.api.commands import COMMANDS_OF, target_of
 from unisono.api.conditions import is_true
 from unisono.api.core import CustomResourceDefinition, Node, Taint
@@ -28,6 +36,7 @@ from unisono.api.kinds import (
     CUSTOM_KINDS,
     CUSTOM_RESOURCE_DEFINITIONS,
     JOBS,
+    LEASES,
     NAMESPACES,
     NODES,
     PODS,
@@ -51,6 +60,7 @@ from unisono.jobkinds.idle_fields import unknown_arguments
 from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.kueue import queues_behind, words_read
 from unisono.jobkinds.others_configurations import of_others
+from unisono.jobkinds.paths import walk
 from unisono.jobkinds.tables import described
 from unisono.jobkinds.word_places import misplaced, misplaced_elsewhere, unreadable
 from unisono.jobkinds.words_without_effect import without_effect
@@ -186,6 +196,34 @@ def unheeded(request: Request, view: View) -> list[str]:
         words = without_effect(shown, inside, words_read(kind, space.metadata.annotations))
     told = [*kind.unheeded(shown), *words, *unreadable(shown, inside)]
     return [*told, *misplaced(kind, shown), *unknown_arguments(shown, kind.templates)]
+
+
+def unenforced(request: Request, view: View) -> list[str]:
+    """Bounds that an object states and that the scheduler's configuration does not keep, as it tells by its Lease."""
+    if request.kind is NODES or controller_of(request.object) is not None:
+        return []
+    stated = dict(_bounds(request))
+    lease = view.find(LEASES, CYCLES_LEASE, "kube-system") if stated else None
+    parts = parts_told(lease.metadata.annotations) if lease is not None else None
+    bounds = OF_QUEUES if request.kind is QUEUES else {**OF_KINDS, **OF_JOBS}
+    told = () if parts is None else in_vain(stated, bounds, parts)
+    return [f"{stated[word]}: the scheduler's configuration does not enforce it; {what}" for word, what in told]
+
+
+def _bounds(request: Request) -> Iterator[tuple[str, str]]:
+    """The bounds that an object states, and where."""
+    kind, name = as_job(request.kind), request.kind.kind
+    if request.kind is QUEUES or kind is not None:
+        shown = as_json(request.object)
+        for above in ("", *(f"{each}." for each in (*kind.inner, *kind.templates))) if kind is not None else ("",):
+            for part in ("labels", "annotations"):
+                for at, notes in walk(shown, f"{above}metadata.{part}"):
+                    yield from ((key, f"{at}[{key}]") for key in notes if notes[key])
+        modes = (str(value) for _, value in walk(shown, "spec.networkTopology.mode"))
+        if any(mode.lower() == "hard" for mode in modes):
+            yield HARD_TOPOLOGY, "spec.networkTopology"
+    elif name in OF_KINDS and (name != "Budget" or request.object.spec.mode == "Soft"):
+        yield name, f"kind {name}"
 
 
 def _configures_others(request: Request) -> list[str]:

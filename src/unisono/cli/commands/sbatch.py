@@ -9,8 +9,9 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ from unisono.sdk.jobs.program import Program, derived_name
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
     from unisono.sdk.follow.events import Target
+
+Nodes = Callable[[], Collection[str]]
 
 # What stands on the command lines of ``sbatch`` and ``srun``: Slurm's options, then a script or a command.
 
@@ -94,7 +97,9 @@ _OF_STEPS = frozenset(
 )
 
 
-def command_elements(words: Sequence[str], image: str | None, *, local: bool) -> tuple[Batch, list[Element]]:
+def command_elements(
+    words: Sequence[str], image: str | None, *, local: bool, nodes: Nodes = frozenset
+) -> tuple[Batch, list[Element]]:
     """The job of ``srun``: a batch of one step.
 
     Raises:
@@ -118,10 +123,12 @@ def command_elements(words: Sequence[str], image: str | None, *, local: bool) ->
     text = f'#!/bin/bash\nexec srun {shlex.join(step)} "$@"\n'
     if batch.name is None:
         batch = replace(batch, name=derived_name(rest))
-    return _elements(batch, "srun", text, rest, image, local=local)
+    return _elements(batch, "srun", text, rest, image, local=local, nodes=nodes)
 
 
-def script_elements(words: Sequence[str], image: str | None, *, local: bool = True) -> tuple[Batch, list[Element]]:
+def script_elements(
+    words: Sequence[str], image: str | None, *, local: bool = True, nodes: Nodes = frozenset
+) -> tuple[Batch, list[Element]]:
     """What a script asks for, and its jobs: one, or one for each element of an array.
 
     The script is a file, the command of ``--wrap``, or what comes through a pipe.
@@ -130,6 +137,7 @@ def script_elements(words: Sequence[str], image: str | None, *, local: bool = Tr
         words: options of ``sbatch``, the script and its arguments.
         image: of the containers; None for the script's own, or none.
         local: pods are processes of this machine.
+        nodes: asks for the names of the nodes that such a machine knows, simulated ones among them.
 
     Raises:
         BadScript: the script, a line of it or an option cannot be read.
@@ -144,14 +152,18 @@ def script_elements(words: Sequence[str], image: str | None, *, local: bool = Tr
         raise BadScript(f"--wrap brings its own script: {rest[0]} is one too many.")
     script, text = ("wrap", f"#!/bin/sh\n{wrapped}\n") if wrapped else _script(rest)
     batch = batch_of([*read_script(text, script), *options_of(os.environ), *given], script)
-    return _elements(batch, script, text, rest[1:], image, local=local)
+    return _elements(batch, script, text, rest[1:], image, local=local, nodes=nodes)
 
 
 def _elements(
-    batch: Batch, script: str, text: str, arguments: Sequence[str], image: str | None, *, local: bool
+    batch: Batch, script: str, text: str, arguments: Sequence[str], image: str | None, *, local: bool, nodes: Nodes
 ) -> tuple[Batch, list[Element]]:
     path = str(Path(script).absolute())
     _enter(batch)
+    left: list[str] = []
+    if local:
+        _find_mounts(batch)
+        batch, left = _known_nodes(batch, nodes)
     user = getpass.getuser()
     used = variables_used(text, os.environ) if batch.exports_used else {}
     variables = {
@@ -179,10 +191,51 @@ def _elements(
     notes = [*batch.notes, *doubts(text, elements[0].program.env)]
     if used:
         notes.append(f"variables of yours that the script uses are passed on: {', '.join(sorted(used))}")
-    if local:
-        here = ((batch.exclusive, "exclusive"), (batch.nodelist, "nodelist"), (batch.exclude, "exclude"))
-        notes += [f"--{name} is for clusters: this machine stands for all nodes" for given, name in here if given]
+    notes += left
     return replace(batch, notes=tuple(notes)), elements
+
+
+def _find_mounts(batch: Batch) -> None:
+    """Refuse folders of ``--container-mounts`` that this machine does not have.
+
+    Raises:
+        BadScript: it names the first one.
+
+    """
+    for source, target, _ in batch.mounts:
+        if not os.path.lexists(source):
+            raise BadScript(f"--container-mounts={source}:{target}: there is no {source} on this machine.")
+
+
+def _known_nodes(batch: Batch, nodes: Nodes) -> tuple[Batch, list[str]]:
+    """The batch on one machine with the nodes that are there by name, and notes on what is left out."""
+    there = nodes() if batch.nodelist or batch.exclude else frozenset()
+    every = "this machine stands for all nodes"
+    notes = [f"--exclusive is for clusters: {every}"] if batch.exclusive else []
+    wanted: dict[str, tuple[str, ...]] = {}
+    for option, names in (("nodelist", batch.nodelist), ("exclude", batch.exclude)):
+        wanted[option] = tuple(name for name in names if name in there)
+        if missing := [name for name in names if name not in there]:
+            notes.append(f"--{option} is for clusters: {every}, and there is no node {', '.join(missing[:3])}")
+            wanted[option] = () if option == "nodelist" else wanted[option]
+    return replace(batch, nodelist=wanted["nodelist"], exclude=wanted["exclude"]), notes
+
+
+def _nodes_of(where: Where) -> Collection[str]:
+    """Names of the nodes of a control plane that runs; none of one that is still to be started."""
+    from unisono.api.kinds import NODES
+    from unisono.cli.connection import connect, run_async
+    from unisono.cli.running.place import is_private
+    from unisono.errors import UnisonoError
+
+    async def names() -> frozenset[str]:
+        async with connect(where) as client:
+            return frozenset(node.metadata.name for node in (await client.list(NODES)).items)
+
+    try:
+        return frozenset() if is_private(where) else run_async(names())
+    except UnisonoError:
+        return frozenset()
 
 
 def _script(rest: Sequence[str]) -> tuple[str, str]:
@@ -255,7 +308,7 @@ def command(where: Where, image: str | None, dry_run: bool, words: tuple[str, ..
     from unisono.cli.commands.sbatch import script_elements
     from unisono.cli.running.place import is_cluster
 
-    batch, elements = script_elements(words, image, local=not is_cluster(where))
+    batch, elements = script_elements(words, image, local=not is_cluster(where), nodes=partial(_nodes_of, where))
     for note in batch.notes:
         click.echo(f"{click.style('Note:', fg='yellow')} {note}", err=True)
     if dry_run:
@@ -430,7 +483,8 @@ def srun_command(where: Where, image: str | None, words: tuple[str, ...]) -> Non
     from unisono.cli.running.place import is_cluster
     from unisono.cli.running.session import Request, run
 
-    batch, [element] = command_elements(words, image, local=not is_cluster(where))
+    nodes = partial(_nodes_of, where)
+    batch, [element] = command_elements(words, image, local=not is_cluster(where), nodes=nodes)
     for note in batch.notes:
         click.echo(f"{click.style('Note:', fg='yellow')} {note}", err=True)
     raise SystemExit(run(Request(where, program=element.program, called=element.called)))

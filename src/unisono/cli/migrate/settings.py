@@ -20,7 +20,7 @@ _FAIR: Final = "fair-share.halfLife: {} of plug-in fair-share"
 _RUN: Final = "eviction-guard.minRunTime: {} of plug-in eviction-guard"
 _READY: Final = (
     "gangs start as a whole; for pods that must run in time, write a policy of the Job: "
-    "{event: PodPending, action: RestartJob, timeout: 10m}"
+    "{event: PodPending, action: RestartJob, timeout: {}}"
 )
 
 KUEUE: Final[Mapping[str, Said]] = {
@@ -33,7 +33,10 @@ KUEUE: Final[Mapping[str, Said]] = {
         "{}: jobs without a queue are always in that of their namespace, or in default",
     ),
     "managedJobsNamespaceSelector": ("lost", "jobs of all namespaces are queued"),
-    "waitForPodsReady": ("changed", _READY),
+    "waitForPodsReady.timeout": ("changed", _READY),
+    "waitForPodsReady.blockAdmission": ("changed", "{}: each gang is admitted by what is free and promised"),
+    "waitForPodsReady.recoveryTimeout": ("lost", "pods that are lost are made again: {} bounds nothing"),
+    "waitForPodsReady.requeuingStrategy": ("lost", "the policy's maxRetry counts, and a restarted job waits longer"),
     "fairSharing": ("lost", "queues borrow in turn, by how much of what they deserve they hold"),
     "admissionFairSharing.usageHalfLifeTime": ("changed", _FAIR),
     "admissionFairSharing.usageSamplingInterval": ("changed", "use is counted as it happens"),
@@ -147,6 +150,7 @@ class KueueSettings:
         for each in found:
             what = f"Configuration {name_of(each)}".rstrip()
             fields = {key: value for key, value in each.items() if key not in ("apiVersion", "kind", "metadata")}
+            fields["waitForPodsReady"] = _in_time(fields.get("waitForPodsReady"))
             tell(done, what, fields, KUEUE)
             resources = each.get("resources") or {}
             self.excluded += tuple(map(str, resources.get("excludeResourcePrefixes") or ()))
@@ -172,6 +176,13 @@ class KueueSettings:
             for name, named in self.classes.items():
                 if amounts and name in amounts:
                     amounts[named] = amounts.pop(name)
+
+
+def _in_time(given: Any) -> Json:
+    """What Kueue waits for pods to be ready, by its own time where none is said; nothing where it is switched off."""
+    if not isinstance(given, Mapping) or given.get("enable") is False:
+        return {}
+    return {"timeout": "5m", **{key: value for key, value in given.items() if key != "enable"}}
 
 
 def configurations(objects: Iterable[Json], group: str) -> tuple[list[Json], list[Json]]:

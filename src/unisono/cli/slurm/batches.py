@@ -165,10 +165,10 @@ def _complete(job: Job, batch: Batch, name: str, labels: Mapping[str, str], *, l
         until = {"path": "until", "fieldRef": {"fieldPath": f"metadata.annotations['{CHECKPOINT_BEFORE}']"}}
         pod.setdefault("volumes", []).append({"name": "notice", "downwardAPI": {"items": [until]}})
         main.setdefault("volumeMounts", []).append({"name": "notice", "mountPath": _NOTICE_FOLDER, "readOnly": True})
+    if affinity := _affinity(batch, name, local=local):
+        pod["affinity"] = affinity
     if local:
         return
-    if affinity := _affinity(batch, name):
-        pod["affinity"] = affinity
     if batch.mounts:
         pod.setdefault("volumes", []).extend(
             {"name": f"mount-{place}", "hostPath": {"path": source}}
@@ -180,12 +180,17 @@ def _complete(job: Job, batch: Batch, name: str, labels: Mapping[str, str], *, l
         )
 
 
-def _affinity(batch: Batch, name: str) -> dict[str, Any]:
-    """Each pod on a node of its own where nodes are counted; with ``--exclusive`` beside no other job."""
+def _affinity(batch: Batch, name: str, *, local: bool) -> dict[str, Any]:
+    """Each pod on a node of its own where nodes are counted; with ``--exclusive`` beside no other job.
+
+    ``local``: one machine stands for all nodes, and nodes are those alone that are there by name.
+    """
     found: dict[str, Any] = {}
     apart: list[dict[str, Any]] = []
     exists = {"matchExpressions": [{"key": JOB_NAME, "operator": "Exists"}]}
-    if batch.exclusive:
+    if local:
+        pass
+    elif batch.exclusive:
         apart.append({"topologyKey": HOSTNAME, "labelSelector": exists, "namespaceSelector": {}})
     elif (batch.nodes or 1) > 1 and batch.apart:
         own = {"matchLabels": {JOB_NAME: name}}
@@ -273,6 +278,10 @@ _DOUBTS = (
     ),
     (re.compile(r"(?:^|[\s;&|(])(salloc)\s"), "{0} is not inside of a job: submit where 'unisono' runs"),
     (re.compile(r"(?:^|[\s;&|(])(sbatch)\s"), "{0} within a job needs 'unisono' and a kubeconfig in the pod"),
+    (
+        re.compile(r"^\s*[^<\s].*?(?<![<\w])(<[A-Za-z][\w./-]*(?: [\w./-]+)*>)(?=\s|$|[\"'/,:])"),
+        "{0} looks like a placeholder, which a shell reads as names of files: write the value",
+    ),
 )
 
 

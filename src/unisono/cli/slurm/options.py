@@ -63,7 +63,7 @@ OPTIONS: Mapping[str, Option] = {
     **_all("mapped", "the job is stopped once it is submitted; 'unisono scontrol release NAME' starts it", "hold"),
     **_all("done", "`sbatch` returns when the job has ended, with its exit code", "wait"),
     **_all("mapped", "`sbatch` waits until then, and then submits", "begin"),
-    **_all("mapped", "nodes of a cluster by name, as node affinity", "nodelist exclude"),
+    **_all("mapped", "nodes by name, as node affinity; on one machine those that it knows", "nodelist exclude"),
     **_all("mapped", "annotation `unisono.io/reservation` of the job; of several the first", "reservation"),
     **_all("mapped", "image of the containers, where it is none of a file", "container-image"),
     **_all(

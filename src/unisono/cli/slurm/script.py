@@ -11,6 +11,7 @@ from typing import Any
 
 from unisono.api.licenses import licenses_of, licenses_text
 from unisono.cli.slurm.options import OPTIONS
+from unisono.cli.slurm.steps.mounts import FLAGS
 from unisono.cli.slurm.steps.words import BadOption, hosts_of, number_of, per_node, split_options
 from unisono.errors import UnisonoError
 
@@ -194,12 +195,21 @@ def batch_of(options: Sequence[tuple[str, str]], where: str = "script") -> Batch
     for name in dict(options):
         if OPTIONS[name].handled == "told":
             notes.append(f"--{name} is not supported: {OPTIONS[name].how}")
+    notes += _left_open(values, where)
     if "tres-per-task" in values:
         try:
             per_task, others = _per_task(values["tres-per-task"])
+            for name, value in per_task.items():
+                _READ[name](value)
         except ValueError as error:
             raise BadScript(f"{where}: --tres-per-task={values['tres-per-task']}: {error}.") from None
-        values |= {name: value for name, value in per_task.items() if name not in values}
+        last = {name: at for at, (name, _) in enumerate(options)}
+        for name, value in per_task.items():
+            if name in values and values[name] != value:
+                first, second = sorted((name, "tres-per-task"), key=last.__getitem__)
+                notes.append(f"--{first} and --{second} say both how much a task gets: --{second}, the last, counts")
+            if last["tres-per-task"] > last.get(name, -1):
+                values[name] = value
         notes += [
             f"of --tres-per-task only cpu, mem and gres/gpu are counted, and {each} is left out" for each in others
         ]
@@ -214,6 +224,37 @@ def batch_of(options: Sequence[tuple[str, str]], where: str = "script") -> Batch
     for other in _generic(values.get("gres", ""))[1]:
         notes.append(f"of --gres only cards are counted, and {other} is left out")
     return replace(_sized(batch, values, where), notes=tuple(notes))
+
+
+_PLACEHOLDER = re.compile(r"<[A-Za-z][^<>]*>")
+_VARIABLE = re.compile(r"\$\{?[A-Za-z_]\w*\}?")
+_NAMED = ("partition", "reservation", "nodelist", "exclude", "container-image", "container-mounts", "chdir")
+_WRITTEN = ("job-name", "output", "error")
+
+
+def _left_open(values: Mapping[str, str], where: str) -> list[str]:
+    """Notes on variables in texts: none is filled in there, by Slurm neither.
+
+    Raises:
+        BadScript: a value is a placeholder, or a variable stands in the name of something that must be there.
+
+    """
+    notes = []
+    for name, value in values.items():
+        if name in ("wrap", "export"):
+            continue
+        if left := _PLACEHOLDER.search(value):
+            raise BadScript(f"{where}: --{name}={value}: {left[0]} is a placeholder: write the value.")
+        variable = _VARIABLE.search(value) if name in (*_NAMED, *_WRITTEN) else None
+        if variable is None:
+            continue
+        said = f"no variable is filled in here, such as {variable[0]}"
+        if name in _NAMED:
+            raise BadScript(
+                f"{where}: --{name}={value}: {said}: give the option on the command line, in double quotes."
+            )
+        notes.append(f"--{name}={value}: {said}, as under Slurm")
+    return notes
 
 
 _OF_NODES = ("gres", "gpus-per-node", "mem", "tres-per-node", "mincpus")
@@ -423,7 +464,14 @@ def _mounts(text: str) -> dict[str, Any]:
         target, _, flags = rest.partition(":")
         if not source.startswith("/") and not source.startswith("."):
             raise ValueError("folders are expected: /data:/data or /data:/data:ro")
-        found.append((source, target or source, "ro" in flags.split("+")))
+        if target and not target.startswith("/"):
+            raise ValueError(f"{target} must be a whole path: /data:/data or /data:/data:ro")
+        words = flags.split("+") if flags else []
+        if wrong := [word for word in words if word.partition("=")[0] not in FLAGS]:
+            raise ValueError(f"{wrong[0] or flags} is no flag of a mount: ro, or several such as ro+rprivate")
+        if "ro" in words and "rw" in words:
+            raise ValueError("ro and rw exclude each other")
+        found.append((source, target or source, "ro" in words))
     return {"mounts": tuple(found)}
 
 

@@ -8,10 +8,10 @@ from functools import cached_property
 
 import msgspec
 
-from unisono.api.annotations import GOT
+from unisono.api.annotations import GOT, ONE_OF
 from unisono.api.core import Pod, PodTemplateSpec
 from unisono.api.groups.batch import Job, LifecyclePolicy, TaskSpec
-from unisono.api.one_of import NodeKind, one_of, scaled, times_of
+from unisono.api.one_of import NodeKind, kind_told, one_of, scaled, times_of
 from unisono.api.selecting import DEFAULT_QUEUE
 from unisono.jobkinds.volcano import with_defaults
 
@@ -173,11 +173,8 @@ class TaskView:
 
     def made_for(self, pod: Pod) -> bool:
         """Whether a pod asks for what the task's pods ask for now, as far as kinds of nodes tell."""
-        if not self.amounts_differ or self.kind is None:
-            return True
-        notes = pod.metadata.annotations or {}
-        said = one_of(notes, {})
-        return said is None or times_of(said, notes.get(GOT, "")) == self.kind.times
+        made = times_of((pod.metadata.annotations or {}).get(GOT, ""))
+        return self.kind is None or made == self.kind.times
 
     @property
     def depends_on(self) -> list[str]:
@@ -251,12 +248,14 @@ class JobView:
 
     def _kind_of(self, task: TaskSpec) -> tuple[NodeKind | None, bool]:
         """The kind of nodes that pods of a task got, and whether amounts differ between those that they may take."""
-        said = one_of(self.job.metadata.annotations or {}, task.template.metadata.annotations or {})
+        notes = self.job.metadata.annotations or {}
+        said = one_of(notes, task.template.metadata.annotations or {})
         if said is None:
             return None, False
+        told = kind_told(self.got) if ONE_OF in notes else None  # the list may have been edited since
         names = self.got.split(", ")
-        kind = next((each for each in said.kinds if each.name in names), None)
-        return kind, any(each.times != 1 for each in said.kinds)
+        kind = next((each for each in said.kinds if each.name in names), told)
+        return kind, any(each.times != 1 for each in (*said.kinds, *((kind,) if kind is not None else ())))
 
     @cached_property
     def _by_name(self) -> dict[str, TaskView]:

@@ -338,7 +338,7 @@ def _kinds(notes: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
     said, got = one_of(notes, {}), notes.get(GOT, "")
     if said is None:
         return ()
-    made = times_of(said, got)
+    made = times_of(got)
     kinds = sorted(said.kinds, key=lambda kind: kind.name != got)
     return tuple(dict(kind.labels) for kind in kinds if kind.times == made)
 

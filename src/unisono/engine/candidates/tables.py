@@ -18,6 +18,7 @@ from unisono.engine.candidates.static_answers import RawPoints, StaticResult, St
 from unisono.engine.candidates.table import NOWHERE, CandidateTable, Demand, Roomless
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
+from unisono.engine.session.choices import tried_now
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.session.node_view import NodeView
@@ -47,24 +48,31 @@ class EmptyFit:
 
 
 class EmptyCluster:
-    """What the cluster could hold of each pod class if it were empty; computed once per session."""
+    """What the cluster could hold of each pod class if it were empty; computed once per session.
+
+    Of pods of ``session.subject`` that take one of several kinds of nodes: what those of the kind that is tried could.
+    """
 
     def __init__(self, session: Session, hooks: CombinedAnswers, static: StaticResults) -> None:
         self.session = session
         self.hooks = hooks
         self.static = static
-        self._empty: dict[int, EmptyFit] = {}
+        self._empty: dict[tuple[int, str], EmptyFit] = {}
 
     def empty(self, pod_class: PodClass) -> EmptyFit:
         """See `EmptyFit`; pods of daemons and of other schedulers do not count either."""
-        found = self._empty.get(pod_class.id)
+        tried = tried_now(self.session, pod_class)
+        key = pod_class.id, tried[0] if tried is not None else ""
+        found = self._empty.get(key)
         if found is None:
-            found = self._empty[pod_class.id] = self._measure(pod_class)
+            found = self._empty[key] = self._measure(pod_class)
         return found
 
     def allowed(self, pod_class: PodClass) -> BoolArray:
         """``[N]`` nodes that the static filters allow."""
-        return self.static.result(pod_class, self.session, self.hooks).allowed
+        allowed = self.static.result(pod_class, self.session, self.hooks).allowed
+        tried = tried_now(self.session, pod_class)
+        return allowed if tried is None else allowed & tried[1]
 
     def _measure(self, pod_class: PodClass) -> EmptyFit:
         session = self.session

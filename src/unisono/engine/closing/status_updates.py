@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 
-from unisono.api.annotations import USER_LIMITS
+from unisono.api.bounds import HARD_TOPOLOGY, OF_JOBS, OF_QUEUES, in_vain
 from unisono.api.resources import to_wire
 from unisono.cluster.jobs import phase_of, totals_of
 from unisono.cluster.records import Task
@@ -64,19 +65,22 @@ def condition_message(job: JobState, report: JobReport | None) -> str:
     """``3/6 tasks in gang unschedulable: ...``: how many of the gang's minimum have no place, of how many pods."""
     could = report.schedulable() if report is not None else 0
     short = max(job.min_member - job.ready_count - could, 0)
-    return f"{short}/{job.size} tasks in gang unschedulable: {job_fit_text(job, report)}"
+    return f"{short}/{job.size or job.min_member} tasks in gang unschedulable: {job_fit_text(job, report)}"
 
 
 def not_enforced(cycle: Cycle, job: JobState) -> list[str]:
     """Bounds that hold for a job and that no configured plug-in enforces, one sentence each."""
-    configured, record, told = {plugin.name for plugin in cycle.config.plugins}, job.record, list[str]()
+    record, parts = job.record, cycle.config.parts
     wishes = [record.topology, *(policy.wish for policy in record.sub_groups)]
     hard = any(wish is not None and wish.hard for wish in wishes) and len(cycle.session.snapshot.hyper_nodes) > 1
-    if hard and "network-topology-aware" not in configured:
-        told.append("networkTopology: hard is not enforced; list the plug-in network-topology-aware")
-    if job.queue.record.annotations.get(USER_LIMITS) and "user-limits" not in configured:
-        told.append(f"{USER_LIMITS} of queue {job.queue.name} is not enforced; list the plug-in user-limits")
-    return told
+    classes = {task.pod_class for task in islice(record.tasks.values(), _LOOKED_AT)}
+    words = dict.fromkeys((*record.annotations, *(key for each in classes for key in each.notes)))
+    own = in_vain([HARD_TOPOLOGY, *words] if hard else words, OF_JOBS, parts)
+    of_queue = in_vain(job.queue.record.annotations, OF_QUEUES, parts)
+    return [
+        *(f"{word} is not enforced; {what}" for word, what in own),
+        *(f"{word} of queue {job.queue.name} is not enforced; {what}" for word, what in of_queue),
+    ]
 
 
 def with_verdict(message: str, verdict: Verdict | None) -> str:
@@ -92,7 +96,8 @@ def with_verdict(message: str, verdict: Verdict | None) -> str:
 
 def event_message(job: JobState, report: JobReport | None, verdict: Verdict | None) -> str:
     """The same with the number of pending pods, for the event, which does not say what would help."""
-    text = f"{job.counts[TaskStatus.PENDING]}/{job.size} tasks in gang unschedulable: {job_fit_text(job, report)}"
+    pods = f"{job.counts[TaskStatus.PENDING]}/{job.size or job.min_member}"
+    text = f"{pods} tasks in gang unschedulable: {job_fit_text(job, report)}"
     return f"{text.rstrip('.')}: {verdict.message}" if verdict is not None else text
 
 
@@ -110,17 +115,17 @@ def without_numbers(message: str) -> str:
     return _NUMBERS.sub("", message)
 
 
+POSSIBLE = " can possibly be assigned to "
+
+
 def pod_waits_for_gang(namespace: str, name: str, node: str) -> str:
     """The pod has a place; its gang does not."""
-    return f"Pod {namespace}/{name} can possibly be assigned to {node}, once minAvailable is satisfied"
+    return f"Pod {namespace}/{name}{POSSIBLE}{node}, once minAvailable is satisfied"
 
 
 def pod_waits_for_release(namespace: str, name: str, node: str) -> str:
     """The pod's place is still being released."""
-    return (
-        f"Pod {namespace}/{name} can possibly be assigned to {node}, "
-        "once resource is released and minAvailable is satisfied"
-    )
+    return f"Pod {namespace}/{name}{POSSIBLE}{node}, once resource is released and minAvailable is satisfied"
 
 
 # The amounts of a queue for metrics, from what it holds and what plug-ins know of its share.
@@ -141,6 +146,8 @@ Events = tuple[tuple[str, str, str], ...]
 Status = tuple[str, int, int, int, tuple[Condition, ...], Events, Mapping[str, str]] | None
 Held = list[tuple[Task, TaskStatus, int]]
 _WAITING_PHASES = ("Pending", "Inqueue", "Unknown")
+_LOOKED_AT = 64
+"""Pods of a job of which bounds are read."""
 _SAID = "closing.said"
 """Under this name a job's record notes that its PodGroup says already how it is, where gangs are judged."""
 _TOO_FEW = (Cause.NO_PODS, Cause.TOO_FEW_PODS)
@@ -359,7 +366,7 @@ def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, verdict: 
         place = last.get(key)
         if place is None:
             own, text = (fit, of_stuck) if fit and task.pod_class is stuck else (whole, general)
-            withdrawn = bool(task.nominated_node) and not has_room(cycle, task)
+            withdrawn = bool(task.nominated_node) and not has_room(cycle, task, task.nominated_node)
             if withdrawn or task.told[0] != "Unschedulable" or not _is_told(task, own, text):
                 _condition(cycle, task, "Unschedulable", text, "", withdrawn=withdrawn)
             continue
@@ -368,10 +375,21 @@ def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, verdict: 
             text = pod_waits_for_release(task.namespace, task.name, names[column])
             _condition(cycle, task, "Unschedulable", text, "")
         else:
-            own = pod_waits_for_gang(task.namespace, task.name, names[column])
+            own = pod_waits_for_gang(task.namespace, task.name, _possible(cycle, task, names[column]))
             text = pod_message(own, verdict)
             if task.told[0] != waits or not _is_told(task, own, text):
                 _condition(cycle, task, waits, text, "")
+
+
+def _possible(cycle: Cycle, task: Task, found: str) -> str:
+    """The node that a pod is told of: the one that it knows already, while that has room, else the one found now.
+
+    Which one is found changes with every pod that comes or goes and every check of a node, and the pod goes to none.
+    """
+    table, told = cycle.session.nodes.table, task.told[1].partition(POSSIBLE)[2].partition(",")[0]
+    column = table.index.get(told)
+    usable = column is not None and table.ready[column] and not table.unschedulable[column]
+    return told if usable and has_room(cycle, task, told) else found
 
 
 def _is_told(task: Task, own: str, text: str) -> bool:

@@ -219,6 +219,11 @@ def read_bool(value: Any) -> bool:
     return _GO_BOOLS[value] if isinstance(value, str) else bool(value)
 
 
+def is_true(value: Any) -> bool:
+    """Whether a value means true; one that is no bool does not."""
+    return matches_kind("bool", value) and read_bool(value)
+
+
 def argument_value(spec: Argument, given: Mapping[str, Any]) -> Any:
     """The value that holds for ``spec``: what is given where its type is right, else the default."""
     value = given.get(spec.key)

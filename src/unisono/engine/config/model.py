@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from unisono.api.times import duration_or_none, parse_duration
-from unisono.engine.config.arguments import Argument, Flags, argument_value
+from unisono.engine.config.arguments import Argument, Flags, argument_value, is_true
 from unisono.errors import ConfigError
 
 # The ``metrics`` section of a configuration: where node load comes from, with Volcano's keys.
@@ -148,6 +148,12 @@ METRICS_KEYS: dict[str, str] = {
 }
 
 
+FIRST: Final = ("budgets",)
+"""Plug-ins for words of Unisono alone, of which a configuration made for Volcano knows nothing: they join one that does
+not list them. This one comes before all others, as it puts jobs last."""
+LAST: Final = ("user-limits", "failed-nodes", "hot-spares", "calendar", "node-checks", "one-of")
+"""The same behind all others: they only refuse."""
+
 DEFAULT_PLUGIN_TIME = 1.0
 """Seconds per cycle that a plug-in that is not built in may take."""
 
@@ -160,12 +166,17 @@ class PluginConfig:
         name: the plug-in's name in the registry.
         flags: resolved switches; the session consults no hook whose switch is off.
         arguments: the ``arguments`` map as written (checked for key and type when read from a file).
+        where_used: it takes part only where objects ask for what it does (``NAME.AutoEnable``).
 
     """
 
     name: str
     flags: Flags = field(default_factory=Flags)
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    where_used: bool = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "where_used", is_true(self.arguments.get(f"{self.name}.AutoEnable")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +191,8 @@ class SchedulerConfig:
         metrics: where node load comes from (the file's ``metrics``), flat strings.
         bind_concurrency: binds under way at a time; 0 leaves that to the program.
         notes: what the writer of the file should know although it can be used, one sentence each.
+        joins: the plug-ins of `FIRST` and `LAST` that are not listed take part once an object needs them.
+        in_force: the tiers with these plug-ins.
 
     """
 
@@ -189,11 +202,31 @@ class SchedulerConfig:
     metrics: Mapping[str, str] = field(default_factory=dict)
     bind_concurrency: int = 0
     notes: tuple[str, ...] = ()
+    joins: bool = False
+    in_force: tuple[tuple[PluginConfig, ...], ...] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "in_force", self._with_joining() if self.joins else self.tiers)
+
+    def _with_joining(self) -> tuple[tuple[PluginConfig, ...], ...]:
+        listed = {plugin.name for tier in self.tiers for plugin in tier}
+        first, last = (
+            tuple(PluginConfig(name, arguments={f"{name}.AutoEnable": True}) for name in names if name not in listed)
+            for names in (FIRST, LAST)
+        )
+        head, *others = self.tiers or ((),)
+        *before, end = ((*first, *head), *others)
+        return (*before, (*end, *last))
 
     @property
     def plugins(self) -> tuple[PluginConfig, ...]:
-        """All plug-ins in the order in which they are opened."""
+        """All plug-ins that are listed, in the order in which they are opened."""
         return tuple(plugin for tier in self.tiers for plugin in tier)
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """Names of all actions and plug-ins, as `unisono.api.bounds` asks for them."""
+        return frozenset((*self.actions, *(plugin.name for tier in self.in_force for plugin in tier)))
 
     @property
     def plugin_time_limit(self) -> float:

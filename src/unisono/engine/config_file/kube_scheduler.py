@@ -78,7 +78,9 @@ _SAME_NAMES: Final = (
 _SAME: Final = frozenset(_SAME_NAMES.split())
 """What the plug-ins that stand here in any case do as well."""
 
+_FIT: Final = "NodeResourcesFit"
 _FIT_WEIGHT: Final = 1
+"""Of its score, whose weight is told by the points that score."""
 _HERE: Final[Mapping[str, tuple[str, str]]] = {
     "Coscheduling": ("gang", "gangs are PodGroups with minMember, or jobs"),
     "CapacityScheduling": ("capacity", "quotas are Queues, by deserved and capability"),
@@ -134,6 +136,9 @@ def converted(root: Mapping[str, Any]) -> tuple[dict[str, Any], list[str], list[
         done.changes.append("score * is disabled: scores that no enabled plug-in gives weigh nothing")
     for name, weight, on in _enabled(points):
         _plugin(done, name, weight, on=on)
+    for name, weight, on in _enabled({point: points.get(point) for point in ("score", "multiPoint")}):
+        if name == _FIT:
+            done.plugins["nodeorder"]["leastrequested.weight"] = (weight or _FIT_WEIGHT) if on else 0
     for name, arguments in given.items():
         _arguments(done, name, arguments)
     for other in profiles[1:]:
@@ -186,10 +191,8 @@ def _plugin(done: Profile, name: str, weight: int | None, *, on: bool) -> None:
         plugin, key, usual = _WEIGHTS[name]
         done.plugins[plugin][key] = (usual if weight is None else weight) if on else 0
         done.changes.append(f"plug-in {name} is {key} of plug-in {plugin}")
-    elif name == "NodeResourcesFit" and (weight is not None or not on):
-        done.plugins["nodeorder"]["leastrequested.weight"] = (weight or 0) if on else 0
     elif name == "*" or name in _SAME:
-        if not on and name not in ("*", "DefaultPreemption", "PrioritySort"):
+        if not on and name not in ("*", "DefaultPreemption", "PrioritySort", _FIT):
             done.lost.append(f"plug-in {name} is disabled: what it does is always done here")
     elif not on:
         return
@@ -211,11 +214,15 @@ def _arguments(done: Profile, name: str, given: Mapping[str, Any]) -> None:
         if kind == "RequestedToCapacityRatio":
             done.lost.append("NodeResourcesFit.scoringStrategy.requestedToCapacityRatio: it counts as MostAllocated")
             kind = "MostAllocated"
+        weight = done.plugins["nodeorder"]["leastrequested.weight"]
         done.plugins["nodeorder"]["leastrequested.weight"] = 0
         done.plugins["resource-strategy-fit"] = {
-            "resources": {one.get("name"): {"type": kind, "weight": one.get("weight", 1)} for one in listed}
+            "resourceStrategyFitWeight": weight,
+            "resources": {one.get("name"): {"type": kind, "weight": one.get("weight", 1)} for one in listed},
         }
-        done.changes.append(f"scoringStrategy {kind} of NodeResourcesFit is plug-in resource-strategy-fit")
+        done.changes.append(
+            f"scoringStrategy {kind} of NodeResourcesFit is plug-in resource-strategy-fit, with its weight {weight}"
+        )
     source = left.pop("metricProvider", None) if _HERE.get(name, ("",))[0] == "usage" else None
     if isinstance(source, Mapping) and source.get("type") == "Prometheus" and source.get("address"):
         done.metrics = {"type": "prometheus", "address": source["address"]}

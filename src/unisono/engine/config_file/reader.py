@@ -264,16 +264,17 @@ def read_command_line(text: str, file: str, default: SchedulerConfig, problems: 
                 config = replace(config, bind_concurrency=int(value))
             elif value != "false":
                 config = _strict(config)
-                notes.append(f"--{STRICT}: hard bounds on the network and limits of users are not enforced")
+                notes.append(f"--{STRICT}: hard bounds on the network and words of Unisono alone are not enforced")
     return replace(config, notes=tuple(notes))
 
 
 def _strict(config: SchedulerConfig) -> SchedulerConfig:
     """Without what the default configuration adds to Volcano's: plug-ins that take part where objects need them."""
-    tiers = (
-        tuple(plugin for plugin in tier if f"{plugin.name}.AutoEnable" not in plugin.arguments) for tier in config.tiers
+    tiers = tuple(
+        tuple(replace(each, arguments={}) for each in tier if f"{each.name}.AutoEnable" not in each.arguments)
+        for tier in config.tiers
     )
-    return replace(config, tiers=tuple(tuple(replace(plugin, arguments={}) for plugin in tier) for tier in tiers))
+    return replace(config, tiers=tiers, joins=False)
 
 
 def _flag(line: str, number: int, file: str) -> tuple[CommandFlag, str]:
@@ -290,7 +291,6 @@ def _flag(line: str, number: int, file: str) -> tuple[CommandFlag, str]:
 
 
 # Reads a configuration file into `SchedulerConfig`, strictly.
-#
 # The file format is Volcano's (`docs/scheduler-configuration.md`). What Volcano ignores silently is an error here that
 # names file, line and key. Reading is pure; the scheduler watches the file and calls `load_config`.
 
@@ -406,7 +406,7 @@ def _read(text: str, file: str, problems: Problems, *, imports: bool) -> Schedul
     idle = [name for name in reader.action_arguments if name in KNOWN_ACTIONS and name not in reader.actions]
     reader.notes += [f"the configuration of {name} has no effect: {name} is not one of the actions" for name in idle]
     return SchedulerConfig(
-        tuple(reader.actions), tiers, reader.action_arguments, reader.metrics, notes=tuple(reader.notes)
+        tuple(reader.actions), tiers, reader.action_arguments, reader.metrics, notes=tuple(reader.notes), joins=True
     )
 
 

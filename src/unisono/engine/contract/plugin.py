@@ -497,8 +497,12 @@ class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks, Acce
 
     # ---- session
 
-    def needed(self, session: Session) -> bool:
-        """Whether the plug-in has anything to do in this session; it is not opened, and asked nothing, where not."""
+    @classmethod
+    def used(cls, session: Session) -> bool:
+        """Whether an object of the cluster asks for what the plug-in does.
+
+        Where its argument ``NAME.AutoEnable`` is true it is only made in sessions in which this holds.
+        """
         return True
 
     def open(self, session: Session) -> None:

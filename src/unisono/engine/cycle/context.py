@@ -88,7 +88,7 @@ class Cycle:
         self.stopwatch = stopwatch or Stopwatch()
         self.session = Session(snapshot, now, seed)
         open_spendings(self.session)
-        self.hooks = CombinedAnswers(config, lookup, self.stopwatch)
+        self.hooks = CombinedAnswers(config, lookup, self.session, self.stopwatch)
         static = StaticResults.of(self.session, config)
         self.tables = Tables(self.session, self.hooks, static)
         self.session.places = self.tables.places

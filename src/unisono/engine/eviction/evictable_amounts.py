@@ -213,11 +213,11 @@ class KeptShares:
         if not over:
             return True
         vectors = [task.pod_class.vector for task in tasks]
-        freed = {row: sum(vector.item(row) for vector in vectors if row < len(vector)) for row in over}
-        within = [over[row] <= 0 for row, amount in freed.items() if amount]
+        freed = [(row, amount) for row in over if (amount := _amount(vectors, row))]
+        within = [over[row] <= 0 for row, _ in freed]
         if within and (any(within) if self._rows else all(within)):
             return False
-        for row, amount in freed.items():
+        for row, amount in freed:
             over[row] -= amount
         return True
 
@@ -243,6 +243,13 @@ class _Deserved:
             shares = told(queue) if told is not None else None
             found = self._known[queue.name] = [] if shares is None else list(shares.deserved)
         return found
+
+
+def _amount(vectors: Sequence[Vector], row: int) -> int:
+    """What these request together of one resource."""
+    if len(vectors) == 1:  # as nearly always
+        return vectors[0].item(row) if row < len(vectors[0]) else 0
+    return sum(vector.item(row) for vector in vectors if row < len(vector))
 
 
 def sum_of(session: Session, tasks: Sequence[Task]) -> Vector:

@@ -215,7 +215,12 @@ def promises_hold(cycle: Cycle) -> bool:
     if not _shares_hold(cycle):
         return False
     as_it_was = transaction.log
-    beside = [each for each in as_it_was if each.status is TaskStatus.PIPELINED and _counts_others(each.pod_class)]
+    counting = {one for one in {each.pod_class for each in as_it_was} if _counts_others(one)}
+    beside = [
+        each
+        for each in (as_it_was if counting else ())
+        if each.status is TaskStatus.PIPELINED and each.pod_class in counting
+    ]
     hold = True
     for each in beside:
         if hold:
@@ -231,11 +236,11 @@ def promises_hold(cycle: Cycle) -> bool:
 def _shares_hold(cycle: Cycle) -> bool:
     """Whether shares that count what victims hold of closed nodes are large enough without it."""
     session, log = cycle.session, cycle.transaction.log
-    shares = session.book.shares
-    leaving = [each for each in log if each.status is TaskStatus.RELEASING]
-    if shares.share_if is None or not leaving:
+    shares, opens = session.book.shares, session.snapshot.nodes.opens()
+    if shares.share_if is None or opens.all():
         return True
-    opens, lost = session.snapshot.nodes.opens(), session.registry.zeros()
+    leaving = [each for each in log if each.status is TaskStatus.RELEASING]
+    lost = session.registry.zeros()
     for each in leaving:
         for task, column in zip(each.tasks, each.columns, strict=True):
             if not opens[column]:

@@ -145,13 +145,15 @@ def promised(cycle: Cycle) -> list[JobState]:
 def _has_place(cycle: Cycle, job: JobState) -> bool:
     if job.shape:  # whose tasks are all alike, and none nominated
         return False
-    return any(task.nominated_node and has_room(cycle, task) for task in job.record.pending.values())
+    return any(
+        task.nominated_node and has_room(cycle, task, task.nominated_node) for task in job.record.pending.values()
+    )
 
 
-def has_room(cycle: Cycle, task: Task) -> bool:
-    """Whether the node that a task was promised has room for it, once what terminates there has gone."""
+def has_room(cycle: Cycle, task: Task, node: str) -> bool:
+    """Whether a node that a task was told of has room for it, once what terminates there has gone."""
     nodes, rows = cycle.session.nodes, task.pod_class.rows
-    column = nodes.table.index.get(task.nominated_node)
+    column = nodes.table.index.get(node)
     if column is None:
         return False
     free = nodes.allocatable[rows, column] - nodes.used[rows, column]

@@ -117,7 +117,7 @@ def place(cycle: Cycle, job: JobState, remaining: Remaining) -> bool:
         if before is not None:
             cycle.reports[job.key] = replace(before)
         if choice.made_again:
-            if is_grouped(job, cycle.session.snapshot.hyper_nodes):
+            if choice.in_vain or is_grouped(job, cycle.session.snapshot.hyper_nodes):
                 continue  # its groups are those of its pods as they are
             left = remaining_of(cycle, job)
         else:
@@ -130,7 +130,8 @@ def place(cycle: Cycle, job: JobState, remaining: Remaining) -> bool:
             _follow(remaining, left)
             return placed
         found = cycle.reports.pop(job.key, None), advice_of(cycle).pop(job.key, None)
-        told = told or found
+        if told is None:
+            told, choice.told = found, choice.now
     choice.rest()
     _follow(remaining, left)
     report, advice = told or (None, None)

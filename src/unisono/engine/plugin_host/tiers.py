@@ -84,18 +84,21 @@ class PluginTiers:
 
     """
 
-    def __init__(self, config: SchedulerConfig, lookup: Lookup, stopwatch: Stopwatch | None = None) -> None:
+    def __init__(
+        self, config: SchedulerConfig, lookup: Lookup, session: Session | None, stopwatch: Stopwatch | None = None
+    ) -> None:
+        """Make the plug-ins that take part in ``session``; None: all."""
         self.stopwatch = stopwatch or Stopwatch()
         self.guard = Guard(self.stopwatch)
         self.missing_plugins: list[str] = []
         self.tiers: list[list[Plugin]] = []
-        for tier in config.tiers:
-            plugins = [self._built(option, lookup) for option in tier]
+        for tier in config.in_force:
+            plugins = [self._built(option, lookup, session) for option in tier]
             self.tiers.append([plugin for plugin in plugins if plugin is not None])
         self._queries: dict[tuple[Plugin, str], Callable[..., Any]] = {}
         self._resolve()
 
-    def _built(self, option: PluginConfig, lookup: Lookup) -> Plugin | None:
+    def _built(self, option: PluginConfig, lookup: Lookup, session: Session | None) -> Plugin | None:
         """A plug-in; one that fails in that is asked nothing, and what it would refuse is refused."""
         try:
             found = lookup(option.name)
@@ -107,6 +110,8 @@ class PluginTiers:
             self.missing_plugins.append(option.name)
             return None
         try:
+            if option.where_used and session is not None and not found.used(session):
+                return None
             return found(option)
         except BaseException as error:
             unbuilt: Plugin = object.__new__(found)
@@ -222,23 +227,8 @@ class PluginTiers:
     def open(self, session: Session) -> None:
         """Open every plug-in; one that fails is asked nothing, and what it would refuse is refused."""
         self.guard.session = session
-        choosy = [plugin for plugin in self.plugins() if type(plugin).needed is not Plugin.needed]
-        idle = {plugin for plugin in choosy if not self._needed(plugin, session)}
-        if idle:
-            self.tiers = [[plugin for plugin in tier if plugin not in idle] for tier in self.tiers]
-            self._resolve()  # the last to be opened may ask the others
         if self._lifecycle("open", session):
             self._resolve()
-
-    def _needed(self, plugin: Plugin, session: Session) -> bool:
-        """Whether a plug-in takes part in the session; one that fails in the answer does."""
-        if self.guard.dead(plugin):
-            return True
-        try:
-            return bool(plugin.needed(session))
-        except Exception as error:
-            self.guard.kill(plugin, "needed", error)
-            return True
 
     def close(self, session: Session) -> None:
         """Close every plug-in; what comes later in the cycle is still asked of one that fails in that."""

@@ -105,10 +105,11 @@ class UserLimitsPlugin(Plugin):
     insists = True
     known_arguments = (_AUTO,)
 
-    def needed(self, session: Session) -> bool:
-        """With ``user-limits.AutoEnable`` only where a queue has limits."""
+    @classmethod
+    def used(cls, session: Session) -> bool:
+        """Where a queue has limits."""
         stated = (queue.record.annotations.get(USER_LIMITS) for queue in session.queues.values())
-        return not argument_value(_AUTO, self.arguments) or any(stated)
+        return any(stated)
 
     def open(self, session: Session) -> None:
         """Sum up what users hold in the queues with limits."""

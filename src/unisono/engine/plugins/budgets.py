@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from unisono.api.selecting import lineage
 from unisono.engine.answers import Key
-from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.arguments import Argument
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.session.budgets import spendings_of
 
@@ -23,9 +23,10 @@ class BudgetsPlugin(Plugin):
     name = "budgets"
     known_arguments = (_AUTO,)
 
-    def needed(self, session: Session) -> bool:
-        """With ``budgets.AutoEnable`` only where a soft one is used up."""
-        return not argument_value(_AUTO, self.arguments) or bool(_overdrawn(session))
+    @classmethod
+    def used(cls, session: Session) -> bool:
+        """Where a soft one is used up."""
+        return bool(_overdrawn(session))
 
     def open(self, session: Session) -> None:
         """Look who has nothing left."""

@@ -72,11 +72,11 @@ class CalendarPlugin(Plugin):
         super().__init__(config)
         self.learn = bool(argument_value(_LEARN, self.arguments))
 
-    def needed(self, session: Session) -> bool:
-        """With ``calendar.AutoEnable`` only with Reservations, jobs that name one, or limits of run times."""
+    @classmethod
+    def used(cls, session: Session) -> bool:
+        """With Reservations, jobs that name one, or limits of run times."""
         snapshot = session.snapshot
-        said = snapshot.catalogue.bookings or snapshot.calendar.reserving or snapshot.calendar.limiting
-        return not argument_value(_AUTO, self.arguments) or bool(said)
+        return bool(snapshot.catalogue.bookings or snapshot.calendar.reserving or snapshot.calendar.limiting)
 
     def open(self, session: Session) -> None:
         """Find the windows of the moment."""

@@ -15,7 +15,7 @@ from unisono.api.annotations import FAILED_NODES
 from unisono.api.failed_nodes import book_of
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import Parts, Reason, Scope, Veto
-from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.arguments import Argument
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.verdict import Cause
 
@@ -38,9 +38,10 @@ class FailedNodesPlugin(Plugin):
     steady = True
     known_arguments = (_AUTO,)
 
-    def needed(self, session: Session) -> bool:
-        """With ``failed-nodes.AutoEnable`` only where a job that waits avoids a node: else it would only cost time."""
-        return not argument_value(_AUTO, self.arguments) or bool(_nodes_by_job(session))
+    @classmethod
+    def used(cls, session: Session) -> bool:
+        """Where a job that waits avoids a node."""
+        return bool(_nodes_by_job(session))
 
     def open(self, session: Session) -> None:
         """Read the books of the jobs that wait."""

@@ -19,7 +19,7 @@ from unisono.api.selecting import lineage
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.status import READY_STATES, count
 from unisono.engine.answers import Reason, Scope, Veto
-from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.arguments import Argument
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.verdict import Cause
 
@@ -58,9 +58,10 @@ class HotSparesPlugin(Plugin):
     steady = True
     known_arguments = (_AUTO,)
 
-    def needed(self, session: Session) -> bool:
-        """With ``hot-spares.AutoEnable`` only where a Queue asks for spare nodes."""
-        return not argument_value(_AUTO, self.arguments) or bool(_asked(session))
+    @classmethod
+    def used(cls, session: Session) -> bool:
+        """Where a Queue asks for spare nodes."""
+        return bool(_asked(session))
 
     def open(self, session: Session) -> None:
         """Choose the spare nodes, and note which gangs run whole."""

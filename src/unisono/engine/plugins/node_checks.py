@@ -18,7 +18,7 @@ from unisono.api.node_checks import CheckRule, Mark, book_of
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.taints import tolerated
 from unisono.engine.answers import BoolArray, Reason, Veto
-from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.arguments import Argument
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.verdict import Cause
 
@@ -36,9 +36,10 @@ class NodeChecksPlugin(Plugin):
     steady = True
     known_arguments = (_AUTO,)
 
-    def needed(self, session: Session) -> bool:
-        """With ``node-checks.AutoEnable`` only where there is a NodeCheck."""
-        return not argument_value(_AUTO, self.arguments) or bool(session.snapshot.catalogue.node_checks)
+    @classmethod
+    def used(cls, session: Session) -> bool:
+        """Where there is a NodeCheck."""
+        return bool(session.snapshot.catalogue.node_checks)
 
     def open(self, session: Session) -> None:
         """Find the nodes that wait, by check."""

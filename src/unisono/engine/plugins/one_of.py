@@ -15,7 +15,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.engine.answers import Parts, Scope, Veto
 from unisono.engine.changes import AddAnnotation, Change
-from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.arguments import Argument
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.session.choices import Choices, Part, not_of
 
@@ -37,9 +37,10 @@ class OneOfPlugin(Plugin):
     steady = True
     known_arguments = (_AUTO,)
 
-    def needed(self, session: Session) -> bool:
-        """With ``one-of.AutoEnable`` only where a job names kinds of nodes."""
-        return not argument_value(_AUTO, self.arguments) or bool(session.snapshot.calendar.choosing)
+    @classmethod
+    def used(cls, session: Session) -> bool:
+        """Where a job names kinds of nodes."""
+        return bool(session.snapshot.calendar.choosing)
 
     def open(self, session: Session) -> None:
         """Find the jobs that choose."""

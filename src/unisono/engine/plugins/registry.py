@@ -114,6 +114,11 @@ def find(name: str) -> type[Plugin] | None:
     return None
 
 
+def is_built_in(name: str) -> bool:
+    """Whether a name means one of our own plug-ins."""
+    return name in BUILT_IN
+
+
 def is_code(name: str) -> bool:
     """Whether a name means a class of a module, ``module:Class``, and no plug-in that is built in or installed."""
     return ":" in name and name not in BUILT_IN

@@ -10,18 +10,19 @@ its pods keep the places for the cycle and are made again: a pod's requests cann
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice, product
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from unisono.api.annotations import GOT
 from unisono.api.budgets import DEFAULT_PRICES, Prices
-from unisono.api.one_of import PRICE, SPEED, NodeKind, OneOf, one_of, times_of
+from unisono.api.one_of import PRICE, SPEED, NodeKind, OneOf, kind_told, one_of, times_of
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus
@@ -57,6 +58,7 @@ class Part:
         held: whether it does.
         now: the kind that is tried now.
         made: how many times as many devices its pods ask for as their template says.
+        scales: they ask for devices at all.
 
     """
 
@@ -65,6 +67,7 @@ class Part:
     held: bool
     now: int
     made: int = 1
+    scales: bool = False
 
     @property
     def kind(self) -> NodeKind:
@@ -78,7 +81,10 @@ class Choice:
 
     Attributes:
         job: whose it is.
-        parts: by the text of their lists.
+        parts: by the text of their lists; where lists were edited since, by the one of the pods that hold nodes.
+        of_text: the part of pods with a list.
+        told: the trial of which the report on the job tells what it lacked; None where none was tried.
+        late: kinds for which pods were to be made again, and nobody has done so; empty: none.
         trials: for each trial the kind of each part, best first; at least one.
         record: of the job as it is.
 
@@ -87,7 +93,10 @@ class Choice:
     job: JobState
     parts: dict[str, Part]
     record: Job
+    of_text: Mapping[str, Part]
     trials: list[tuple[int, ...]] = field(default_factory=list)
+    told: tuple[int, ...] | None = None
+    late: str = ""
 
     def set(self, trial: tuple[int, ...]) -> None:
         """Let this trial be the present one, and the job's pods ask for what they take there."""
@@ -100,15 +109,30 @@ class Choice:
         self.set(next((trial for trial in self.trials if self.suits(trial)), self.trials[0]))
         self.job.record = self.record
 
+    @contextmanager
+    def as_told(self) -> Iterator[None]:
+        """Within, the trial is the present one of which the report tells, with its pods."""
+        if self.told is not None:
+            self.set(self.told)
+        try:
+            yield
+        finally:
+            self.rest()
+
     def suits(self, trial: tuple[int, ...]) -> bool:
         """Whether the pods ask for what they take there."""
         parts = zip(self.parts.values(), trial, strict=True)
-        return all(part.said.kinds[number].times == part.made for part, number in parts)
+        return all(not part.scales or part.said.kinds[number].times == part.made for part, number in parts)
 
     @property
     def made_again(self) -> bool:
         """Whether pods have to be made again for the present trial."""
         return not self.suits(self.now)
+
+    @property
+    def in_vain(self) -> bool:
+        """Whether nobody has made the pods again for the present trial."""
+        return bool(self.late) and _names(self.parts.values(), self.now) == self.late
 
     def _as_tried(self) -> Job:
         """The job's record with pods that ask for what they take on the present kinds."""
@@ -120,7 +144,7 @@ class Choice:
 
     def _pod(self, task: Task) -> Task:
         said = one_of(task.pod_class.notes, self.record.annotations)
-        part = self.parts.get(said.text) if said is not None else None
+        part = self.of_text.get(said.text) if said is not None else None
         other = task.scaled.get(part.kind.times) if part is not None and part.kind.times != part.made else None
         if other is None:
             return task
@@ -178,7 +202,7 @@ class Choices:
         """The part of a job to which its pods of a class belong; None where they may use nodes of all kinds."""
         choice = self.of(job)
         said = one_of(pod_class.notes, job.record.annotations) if choice is not None else None
-        return choice.parts.get(said.text) if choice is not None and said is not None else None
+        return choice.of_text.get(said.text) if choice is not None and said is not None else None
 
     def nodes(self, kind: NodeKind) -> BoolArray:
         """``[N]`` nodes of a kind; read only."""
@@ -206,39 +230,56 @@ class Choices:
     def _choice(self, job: JobState) -> Choice | None:
         parts: dict[str, Part] = {}
         nominated: dict[str, str] = {}
-        for task in job.record.tasks.values():
+        of_text: dict[str, Part] = {}
+        of_role: dict[str, Part] = {}
+        # Those that hold nodes come first: what they got counts for their like, whatever lists say by now.
+        for task in sorted(job.record.tasks.values(), key=lambda task: task.status not in ALLOCATED_STATES):
             said = one_of(task.pod_class.notes, job.record.annotations)
             if said is None:
                 continue
-            part = parts.get(said.text)
+            part = of_text.get(said.text)
+            if part is None and task.role in of_role and of_role[task.role].held:
+                part = of_text[said.text] = of_role[task.role]
             if part is None:
+                said = self._with_told(said, task)
                 order = self._order(said, job, task)
-                made = times_of(said, task.annotations.get(GOT, ""))
+                made = times_of(task.annotations.get(GOT, ""))
                 if made != 1:  # for that kind its pods were made, and they stay so while it has room
                     order = tuple(sorted(order, key=[one.times != made for one in said.kinds].__getitem__))
-                part = parts[said.text] = Part(said, order, held=False, now=order[0], made=made)
+                part = parts[said.text] = of_text[said.text] = Part(said, order, held=False, now=order[0], made=made)
+            if task.role:
+                of_role.setdefault(task.role, part)
+            part.scales |= any(other is not task.pod_class for other in task.scaled.values())
             if part.made != 1 or part.held:
                 self._asked.pop(job.key, None)
             if not part.held and task.status in ALLOCATED_STATES:
-                kind = self._kind_on(said, task, task.node)
+                kind = self._kind_on(part.said, task, task.node)
                 if kind is not None:
                     part.order, part.held, part.now = (kind,), True, kind
             if task.nominated_node and task.status is TaskStatus.PENDING:
                 nominated.setdefault(said.text, task.nominated_node)
         for text, node in nominated.items():
-            part = parts[text]  # others were evicted there for it
+            part = of_text[text]  # others were evicted there for it
             kind = self._kind_on(part.said, None, node)
             if kind is not None and not part.held:
                 part.order = (kind, *(each for each in part.order if each != kind))
         if not parts:
             return None
         ways = product(*(part.order for part in parts.values()))
-        choice = Choice(job, parts, job.record, list(islice(ways, MOST_TRIALS)))
-        choice.trials = [trial for trial in choice.trials if not self._in_vain(choice, trial)] or [
-            tuple(part.order[0] for part in parts.values())
-        ]
+        choice = Choice(job, parts, job.record, of_text, list(islice(ways, MOST_TRIALS)))
+        late = [trial for trial in choice.trials if self._in_vain(choice, trial)]
+        if late:
+            choice.late = _names(parts.values(), late[0])
+            choice.trials = [trial for trial in choice.trials if trial not in late] or late
         choice.rest()
         return choice
+
+    def _with_told(self, said: OneOf, task: Task) -> OneOf:
+        """With the kind that a pod got which holds a node, where its list no longer names that."""
+        told = kind_told(task.annotations.get(GOT, "")) if task.status in ALLOCATED_STATES else None
+        if told is None or any(kind.name == told.name for kind in said.kinds):
+            return said
+        return OneOf(said.text, (*said.kinds, told), said.way)
 
     def _in_vain(self, choice: Choice, trial: tuple[int, ...]) -> bool:
         """Whether pods were to be made again for a trial, and nobody has done so."""
@@ -301,10 +342,14 @@ def _names(parts: Collection[Part], trial: Sequence[int] | None = None) -> str:
     return ", ".join(dict.fromkeys(part.said.kinds[at].name for part, at in zip(parts, numbers, strict=True)))
 
 
+NOT_OF: Final = "node(s) are not of "
+"""How that reason begins."""
+
+
 @lru_cache(maxsize=1024)
 def not_of(name: str) -> Reason:
     """Why nodes of other kinds are left out."""
-    return Reason(f"node(s) are not of {name}", unresolvable=True, cause=Cause.FILTERS)
+    return Reason(f"{NOT_OF}{name}", unresolvable=True, cause=Cause.FILTERS)
 
 
 def choice_of(session: Session, job: JobState) -> Choice | None:
@@ -313,7 +358,19 @@ def choice_of(session: Session, job: JobState) -> Choice | None:
     return choices.of(job) if choices is not None else None
 
 
+def tried_now(session: Session, pod_class: PodClass) -> tuple[str, BoolArray] | None:
+    """The kind of nodes on which pods of ``session.subject`` are tried, and ``[N]`` these; None: they may use all."""
+    choices, job = session.shared.find(Choices), session.subject
+    part = choices.part(job, pod_class) if choices is not None and job is not None else None
+    return (part.kind.name, choices.nodes(part.kind)) if choices is not None and part is not None else None
+
+
 def open_choice(session: Session, job: JobState) -> Choice | None:
-    """The choice of a job that holds nothing of this session yet and has several ways left to try; else None."""
+    """The choice of a job that holds nothing of this session yet, and that cannot just take what its pods ask for.
+
+    It has several ways left to try, or one for which its pods have to be made again; None of others.
+    """
     choice = choice_of(session, job)
-    return None if choice is None or len(choice.trials) < 2 or job.gained else choice
+    if choice is None or job.gained or (len(choice.trials) < 2 and choice.suits(choice.trials[0])):
+        return None
+    return choice

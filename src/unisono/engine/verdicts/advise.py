@@ -74,6 +74,8 @@ _NECESSARY = frozenset(
     )
 )
 """Causes with one way out."""
+_LIMITS = frozenset((Cause.OVER_CAPABILITY, Cause.OVER_SHARE, Cause.LICENSES, Cause.BUDGET, Cause.QUOTA))
+"""Causes that are about no node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,8 @@ def advise(
     if not drafts:
         return {}
     turns = _by_turn(cycle, drafts)
-    trials, evictable = Trials(cycle, line or turns, turns[:most], seconds), Evictable(cycle)
+    limited = {key for key, draft in drafts.items() if draft.verdict.cause in _LIMITS}
+    trials, evictable = Trials(cycle, line or turns, turns[:most], seconds, limited), Evictable(cycle)
     off = tuple(sorted(cycle.hooks.failed))
     attempts = [_Attempt(key, drafts[key], iter(drafts[key].ladders)) for key in turns[:most]]
     for attempt in attempts:

@@ -10,6 +10,7 @@ import numpy as np
 from unisono.api.messages import counted
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Vector
+from unisono.engine.session.choices import choice_of
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.once import once
 from unisono.engine.session.session import Session
@@ -42,9 +43,15 @@ class Kind:
     role: str = ""
 
 
-@once
 def kinds_of(session: Session, job: JobState) -> list[Kind]:
     """What waits once all actions have run, at most a few kinds; empty where it is not known or too mixed."""
+    choice = choice_of(session, job)
+    return _kinds_of(session, job, choice.now if choice is not None and choice.record is not job.record else ())
+
+
+@once
+def _kinds_of(session: Session, job: JobState, _tried: tuple[int, ...]) -> list[Kind]:
+    """The same of its pods as they are tried now."""
     unmade = [_kind(one) for one in unmade_pods(session.snapshot, job.record)]
     if not job.size:
         return unmade or _of_group(session, job)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
+from unisono.api.bounds import EVICTING
 from unisono.engine.answers import BoolArray
-from unisono.engine.session.choices import Choice, Choices, choice_of
-from unisono.engine.verdicts.demand import Kind
+from unisono.engine.plugins.common.node_selectors import match_pod
+from unisono.engine.session.choices import REMAKE_SECONDS, Choices, choice_of
+from unisono.engine.verdicts.demand import Kind, kinds_of
 from unisono.engine.verdicts.waiting import Waiting
 
 _MOST_NAMED = 2
@@ -19,30 +19,40 @@ def each_kind(waiting: Waiting) -> str:
     """``one kind of nodes would be enough: gpu=h100: 2 of 4 pods find room on 3 nodes; ...``; empty: no choice."""
     job, session = waiting.job, waiting.cycle.session
     choice = choice_of(session, job)
-    if choice is None or len(choice.trials) < 2 or not (waiting.report.fit or waiting.report.quota is None):
+    if choice is None or not (waiting.report.fit or waiting.report.quota is None):
         return ""
     session.subject = job
-    told = []
+    evicts = not EVICTING.isdisjoint(waiting.cycle.config.actions)
+    told, chosen = [], False
     for _ in choice.each():
+        kinds = kinds_of(session, job)
         names = " and ".join(part.kind.name for part in choice.parts.values())
-        told.append(f"{names}: {_lack(waiting, _as_tried(waiting, choice))}")
+        spared = f" ({_SPARED})" if evicts and choice.made_again else ""
+        left_out = any(_left_out(waiting, kind) for kind in kinds)
+        chosen |= not left_out
+        told.append(f"{names}: {_NOT_SELECTED if left_out else _lack(waiting, kinds)}{spared}")
     choice.rest()
-    return f"one kind of nodes would be enough: {'; '.join(told)}" if told else ""
+    late = ""
+    if choice.late:
+        late = f"its pods were to be made again for {choice.late}, which nobody did within {REMAKE_SECONDS:g} s"
+    if not chosen:
+        return "; ".join(filter(None, (f"no node of a kind that it names is one that {_SELECTED}", late)))
+    if len(told) < 2:
+        return "; ".join(filter(None, (_SPARED if evicts and not choice.suits(choice.trials[0]) else "", late)))
+    return "; ".join(filter(None, (f"one kind of nodes would be enough: {'; '.join(told)}", late)))
 
 
-def _as_tried(waiting: Waiting, choice: Choice) -> list[Kind]:
-    """The pods of the gang with the devices that they take on what is tried now."""
-    if not choice.made_again:
-        return waiting.kinds
-    tried = waiting.job.record.pending
-    others = {task.pod_class.id: tried[key].pod_class for key, task in choice.record.pending.items()}
-    found = [(kind, others.get(kind.pod_class.id) if kind.pod_class is not None else None) for kind in waiting.kinds]
-    return [
-        kind
-        if other is None
-        else replace(kind, pod_class=other, requests=other.requests, rows=other.rows, amounts=other.amounts)
-        for kind, other in found
-    ]
+_SPARED = "no pod is evicted for it, as its pods would have to be made again"
+_SELECTED = "its node selector and node affinity allow"
+_NOT_SELECTED = f"there is no such node that {_SELECTED}"
+
+
+def _left_out(waiting: Waiting, kind: Kind) -> bool:
+    """Whether nodes of what is tried now are there, and what pods say of labels themselves leaves out all of them."""
+    nodes = _of(waiting, kind)
+    if nodes is None or kind.pod_class is None or not nodes.any():
+        return False
+    return not (nodes & match_pod(kind.pod_class, waiting.cycle.session.nodes)).any()
 
 
 def _lack(waiting: Waiting, kinds: list[Kind]) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Final
 
 from msgspec import structs
 
+from unisono.engine.session.choices import choice_of
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.causes import (
     budgets,
@@ -65,7 +67,10 @@ _OF_NODES: Final = frozenset((Cause.NODES_FULL, Cause.FILTERS, Cause.TOO_LARGE, 
 
 def first_cause(waiting: Waiting) -> Draft:
     """Why the job waits; of one that may take several kinds of nodes also what each of them lacks."""
-    draft = next(draft for cause in ORDER if (draft := cause(waiting)) is not None)
+    session = waiting.cycle.session
+    session.subject, choice = waiting.job, choice_of(session, waiting.job)
+    with choice.as_told() if choice is not None else nullcontext():
+        draft = next(draft for cause in ORDER if (draft := cause(waiting)) is not None)
     if draft.verdict.cause not in _OF_NODES or not (told := each_kind(waiting)):
         return draft
     message = f"{draft.verdict.message.removesuffix('.')}; {told}"

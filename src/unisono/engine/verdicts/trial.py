@@ -16,7 +16,9 @@ from typing import ClassVar, Literal, NamedTuple
 
 from msgspec import structs
 
+from unisono.api.annotations import NODE_CHECKS
 from unisono.api.core import ResourceClaim
+from unisono.api.node_checks import book_of, checked, marks_text
 from unisono.api.selecting import ROOT
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.snapshot import Snapshot
@@ -145,14 +147,23 @@ class Trials:
         turns: keys of all jobs that wait, in the order in which they are tried.
         asked: keys of those that are asked about.
         seconds: how long may be tried, by the cycle's clock, whatever it costs; 0: see `COST_LIMIT`.
+        limited: keys of those that wait for no node: when somebody has changed what they wait for, the nodes that are
+            being checked now have passed. Else their advice would come and go with each check of idle nodes.
 
     """
 
     strict: ClassVar[bool] = False
     """Whether an error of ours is raised, as tests want it, and not only reported."""
 
-    def __init__(self, cycle: Cycle, turns: Sequence[str], asked: Collection[str] = (), seconds: float = 0.0) -> None:
-        self.cycle, self._asked = cycle, asked
+    def __init__(
+        self,
+        cycle: Cycle,
+        turns: Sequence[str],
+        asked: Collection[str] = (),
+        seconds: float = 0.0,
+        limited: Collection[str] = (),
+    ) -> None:
+        self.cycle, self._asked, self._limited = cycle, asked, limited
         limit = COST_LIMIT_OF_FEW if len(turns) <= FEW else COST_LIMIT
         decided = [*cycle.bound, *(placement for placement, _ in cycle.evicted)]
         spent = CARRY_COST * sum(len(placement.tasks) for placement in decided)
@@ -273,7 +284,7 @@ class Trials:
         evicting = any(isinstance(one, UsePriority | AllowReclaim) for one in stages[-1])
         first = stages[:1] if len(stages) > 1 else ()  # after the last one it is looked whether the job starts
         known = next((one for one in self._settled if one.way == way and one.stages == first), None)
-        edit, own = (Edit(*known.cluster), [*known.own]) if known else (Edit(*self._next), list[Task]())
+        edit, own = (Edit(*known.cluster), [*known.own]) if known else (self._begun(key), list[Task]())
         slow = known.slow if known else slow
         for at, stage in enumerate(stages, start=1):
             made += stage
@@ -448,6 +459,24 @@ class Trials:
     def _held(self) -> dict[str, Counter[str]]:
         """What the pods of each namespace with quotas hold."""
         return counted(self.cycle.session)
+
+    def _begun(self, key: str) -> Edit:
+        """The cluster in which changes for a job are tried; see ``limited``."""
+        edit = Edit(*self._next)
+        for name, marks in self._in_check if key in self._limited else ():
+            facts = edit.facts(name)
+            facts.annotations = {**(facts.annotations or {}), NODE_CHECKS: marks}
+            edit.node(facts)
+        return edit
+
+    @cached_property
+    def _in_check(self) -> list[tuple[str, str]]:
+        """Nodes that are being checked or soon will be, each with its book once it has passed."""
+        snapshot = self.cycle.session.snapshot
+        if not snapshot.catalogue.node_checks:
+            return []
+        books = ((facts.name, book_of(facts.annotations)) for facts in snapshot.nodes.facts)
+        return [(name, marks_text(checked(book))) for name, book in books if checked(book) != book]
 
     @cached_property
     def _next(self) -> tuple[Snapshot, list[Move]]:

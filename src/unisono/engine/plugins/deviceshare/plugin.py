@@ -301,9 +301,10 @@ class DeviceSharePlugin(Plugin):
         )
         return [family for family in families if is_offered(family, session)]
 
-    def needed(self, session: Session) -> bool:
-        """With ``deviceshare.AutoEnable`` only where a node has shared cards."""
-        return not self._value(_AUTO) or bool(self._offered(session))
+    @classmethod
+    def used(cls, session: Session) -> bool:
+        """Where somebody names shared cards, or a node has them."""
+        return any(session.registry.find(resource) is not None for resource in _SHARED)
 
     def open(self, session: Session) -> None:
         """Say which families of resource names are kept by card."""

@@ -141,10 +141,11 @@ class NetworkTopologyAwarePlugin(Plugin):
         value = int(argument_value(argument, self.arguments))
         return 1 if value < 0 else value
 
-    def needed(self, session: Session) -> bool:
-        """With ``network-topology-aware.AutoEnable`` only where there are HyperNodes."""
+    @classmethod
+    def used(cls, session: Session) -> bool:
+        """Where there are HyperNodes."""
         tree = session.snapshot.hyper_nodes
-        return not argument_value(_AUTO, self.arguments) or len(tree) > 1  # the root is always there
+        return len(tree) > 1  # the root is always there
 
     def open(self, session: Session) -> None:
         """Keep the session and its tree."""

@@ -16,6 +16,7 @@ from unisono.engine.candidates.tables import EmptyFit
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors, JobReport
+from unisono.engine.session.choices import NOT_OF, tried_now
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.session.sub_groups import is_grouped
@@ -166,7 +167,7 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         ladders = [*candidates.meant_resources(cycle, nowhere), *ladders]
     elif cause is not Cause.FILTERS and _of_amounts(job, task, fit, empty, cause):
         lack, short = _short(waiting, task, room, need or dict.fromkeys(lacking, missing))
-        message = f"{spare(job, placeable)}{short}{room.only(alone=not _filtered(fit))}{_filtered(fit)}"
+        message = f"{spare(job, placeable)}{_within(cycle, task, room, fit, short)}"
         holders = lack.holders or holders
         ladders = candidates.asking_less(ladders, lack.at_most)
         have |= {name: amount for name, amount in lack.at_most.items() if name in have}
@@ -341,6 +342,14 @@ def _which(waiting: Waiting, task: Task) -> str:
     return f"; none takes {'pods' if same > 1 else 'the pod'} of role {task.role}"
 
 
+def _within(cycle: Cycle, task: Task, room: Room, fit: FitErrors, short: str) -> str:
+    """What is short, and on which nodes."""
+    tried = tried_now(cycle.session, task.pod_class)
+    if tried is not None:
+        return f"on nodes of {tried[0]}, {short}{_filtered(fit)}"
+    return f"{short}{room.only(alone=not _filtered(fit))}{_filtered(fit)}"
+
+
 def _of_amounts(job: JobState, task: Task, fit: FitErrors, empty: EmptyFit, cause: Cause) -> bool:
     """The nodes that filters allow would do if they had more room."""
     if Cause.NODES_FULL not in (fit.cause, cause) or not empty.allowed or not fit.lacking:
@@ -349,8 +358,9 @@ def _of_amounts(job: JobState, task: Task, fit: FitErrors, empty: EmptyFit, caus
 
 
 def _filtered(fit: FitErrors) -> str:
-    """Nodes that are refused for anything but their amounts."""
-    others = sorted(f"{count} {text}" for text, count in fit.counts.items() if not text.startswith("Insufficient "))
+    """Nodes that are refused for anything but their amounts, and for what they are where a job names kinds."""
+    left_out = ("Insufficient ", NOT_OF)
+    others = sorted(f"{count} {text}" for text, count in fit.counts.items() if not text.startswith(left_out))
     return f"; {', '.join(others)}" if others else ""
 
 
