@@ -18,7 +18,7 @@ from unisono.engine.candidates.static_answers import RawPoints, StaticResult, St
 from unisono.engine.candidates.table import NOWHERE, CandidateTable, Demand, Roomless
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
-from unisono.engine.session.choices import tried_now
+from unisono.engine.session.choices import Choices, tried_now
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.session.node_view import NodeView
@@ -189,8 +189,9 @@ class Tables:
         filter nodes are open. What other pods may change by their coming does not count: pods may be near others
         that are placed in the same cycle.
         """
-        if self.hooks.guard.any_dead():
-            return number
+        choices = self.session.shared.find(Choices)
+        if self.hooks.guard.any_dead() or (choices is not None and job.key in choices.jobs):
+            return number  # of several kinds of nodes only one is tried at a time
         if self.hooks.first("valid", job) is not None:
             return 0
         before, self.session.subject = self.session.subject, job
