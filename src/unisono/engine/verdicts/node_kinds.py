@@ -10,10 +10,10 @@ from unisono.api.bounds import EVICTING
 from unisono.engine.answers import BoolArray
 from unisono.engine.plugins.common.node_selectors import match_pod
 from unisono.engine.session.choices import REMAKE_SECONDS, Choice, Choices, choice_of
-from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.causes.queue_limits import refused_tasks
 from unisono.engine.verdicts.demand import Kind, kinds_of
 from unisono.engine.verdicts.draft import Draft, Ladders
+from unisono.engine.verdicts.limits import is_whole_cluster
 from unisono.engine.verdicts.waiting import Waiting
 
 _MOST_NAMED = 2
@@ -61,8 +61,8 @@ def each_kind(waiting: Waiting) -> tuple[str, Ladders]:
 def _limit(waiting: Waiting, choice: Choice) -> Draft | None:
     """What a limit says of the pods as they are tried now, where one was in the way and is not told already."""
     refusal = choice.refused.get(choice.now)
-    if refusal is None or refusal.cause is Cause.OVER_SHARE or choice.now == choice.told:
-        return None  # a share may be the cluster itself
+    if refusal is None or choice.now == choice.told or is_whole_cluster(waiting.cycle.session, refusal):
+        return None
     return refused_tasks(Waiting(waiting.tools, waiting.job, replace(waiting.report, quota=refusal)))
 
 

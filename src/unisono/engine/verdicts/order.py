@@ -76,4 +76,5 @@ def first_cause(waiting: Waiting) -> Draft:
         return draft
     message = f"{draft.verdict.message.removesuffix('.')}; {told}"
     verdict = structs.replace(draft.verdict, message=message)
-    return structs.replace(draft, verdict=verdict, ladders=[*draft.ladders, *ladders])
+    more = [ladder for ladder in ladders if ladder not in draft.ladders]
+    return structs.replace(draft, verdict=verdict, ladders=[*draft.ladders, *more])
