@@ -405,7 +405,11 @@ def test_pods_without_devices_need_not_be_made_again() -> None:
             12_000,
             "has capability nvidia.com/gpu 4, none of it is in use; nvidia.com/gpu 16 is asked for",
         ),
-        (f"{KEY}=h100, {KEY}=a100*4", 0, f"on nodes of {KEY}=h100"),
+        (
+            f"{KEY}=h100, {KEY}=a100*4",
+            12_000,
+            f"{KEY}=a100*4: queue q has capability nvidia.com/gpu 4, none of it is in use; nvidia.com/gpu 16 is asked",
+        ),
     ],
 )
 def test_limits_are_told_with_what_pods_take_there(text: str, amount: int, message: str) -> None:

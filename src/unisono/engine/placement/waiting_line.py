@@ -130,6 +130,8 @@ def place(cycle: Cycle, job: JobState, remaining: Remaining) -> bool:
             _follow(remaining, left)
             return placed
         found = cycle.reports.pop(job.key, None), advice_of(cycle).pop(job.key, None)
+        if found[0] is not None and found[0].quota is not None:
+            choice.refused[choice.now] = found[0].quota
         if told is None:
             told, choice.told = found, choice.now
     choice.rest()

@@ -26,7 +26,7 @@ from unisono.api.one_of import PRICE, SPEED, NodeKind, OneOf, kind_told, one_of,
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus
-from unisono.engine.answers import BoolArray, Reason
+from unisono.engine.answers import BoolArray, Reason, Refusal
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class Choice:
         parts: by the text of their lists; where lists were edited since, by the one of the pods that hold nodes.
         of_text: the part of pods with a list.
         told: the trial of which the report on the job tells what it lacked; None where none was tried.
+        refused: trials in which a limit stood in the way, each with what it says.
         late: kinds for which pods were to be made again, and nobody has done so; empty: none.
         trials: for each trial the kind of each part, best first; at least one.
         record: of the job as it is.
@@ -96,6 +97,7 @@ class Choice:
     of_text: Mapping[str, Part]
     trials: list[tuple[int, ...]] = field(default_factory=list)
     told: tuple[int, ...] | None = None
+    refused: dict[tuple[int, ...], Refusal] = field(default_factory=dict)
     late: str = ""
 
     def set(self, trial: tuple[int, ...]) -> None:

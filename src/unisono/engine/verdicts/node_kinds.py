@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from unisono.api.bounds import EVICTING
 from unisono.engine.answers import BoolArray
 from unisono.engine.plugins.common.node_selectors import match_pod
-from unisono.engine.session.choices import REMAKE_SECONDS, Choices, choice_of
+from unisono.engine.session.choices import REMAKE_SECONDS, Choice, Choices, choice_of
+from unisono.engine.verdicts.causes.queue_limits import refused_tasks
 from unisono.engine.verdicts.demand import Kind, kinds_of
+from unisono.engine.verdicts.draft import Draft, Ladders
+from unisono.engine.verdicts.limits import is_whole_cluster
 from unisono.engine.verdicts.waiting import Waiting
 
 _MOST_NAMED = 2
 """Resources that are named of one kind of nodes."""
 
 
-def each_kind(waiting: Waiting) -> str:
-    """``one kind of nodes would be enough: gpu=h100: 2 of 4 pods find room on 3 nodes; ...``; empty: no choice."""
+def each_kind(waiting: Waiting) -> tuple[str, Ladders]:
+    """``one kind of nodes would be enough: gpu=h100: 2 of 4 pods find room on 3 nodes; ...``; empty: no choice.
+
+    And what to try about limits that stand in the way on some of them.
+    """
     job, session = waiting.job, waiting.cycle.session
     choice = choice_of(session, job)
     if choice is None or not (waiting.report.fit or waiting.report.quota is None):
-        return ""
+        return "", []
     session.subject = job
+    ladders: Ladders = []
     evicts = not EVICTING.isdisjoint(waiting.cycle.config.actions)
     told, chosen = [], False
     for _ in choice.each():
@@ -30,16 +39,31 @@ def each_kind(waiting: Waiting) -> str:
         spared = f" ({_SPARED})" if evicts and choice.made_again else ""
         left_out = any(_left_out(waiting, kind) for kind in kinds)
         chosen |= not left_out
-        told.append(f"{names}: {_NOT_SELECTED if left_out else _lack(waiting, kinds)}{spared}")
+        limit = _limit(waiting, choice)
+        if limit is not None and not left_out:
+            told.append(f"{names}: {limit.verdict.message}{spared}")
+            ladders += limit.ladders
+        else:
+            told.append(f"{names}: {_NOT_SELECTED if left_out else _lack(waiting, kinds)}{spared}")
     choice.rest()
     late = ""
     if choice.late:
         late = f"its pods were to be made again for {choice.late}, which nobody did within {REMAKE_SECONDS:g} s"
     if not chosen:
-        return "; ".join(filter(None, (f"no node of a kind that it names is one that {_SELECTED}", late)))
-    if len(told) < 2:
-        return "; ".join(filter(None, (_SPARED if evicts and not choice.suits(choice.trials[0]) else "", late)))
-    return "; ".join(filter(None, (f"one kind of nodes would be enough: {'; '.join(told)}", late)))
+        text = f"no node of a kind that it names is one that {_SELECTED}"
+    elif len(told) < 2:
+        text = _SPARED if evicts and not choice.suits(choice.trials[0]) else ""
+    else:
+        text = f"one kind of nodes would be enough: {'; '.join(told)}"
+    return "; ".join(filter(None, (text, late))), ladders
+
+
+def _limit(waiting: Waiting, choice: Choice) -> Draft | None:
+    """What a limit says of the pods as they are tried now, where one was in the way and is not told already."""
+    refusal = choice.refused.get(choice.now)
+    if refusal is None or choice.now == choice.told or is_whole_cluster(waiting.cycle.session, refusal):
+        return None
+    return refused_tasks(Waiting(waiting.tools, waiting.job, replace(waiting.report, quota=refusal)))
 
 
 _SPARED = "no pod is evicted for it, as its pods would have to be made again"

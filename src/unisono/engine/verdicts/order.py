@@ -71,7 +71,10 @@ def first_cause(waiting: Waiting) -> Draft:
     session.subject, choice = waiting.job, choice_of(session, waiting.job)
     with choice.as_told() if choice is not None else nullcontext():
         draft = next(draft for cause in ORDER if (draft := cause(waiting)) is not None)
-    if draft.verdict.cause not in _OF_NODES or not (told := each_kind(waiting)):
+    told, ladders = each_kind(waiting) if draft.verdict.cause in _OF_NODES else ("", [])
+    if not told:
         return draft
     message = f"{draft.verdict.message.removesuffix('.')}; {told}"
-    return structs.replace(draft, verdict=structs.replace(draft.verdict, message=message))
+    verdict = structs.replace(draft.verdict, message=message)
+    more = [ladder for ladder in ladders if ladder not in draft.ladders]
+    return structs.replace(draft, verdict=verdict, ladders=[*draft.ladders, *more])

@@ -165,7 +165,7 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         who = asking([kind for kind in waiting.kinds if kind.pod_class is task.pod_class], nowhere)
         message += f" {_sentence(unoffered_text(cycle, nowhere))}{f'; it is asked for{who}' if who else ''}"
         ladders = [*candidates.meant_resources(cycle, nowhere), *ladders]
-    elif cause is not Cause.FILTERS and _of_amounts(job, task, fit, empty, cause):
+    elif cause is not Cause.FILTERS and _of_amounts(waiting, task, fit, empty, cause):
         lack, short = _short(waiting, task, room, need or dict.fromkeys(lacking, missing))
         message = f"{spare(job, placeable)}{_within(cycle, task, room, fit, short)}"
         holders = lack.holders or holders
@@ -228,6 +228,8 @@ def _where(waiting: Waiting, task: Task, fit: FitErrors, empty: EmptyFit) -> tup
         cause = Cause.TOO_LARGE if empty.allowed else Cause.FILTERS
     if cause is Cause.FILTERS and sum(fit.lacking.values()) >= empty.allowed > 0:
         cause = Cause.NODES_FULL  # those that nothing else refuses have no room
+        if empty.per_node == 0 and tried_now(cycle.session, task.pod_class) is not None:
+            cause = Cause.TOO_LARGE
     room = Room(cycle, task.pod_class, waiting.tools.capacity.allowed(task.pod_class))
     if fit.lacking and _filtered(fit):
         passing = cycle.fits.passing(task.pod_class)
@@ -350,11 +352,12 @@ def _within(cycle: Cycle, task: Task, room: Room, fit: FitErrors, short: str) ->
     return f"{short}{room.only(alone=not _filtered(fit))}{_filtered(fit)}"
 
 
-def _of_amounts(job: JobState, task: Task, fit: FitErrors, empty: EmptyFit, cause: Cause) -> bool:
+def _of_amounts(waiting: Waiting, task: Task, fit: FitErrors, empty: EmptyFit, cause: Cause) -> bool:
     """The nodes that filters allow would do if they had more room."""
-    if Cause.NODES_FULL not in (fit.cause, cause) or not empty.allowed or not fit.lacking:
+    of_kind = cause is Cause.TOO_LARGE and tried_now(waiting.cycle.session, task.pod_class) is not None
+    if not (of_kind or Cause.NODES_FULL in (fit.cause, cause)) or not empty.allowed or not fit.lacking:
         return False
-    return empty.total >= wanted(job, task) or not _filtered(fit)
+    return empty.total >= wanted(waiting.job, task) or not _filtered(fit)
 
 
 def _filtered(fit: FitErrors) -> str:
