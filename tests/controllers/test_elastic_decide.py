@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.examples import examples
-from unisono.controllers.elastic.decide import Elastic, Extra, plan
+from unisono.controllers.elastic.decide import Elastic, Extra, Helped, plan
 from unisono.controllers.node_scaling.decide import Demand, Pool, Room
 
 GPU = "nvidia.com/gpu"
@@ -89,6 +89,22 @@ def test_replicas(
 def extra(name: str, priority: int = 10, gpus: int = 1) -> Extra:
     """A pod ``GROUP-...`` that waits beyond the minimum of its group."""
     return Extra(name, name.partition("-")[0], pods(gpus), priority)
+
+
+def test_who_was_helped_in_vain_is_helped_again_after_pauses_that_double() -> None:
+    """It waits for more than nodes: licences, say, which its verdict names only once there is room."""
+    helped, times, waits = Helped(), list[float](), True
+    full = [job("a", "xxxxxxxx")]
+    for now in range(0, 1000, 10):
+        resting = helped.resting(lambda _: waits, now)
+        answer = plan(full, [GANG], [room("x", 0)], now, resting=resting)
+        helped.add(answer.helped, now)
+        times += [now] if answer.replicas else []
+    assert times == [0, 60, 180, 420, 900]
+    assert plan([job("a", "xxxxxx")], [GANG], [room("x", 2)], 1000, resting={"g"}).replicas == {}  # still its room
+    waits = False
+    assert helped.resting(lambda _: waits, 1000) == set()
+    assert helped.resting(lambda _: True, 1000) == set()  # forgotten
 
 
 @pytest.mark.parametrize(

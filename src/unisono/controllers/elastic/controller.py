@@ -18,7 +18,7 @@ from unisono.api.resources import pod_requests, resource_list
 from unisono.api.selecting import pod_group_of, queue_of
 from unisono.api.times import duration_or_none, parse_time, rfc3339
 from unisono.controllers import owners
-from unisono.controllers.elastic.decide import COOL_DOWN, Allowances, Claim, Elastic, Extra, plan
+from unisono.controllers.elastic.decide import COOL_DOWN, Allowances, Claim, Elastic, Extra, Helped, plan
 from unisono.controllers.node_scaling.decide import (
     CAUSES,
     PATIENCE,
@@ -71,6 +71,7 @@ class ElasticController(Controller):
         """``recorder`` records events on the jobs."""
         self._recorder = recorder
         self._refused: dict[str, float] = {}
+        self._helped = Helped()
 
     def setup(self, context: Context) -> None:
         """Watch jobs that may be elastic, and queues that make theirs so; gangs, pods and nodes are looked up."""
@@ -104,7 +105,8 @@ class ElasticController(Controller):
             extras = self._beyond_minimum(found, now)
             rooms = self._rooms(found)
             self._keep_held(rooms, await self._held(now), {key for key, _ in gangs})
-            answer = plan(list(jobs.values()), gangs, rooms, now, extras)
+            answer = plan(list(jobs.values()), gangs, rooms, now, extras, self._helped.resting(self._waits, now))
+            self._helped.add(answer.helped, now)
             await self._carry_out(found, jobs, answer.replicas, answer.reasons, now)
         return _LOOK_AGAIN
 
@@ -169,6 +171,11 @@ class ElasticController(Controller):
             if demand:
                 waiting.append((created, group.key, demand))
         return [(key, demand) for _, key, demand in sorted(waiting, key=lambda each: each[:2])]
+
+    def _waits(self, key: str) -> bool:
+        """Whether a PodGroup, or a pod, waits for whatever it may be."""
+        group, pod = self._groups.get(key), self._pods.get(key)
+        return (group is not None and bool(verdict_of(group).cause)) or (pod is not None and is_pending(pod))
 
     def _beyond_minimum(self, found: Sequence[_Found], now: float) -> list[Extra]:
         """Pods that wait for nodes while their group has its minimum, such as replicas of a server.
