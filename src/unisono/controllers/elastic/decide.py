@@ -360,31 +360,6 @@ class ElasticPlan:
     helped: Sequence[str] = ()
 
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0
-
-
-@dataclass(slots=True)
-class Helped:
-    """For whom replicas have left. Who has not started with that waits for something else as well.
-
-    What that is need not be known: its verdict names it only once there is room, and then others grow into the room.
-    So replicas leave for the same one again only after a pause, which doubles each time.
-    """
-
-    _until: dict[str, tuple[float, float]] = field(default_factory=dict)
-
-    def resting(self, waits: Callable[[str], bool], now: float) -> set[str]:
-        """Those for which nothing leaves now; who does not wait any more is forgotten."""
-        self._until = {name: pause for name, pause in self._until.items() if waits(name)}
-        return {name for name, (until, _) in self._until.items() if now < until}
-
-    def add(self, names: Iterable[str], now: float) -> None:
-        """Replicas leave for them."""
-        for name in names:
-            pause = min(2 * self._until[name][1], _LONGEST_PAUSE) if name in self._until else _FIRST_PAUSE
-            self._until[name] = now + pause, pause
-
-
 def plan(
     jobs: Sequence[Elastic],
     gangs: Iterable[tuple[str, Sequence[Demand]]],
@@ -401,7 +376,7 @@ def plan(
         rooms: what is free on each node, each a pool of one machine; what leaves already counts as free.
         now: seconds since 1970.
         extras: pods that wait beyond the minimum of their group, who is to be served first first.
-        resting: names of gangs and pods for which nothing leaves now, see `Helped`; what is free is still theirs.
+        resting: names of gangs and pods that were helped in vain: nothing leaves, what is free is still theirs.
 
     """
     free = Trial((), rooms)
