@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.examples import examples
+from unisono.api.verdict import Cause
 from unisono.controllers.elastic.decide import Elastic, Extra, plan
-from unisono.controllers.node_scaling.decide import Demand, Pool, Room
+from unisono.controllers.node_scaling.decide import Demand, Helped, Pool, Room
 
 GPU = "nvidia.com/gpu"
 NOW = 10_000.0
@@ -89,6 +90,28 @@ def test_replicas(
 def extra(name: str, priority: int = 10, gpus: int = 1) -> Extra:
     """A pod ``GROUP-...`` that waits beyond the minimum of its group."""
     return Extra(name, name.partition("-")[0], pods(gpus), priority)
+
+
+def test_who_was_helped_in_vain_is_helped_again_after_pauses_that_double() -> None:
+    """It waits for more than nodes: licences, say, which its verdict names only once there is room."""
+    helped, times, cause = Helped(60, 300), list[float](), Cause.NODES_FULL
+    for now in range(0, 1200, 10):
+        resting = helped.resting({"g": cause}.__getitem__, now)
+        full = [job("a", "xxxxxxxx")] if cause is Cause.NODES_FULL else []
+        answer = plan(full, [GANG], [room("x", 0)], now, resting=resting)
+        helped.add(answer.helped, now)
+        times += [now] if answer.replicas else []
+        cause = Cause.LICENSES if answer.replicas else Cause.NODES_FULL
+    assert times == [0, 60, 180, 420, 720, 1020]
+    assert plan([job("a", "xxxxxx")], [GANG], [room("x", 2)], 1000, resting={"g"}).replicas == {}  # still its room
+    assert helped.resting(lambda _: "", 1200) == helped.resting(lambda _: cause, 1200) == set()  # it is forgotten
+
+
+def test_who_was_helped_and_waits_for_nodes_again_is_helped_again() -> None:
+    """Others took the room."""
+    helped = Helped(60, 300)
+    helped.add(["g"], 0)
+    assert helped.resting(lambda _: Cause.NODES_FULL, 10) == set()
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,16 @@ async def test_a_marked_machine_is_kept_when_a_gang_comes() -> None:
         assert made.recorder.of("ScaleDownCancelled")
 
 
+async def test_no_machine_comes_beside_those_that_are_kept_after_all() -> None:
+    async with world(deployment(replicas=1, ready=1, **{LEAST: "0"})) as made:
+        machine_and_node(made, "n1")
+        await made.gang("g", 1, cause="Licenses")
+        await made.advance(90)
+        await made.client.patch(NODES, "n1", {"spec": {"taints": [{"key": SCALE_DOWN, "effect": "NoSchedule"}]}})
+        await made.told("g", "NodesFull", tasksNeeded=1)
+        assert await state(made) == (1, [], [])
+
+
 async def test_a_restart_goes_on_with_what_is_marked_and_counts_anew_for_the_rest() -> None:
     async with world(shrinkable(2)) as made:
         machine_and_node(made, "n1")

@@ -155,6 +155,12 @@ class World:
             }
             await self.client.create(PODS, msgspec.convert(value, Pod))
 
+    async def told(self, name: str, cause: str, **verdict: Any) -> None:
+        """The scheduler has another verdict on a gang."""
+        patch = {"metadata": {"annotations": {VERDICT: json.dumps({"cause": cause, **verdict})}}}
+        await self.client.patch(POD_GROUPS, name, patch, namespace="default")
+        await self.advance(10)
+
     async def replicas(self, name: str = "md") -> int:
         return (await self.client.get(MACHINE_DEPLOYMENTS, name, "capi")).spec.replicas or 0
 
@@ -191,6 +197,22 @@ async def test_a_gang_that_waits_gets_machines_once_and_somebody_is_told() -> No
         assert text.startswith("machines: 0 -> 3, for waiting gangs: 3 on-demand machines at ")
         await made.advance(200)
         assert await made.replicas() == 3
+
+
+async def test_machines_that_came_in_vain_come_again_after_a_pause() -> None:
+    """With them the gang waits for licences: they are given back, and it seems to lack nothing but nodes again."""
+    async with world(deployment()) as made:
+        await made.gang("g", 2)
+        await made.advance(30)
+        assert await made.replicas() == 1
+        await made.provider.boot("md")
+        await made.told("g", "Licenses")
+        await made.client.patch(MACHINE_DEPLOYMENTS, "md", {"spec": {"replicas": 0}}, namespace="capi")
+        await made.told("g", "NodesFull")
+        await made.advance(1500)
+        assert await made.replicas() == 0
+        await made.advance(300)
+        assert await made.replicas() == 1
 
 
 async def test_nodes_that_are_new_get_time_to_be_taken() -> None:

@@ -142,6 +142,17 @@ def test_what_has_gone_does_not_become_less_before_it_is_counted() -> None:
     assert len(schedule(state, now=NOW + 2.0).binds) == 1
 
 
+@pytest.mark.parametrize(("amount", "used", "starts"), [(10, 9.99, False), (10, 9.8, True), (11, 10, True)])
+def test_what_was_used_up_is_not_open_again_for_a_little_that_a_count_leaves(
+    amount: int, used: float, starts: bool
+) -> None:
+    """Else jobs would start and be evicted by turns."""
+    state = cluster(nodes(3), budget("team", {"cpu": 10}, {"cpu": 10}), gang("g", 1))
+    assert not schedule(state, now=NOW).binds
+    state.apply("MODIFIED", _kind("Budget"), budget("team", {"cpu": amount}, {"cpu": used}))
+    assert bool(schedule(state, now=NOW + 1.0).binds) is starts
+
+
 def _kind(name: str) -> Any:
     from unisono.api import kinds
 

@@ -24,6 +24,7 @@ from unisono.controllers.node_scaling.decide import (
     PATIENCE,
     POD_INDEX,
     Demand,
+    Helped,
     Pool,
     Room,
     demand_of,
@@ -47,6 +48,8 @@ _LOOK_AGAIN = 10.0
 _REFUSED = 300.0
 # Pods beyond the minimum of their group that are looked at in one look; the others have their turn in the next ones.
 _MOST_EXTRA = 200
+# Replicas that left for a gang that then waited for something else do so again after a pause (seconds) that doubles.
+_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0
 _OWNER_INDEX = "pods-of-owner"
 
 
@@ -71,6 +74,7 @@ class ElasticController(Controller):
         """``recorder`` records events on the jobs."""
         self._recorder = recorder
         self._refused: dict[str, float] = {}
+        self._helped = Helped(_PAUSE, _LONGEST_PAUSE)
 
     def setup(self, context: Context) -> None:
         """Watch jobs that may be elastic, and queues that make theirs so; gangs, pods and nodes are looked up."""
@@ -104,7 +108,8 @@ class ElasticController(Controller):
             extras = self._beyond_minimum(found, now)
             rooms = self._rooms(found)
             self._keep_held(rooms, await self._held(now), {key for key, _ in gangs})
-            answer = plan(list(jobs.values()), gangs, rooms, now, extras)
+            answer = plan(list(jobs.values()), gangs, rooms, now, extras, self._helped.resting(self._cause, now))
+            self._helped.add(answer.helped, now)
             await self._carry_out(found, jobs, answer.replicas, answer.reasons, now)
         return _LOOK_AGAIN
 
@@ -169,6 +174,12 @@ class ElasticController(Controller):
             if demand:
                 waiting.append((created, group.key, demand))
         return [(key, demand) for _, key, demand in sorted(waiting, key=lambda each: each[:2])]
+
+    def _cause(self, key: str) -> str:
+        """Why a PodGroup, or a pod, waits; empty where it does not."""
+        pod = self._pods.get(key)
+        group = self._groups.get(pod_group_of(pod) if pod is not None and is_pending(pod) else key)
+        return verdict_of(group).cause if group is not None else ""
 
     def _beyond_minimum(self, found: Sequence[_Found], now: float) -> list[Extra]:
         """Pods that wait for nodes while their group has its minimum, such as replicas of a server.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from unisono.api.annotations import USER_LIMITS
@@ -351,11 +351,13 @@ class ElasticPlan:
     Attributes:
         replicas: by key, for those that should have others.
         reasons: by key, what for.
+        helped: names of the gangs and pods for which replicas leave.
 
     """
 
     replicas: Mapping[str, int] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
+    helped: Sequence[str] = ()
 
 
 def plan(
@@ -364,6 +366,7 @@ def plan(
     rooms: Sequence[Room],
     now: float,
     extras: Iterable[Extra] = (),
+    resting: Collection[str] = (),
 ) -> ElasticPlan:
     """Decide about all elastic jobs together.
 
@@ -373,29 +376,33 @@ def plan(
         rooms: what is free on each node, each a pool of one machine; what leaves already counts as free.
         now: seconds since 1970.
         extras: pods that wait beyond the minimum of their group, who is to be served first first.
+        resting: names of gangs and pods that were helped in vain: nothing leaves, what is free is still theirs.
 
     """
     free = Trial((), rooms)
     taken: dict[str, int] = {}
     reasons: dict[str, str] = {}
-    by_key, hopeless = {each.key: each for each in jobs}, set[str]()
-    wishes = [(f"{name}, which waits", gang, jobs, "") for name, gang in gangs]
+    by_key, hopeless, helped = {each.key: each for each in jobs}, set[str](), list[str]()
+    wishes = [(name, f"{name}, which waits", gang, jobs, "") for name, gang in gangs]
     for extra in extras:
         lower = [each for each in jobs if each.priority < extra.priority]
-        wishes.append((f"pod {extra.name}, of higher priority, which waits", [extra.demand], lower, extra.group))
-    for name, gang, givers, group in wishes:
+        what = f"pod {extra.name}, of higher priority, which waits"
+        wishes.append((extra.name, what, [extra.demand], lower, extra.group))
+    for name, what, gang, givers, group in wishes:
         if group in hopeless:
             continue
         served = _fits(gang, free)
         if served is None:
-            found = _make_room(gang, free, _leaving(givers, taken, now), by_key, taken)
+            order = [] if name in resting else _leaving(givers, taken, now)
+            found = _make_room(gang, free, order, by_key, taken) if order else None
             if found is None:
                 hopeless |= {group} - {""}
                 continue
             served, gone = found
+            helped.append(name)
             for key in gone:
                 taken[key] = taken.get(key, 0) + 1
-                reasons[key] = f"for {name}"
+                reasons[key] = f"for {what}"
         free = served
     wanted = {each.key: each.replicas - taken[each.key] for each in jobs if taken.get(each.key)}
     for each in jobs:
@@ -404,7 +411,7 @@ def plan(
             wanted[each.key], reasons[each.key] = each.replicas - given_up, f"beyond {what}"
     for key, replicas in _grow([each for each in jobs if each.key not in wanted], free.machines, now).items():
         wanted[key], reasons[key] = replicas, "for there is room that no gang waits for"
-    return ElasticPlan(wanted, reasons)
+    return ElasticPlan(wanted, reasons, helped)
 
 
 def _fits(gang: Sequence[Demand], free: Trial) -> Trial | None:

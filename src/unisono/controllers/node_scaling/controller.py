@@ -29,6 +29,8 @@ from unisono.controllers.node_scaling.decide import (
     PATIENCE,
     POD_INDEX,
     Demand,
+    Growth,
+    Helped,
     Room,
     demand_of,
     groups_of,
@@ -118,6 +120,8 @@ SETTLE = 120.0
 """Seconds between two changes of one MachineDeployment: new nodes must be seen, and taken, before the next count."""
 _KEY = "machines"
 _LOOK_AGAIN = 10.0
+# Machines that came for a gang that then waited for something else come again after a pause (seconds) that doubles.
+_PAUSE, _LONGEST_PAUSE = 1800.0, 86_400.0
 
 
 class NodeScalingController(Controller):
@@ -134,6 +138,7 @@ class NodeScalingController(Controller):
         self._machine_of: dict[str, Machine] = {}
         # By MachineDeployment: when all of its machines were there, as far as this process has seen.
         self._complete: dict[str, float] = {}
+        self._helped = Helped(_PAUSE, _LONGEST_PAUSE)
 
     def setup(self, context: Context) -> None:
         """Watch MachineDeployments, where a cluster has them; gangs, pods and nodes are looked up."""
@@ -165,9 +170,13 @@ class NodeScalingController(Controller):
         short = self._interrupted(now)
         pools = [replace(pool, failing=True) if pool.name in short else pool for pool in pools]
         rooms = [Room(each.room, dict(each.room.offers)) for each in nodes if not each.marked]
-        whole = remainders((gang for counts, gang in lacking if not counts), rooms)
-        gangs = [gang if counts else whole.pop(0) for counts, gang in lacking]
-        grown = growth([gang for gang in gangs if gang], pools)
+        whole = remainders((gang for _, counts, gang in lacking if not counts), rooms)
+        all_gangs = [(key, gang if counts else whole.pop(0)) for key, counts, gang in lacking]
+        gangs = [(key, gang) for key, gang in all_gangs if gang]
+        grown = growth([gang for _, gang in gangs], pools)
+        if any(each.marked for each in nodes) and shrinking(nodes, pools, pending, self._unneeded, now, settled).clear:
+            grown = Growth({}, {})  # nodes that were to go stay for them: whether they lack more is told by then
+        self._helped.add([gangs[at][0] for at in grown.served], now)
         for name, replicas in grown.replicas.items():
             await self._change(known[name], replicas, now, "ScaledUp", f"for waiting gangs: {grown.reasons[name]}")
         answer = shrinking(nodes, pools, pending, self._unneeded, now, settled - set(grown.replicas))
@@ -221,14 +230,17 @@ class NodeScalingController(Controller):
         notes = dict(found.annotations)
         return await self._change(deployment, found.replicas, now, "FailedScaleUp", found.text, notes)
 
-    async def _gangs(self, now: float) -> tuple[list[tuple[bool, list[Demand]]], list[list[Demand]]]:
+    async def _gangs(self, now: float) -> tuple[list[tuple[str, bool, list[Demand]]], list[list[Demand]]]:
         """What each gang lacks, and all of its pods without a place; those first that wait longest.
 
-        What a gang lacks comes with whether the scheduler has already taken off it what free nodes can hold.
+        What a gang lacks comes with its key, and with whether the scheduler has already taken off it what free nodes
+        can hold. A gang for which machines came in vain asks for none, see `Helped`.
         A gang that cannot be read is told and left out.
         """
-        waiting = []
+        waiting, resting = [], self._helped.resting(self._cause, now)
         for group in self._groups.items():
+            if group.key in resting:
+                continue
             try:
                 pending = self._pending(group)
                 lacking = self._lacking(group, pending, now)
@@ -239,7 +251,11 @@ class NodeScalingController(Controller):
             if pending:
                 waiting.append((group.metadata.creation_timestamp or "", group.key, lacking, pending))
         waiting.sort(key=lambda each: each[:2])
-        return [lacking for *_, lacking, _ in waiting if lacking[1]], [pending for *_, pending in waiting]
+        return [(key, *lacking) for _, key, lacking, _ in waiting if lacking[1]], [pending for *_, pending in waiting]
+
+    def _cause(self, key: str) -> str:
+        group = self._groups.get(key)
+        return verdict_of(group).cause if group is not None else ""
 
     def _pending(self, group: PodGroup) -> list[Demand]:
         """Pods without a place of a gang that waits for nodes, or what is promised to it before it has pods."""

@@ -6,7 +6,7 @@ ways to serve a gang that are tried, the cheapest is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -116,10 +116,11 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Replicas by pool for pools that should grow, and why these pools."""
+    """Replicas by pool for pools that should grow, why these, and the numbers of the gangs for which machines come."""
 
     replicas: Mapping[str, int]
     reasons: Mapping[str, str]
+    served: Sequence[int] = ()
 
 
 def wanted(gangs: Iterable[Sequence[Demand]], pools: Sequence[Pool]) -> dict[str, int]:
@@ -135,17 +136,19 @@ def growth(gangs: Iterable[Sequence[Demand]], pools: Sequence[Pool]) -> Growth:
         pools: machines to choose from.
 
     """
-    now, reasons = Trial(pools, booting(pools)), dict[str, str]()
-    for gang in gangs:
+    now, reasons, served = Trial(pools, booting(pools)), dict[str, str](), list[int]()
+    for at, gang in enumerate(gangs):
         before = now.planned
         found = next((one for way in _ways(gang) if (one := serve(way, now)) is not None), None)
         if found is None:
             continue
         now = found
+        served += [at] if now.planned != before else []
         for name, count in now.planned.items():
             if count > before.get(name, 0):
                 reasons[name] = _reason(name, before, now, pools)
-    return Growth({pool.name: pool.replicas + count for pool in pools if (count := now.planned[pool.name])}, reasons)
+    replicas = {pool.name: pool.replicas + count for pool in pools if (count := now.planned[pool.name])}
+    return Growth(replicas, reasons, served)
 
 
 def _ways(gang: Sequence[Demand]) -> Iterator[Sequence[Demand]]:
@@ -359,3 +362,38 @@ def promised(group: PodGroup) -> list[Demand]:
 def _is_of_quota(name: str) -> bool:
     """Only quotas know the name, or it lies on no node: no node offers it."""
     return name == "pods" or is_floating(name) or name.startswith(("requests.", "limits.", "count/"))
+
+
+@dataclass(slots=True)
+class Helped:
+    """For whom room was made. Who then waits for something else was helped in vain.
+
+    What else a gang waits for, such as licences or its queue's share, its verdict may name only once there is room.
+    Without a memory the room would be given to others or given back then, and be made again, without end. So none is
+    made for the same gang before a pause is over, which doubles each time.
+
+    Args:
+        first: seconds of the first pause.
+        longest: of the longest one.
+
+    """
+
+    first: float
+    longest: float
+    _pauses: dict[str, tuple[float, float, bool]] = field(default_factory=dict)
+
+    def resting(self, cause_of: Callable[[str], str], now: float) -> set[str]:
+        """Those for which no room is made now; ``cause_of`` answers why one waits: who does not is forgotten."""
+        for name, (since, pause, in_vain) in list(self._pauses.items()):
+            cause = cause_of(name)
+            if not cause:
+                del self._pauses[name]
+            else:
+                self._pauses[name] = since, pause, in_vain or cause not in CAUSES
+        return {name for name, (since, pause, vain) in self._pauses.items() if vain and now - since < pause}
+
+    def add(self, names: Iterable[str], now: float) -> None:
+        """Room is made for them."""
+        for name in names:
+            _, pause, in_vain = self._pauses.get(name, (now, self.first, False))
+            self._pauses[name] = now, min(2 * pause, self.longest) if in_vain else pause, False

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from unisono.engine.session.session import Session
 
 _EDGE = 1e-9
+_AGAIN = 0.01
+"""Part of an amount that must be left until jobs start again with a budget that was used up in the same period."""
 _NOT_YET = (TaskStatus.ALLOCATED, TaskStatus.BINDING)
 
 
@@ -78,9 +80,13 @@ class Run(Protocol):
 
 @dataclass(slots=True)
 class _Seen:
-    """What the last session has found, by budget: the tally that it began with, and the one that it came to."""
+    """What the last session has found, by budget: the tally that it began with, and the one that it came to.
+
+    ``up``: the budget as it was, and what there was nothing left of.
+    """
 
     by_name: dict[str, tuple[Tally, Tally]] = field(default_factory=dict)
+    up: dict[str, tuple[Purse, list[str]]] = field(default_factory=dict)
 
 
 class Spendings:
@@ -111,7 +117,8 @@ class Spendings:
                 if found := self._holds(record, self._purses[at]):
                     held[at] += found
                     jobs[at].append(key)
-        seen = snapshot.memo.of(_Seen, _Seen).by_name
+        memory = snapshot.memo.of(_Seen, _Seen)
+        seen = memory.by_name
         self.all: list[Spending] = []
         for purse, holds, keys in zip(self._purses, held, jobs, strict=True):
             begun = budgets.tallies[purse.name]
@@ -121,7 +128,18 @@ class Spendings:
                 kept = count(purse, last[1], (), now).used
                 used = {name: max(amount, kept.get(name, 0.0)) for name, amount in tally.used.items()}
                 tally = replace(tally, used=used)
+            # A count may come to a little less than was seen, as pods were evicted meanwhile: jobs that started with
+            # what is left by that would be evicted at once, again and again.
+            before = memory.up.get(purse.name) if not purse.half_life else None
+            if before is not None and before[0] == purse and last is not None and last[1].start == tally.start:
+                close = {name: purse.amounts[name] for name in before[1]}
+                used = dict(tally.used)
+                for name, amount in close.items():
+                    if used.get(name, 0.0) > (1 - _AGAIN) * amount:
+                        used[name] = max(used[name], amount)
+                tally = replace(tally, used=used)
             seen[purse.name] = begun, tally
+            memory.up[purse.name] = purse, purse.used_up(tally.used)
             spending = Spending(purse, tally, up=purse.used_up(tally.used), jobs=sorted(keys))
             for hold in holds:
                 for name, rate in hold.rates.items():
