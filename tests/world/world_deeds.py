@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from world_configured import NAMESPACE
 from world_disk import Pump
 from world_loop import WorldClock
 from world_network import Wire
@@ -18,11 +19,11 @@ from world_story import Deed
 
 from unisono.api.kinds import ALL_KINDS, JOBS, LEASES
 from unisono.apiserver.types import DeleteOptions, WriteOptions
-from unisono.errors import ApiError, Conflict, NotFound, Unavailable
+from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 
 _KINDS = {(kind.api_version, kind.kind): kind for kind in ALL_KINDS}
 
-_ORDINARY = {"create", "patch", "delete", "delete-pod", "order", "bind-again", "stale", "flutter"}
+_ORDINARY = {"create", "patch", "delete", "delete-pod", "order", "bind-again", "stale", "flutter", "configure"}
 
 
 @dataclass(slots=True)
@@ -89,6 +90,22 @@ class Deeds(Server):
         policy = "Foreground" if self.draw.random() < 0.3 else "Background"
         options = DeleteOptions(propagation_policy=policy, user="admin", groups=("system:masters",))
         await self._asked(service.delete(kind, namespace if kind.namespaced else None, name, options))
+
+    async def _do_configure(self, name: str, data: dict[str, str], sound: bool) -> None:
+        """Somebody writes a ConfigMap of the scheduler's configuration, or deletes it where there is no ``data``."""
+        kind, service = _KINDS["v1", "ConfigMap"], await self._service()
+        if not data:
+            options = DeleteOptions(user="admin", groups=("system:masters",))
+            await self._asked(service.delete(kind, NAMESPACE, name, options))
+            return
+        self.truth.configured.write(data, sound)
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": NAMESPACE}}
+        try:
+            await self._do_create("admin", {**body, "data": data})
+        except AlreadyExists:
+            write = WriteOptions(field_manager="kubectl", user="admin", groups=("system:masters",))
+            patch = [{"op": "replace", "path": "/data", "value": data}]
+            await self._asked(service.patch(kind, NAMESPACE, name, patch, "json", write, ""))
 
     async def _do_order(self, action: str, name: str) -> None:
         """A Command to a job, as vcctl gives it."""

@@ -22,6 +22,7 @@ from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry
+from world_configured import Settings
 from world_deeds import Deeds, Process
 from world_loop import PROCESS, RunsInCircles, SeededLoop, WorldClock
 from world_network import Weather, Wire
@@ -31,7 +32,7 @@ from world_story import Deed, Story
 
 from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import parse_specs
-from unisono.api.kinds import JOBS, POD_GROUPS, PODS
+from unisono.api.kinds import JOBS, LEASES, POD_GROUPS, PODS
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.keeper import ObjectKeeper
 from unisono.controllers.registry import COMPONENT, all_controllers
@@ -149,8 +150,16 @@ class World(Deeds):
         return lead
 
     async def _schedule(self, client: Client, clock: WorldClock) -> None:
-        def decide(*given: Any, **more: Any) -> Any:
-            decisions = run(*given, **more, monotonic=clock.monotonic, advice=self.story.advice)
+        configured, before = self.truth.configured, None
+
+        def decide(snapshot: Any, config: Any, *given: Any, **more: Any) -> Any:
+            nonlocal before
+            decisions = run(snapshot, config, *given, **more, monotonic=clock.monotonic, advice=self.story.advice)
+            used = Settings(tuple(config.actions), tuple(plugin.name for plugin in config.plugins))
+            actions = [one.reason for one in decisions.evictions]
+            for wrong in configured.judge(before, used, actions, self._loop.time()):
+                self.truth.say(wrong)
+            before = used
             for one in decisions.evictions:
                 now, pod = self._loop.time(), f"{one.namespace}/{one.pod}"
                 self._evictions.append(Eviction(now, one.uid, pod, one.reason, one.beneficiary))
@@ -248,13 +257,14 @@ class World(Deeds):
         quiet = dict(truth.writes)
         looks, tasks = [], []
         for _ in range(3):
-            texts = {f"PodGroup {key} waits though it fits" for key in waiting(truth, self.story.config)}
+            texts = {f"PodGroup {key} waits though it fits" for key in waiting(truth, truth.configured.config)}
             texts |= {
                 *stuck(truth, self._clock.time()),
                 *held_back(truth),
                 *miscounted(truth),
                 *unkept(truth, self._evictions),
                 *unanswered(truth),
+                *truth.configured.at_rest(truth.objects[LEASES.resource]),
                 *self._unwritten(),
             }
             looks.append(texts)
