@@ -17,6 +17,8 @@ from world_nevers import plural
 from world_server import Server
 from world_story import Deed
 
+from unisono.agent.simulated.nodes import SimulatedNodes
+from unisono.agent.simulated.specs import parse_specs
 from unisono.api.kinds import ALL_KINDS, JOBS, LEASES
 from unisono.apiserver.types import DeleteOptions, WriteOptions
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
@@ -43,6 +45,9 @@ class Deeds(Server):
     """Each ``_do_X`` is a deed of a story."""
 
     _processes: dict[str, Process]
+
+    def _add(self, name: str, work: Callable[[Wire, WorldClock], Awaitable[None]]) -> None:
+        raise NotImplementedError
 
     async def _kill(self, name: str) -> None:
         raise NotImplementedError
@@ -153,6 +158,17 @@ class Deeds(Server):
                 await self._asked(service.patch(kind, None, node, patch, "merge", options, "status"))
             await asyncio.sleep(12)
             service = await self._service()
+
+    async def _do_join(self, like: str, count: int) -> None:
+        """Nodes join that are like one that is there."""
+        node = next(found for one, found in self.truth.objects.items() if plural(one) == "nodes")[like]
+        name = f"nodes-{len(self._processes)}"
+        spec = {"name": f"more-{len(self._processes)}", "count": count, "capacity": node["status"]["allocatable"]}
+
+        async def simulate(wire: Wire, clock: WorldClock) -> None:
+            await SimulatedNodes(wire, parse_specs([spec]), clock, volumes=True).run()
+
+        self._add(name, simulate)
 
     async def _do_kill(self, name: str, down: float) -> None:
         await self._kill(name)

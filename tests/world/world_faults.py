@@ -467,6 +467,21 @@ FAULTS = (
         "if any_release else named\n",
         "\n",
     ),
+    Fault(
+        "offer-what-does-not-help",
+        "answers",
+        "unisono.engine.verdicts.advise",
+        "                if trials.starts(self.key, change):\n",
+        "                if True:\n",
+    ),
+    Fault(
+        "leave-a-waiting-job-without-a-verdict",
+        "answers",
+        "unisono.engine.verdicts.advise",
+        "    return {key: _finished(answered.get(key, draft), off) for key, draft in drafts.items()}\n",
+        "    drafts.pop(turns[-1])\n"
+        "    return {key: _finished(answered.get(key, draft), off) for key, draft in drafts.items()}\n",
+    ),
 )
 
 

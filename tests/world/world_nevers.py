@@ -320,8 +320,8 @@ class Truth:
         return self.now() - max(made, default=self._let_in.get(key, 0.0)) > patience
 
     def _guards(self) -> bool:
-        """What is admitted is bounded by what may be held, and nothing is ever evicted for it."""
-        return {"capacity", "enqueue"} <= self.enforced and not self.configured.evicts
+        """What is admitted was always bounded by what may be held, and nothing is ever evicted for it."""
+        return {"capacity", "enqueue"} <= self.configured.always and not self.configured.evicts
 
     def _admitted(self, key: str, queue: str) -> None:
         """A PodGroup may begin: what is promised in its queue fits beside what is held there.

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import gc
 import hashlib
+import json
 import os
 import random as chance
 import shutil
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry
+from world_answers import needs, offers
+from world_answers import waiting as waiting_jobs
 from world_configured import Settings
 from world_deeds import Deeds, Process
 from world_loop import PROCESS, RunsInCircles, SeededLoop, WorldClock
@@ -52,6 +55,8 @@ _NAMES = ("volcano", "unisono", "default-scheduler")
 # Virtual seconds after the last thing broke until the world must be at rest, and between two looks at it.
 _REST, _APART = 180.0, 30.0
 _MOST_WRITES = 6
+# After how long every waiting job has been looked at again.
+_AGAIN = 45.0
 
 
 @dataclass(slots=True)
@@ -92,6 +97,7 @@ class World(Deeds):
         self._config = load_config(story.config_text, "world")
         self._processes: dict[str, Process] = {}
         self._evictions: list[Eviction] = []
+        self._advice = story.advice
         self._observers: dict[str, Informer[Any]] = {}
 
     # ---- processes
@@ -154,7 +160,7 @@ class World(Deeds):
 
         def decide(snapshot: Any, config: Any, *given: Any, **more: Any) -> Any:
             nonlocal before
-            decisions = run(snapshot, config, *given, **more, monotonic=clock.monotonic, advice=self.story.advice)
+            decisions = run(snapshot, config, *given, **more, monotonic=clock.monotonic, advice=self._advice)
             used = Settings(tuple(config.actions), tuple(plugin.name for plugin in config.plugins))
             actions = [one.reason for one in decisions.evictions]
             for wrong in configured.judge(before, used, actions, self._loop.time()):
@@ -280,6 +286,32 @@ class World(Deeds):
         for text in helpless(truth, {one.beneficiary for one in self._evictions if one.at > old and one.beneficiary}):
             truth.say(text)
         self._compare_observers()
+        if self.story.asks and not truth.found:
+            await self._ask()
+
+    async def _ask(self) -> None:
+        """Do what waiting jobs are told would start them, one after the other, and see that each starts."""
+        self._advice = True
+        for _ in range(self.story.asks):
+            await self._pass(_AGAIN)
+            told = [one for key, verdict in waiting_jobs(self.truth) for one in self._offers(key, verdict)]
+            if not told:
+                return
+            key, change, deeds = self.draw.choice(told)
+            least = max((one.get("to") or 0 for one in change.get("changes") or [change]), default=0)
+            for deed in deeds:
+                await self._do(deed)
+            for _ in range(12):
+                await self._pass(5.0)
+                if not needs(self.truth, key, least):
+                    break
+            else:
+                self.truth.say(f"PodGroup {key} was told {json.dumps(change)}, and {needs(self.truth, key, least)}")
+
+    def _offers(self, key: str, verdict: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any], list[Deed]]]:
+        if not verdict:
+            self.truth.say(f"PodGroup {key} waits and has no verdict")
+        return [(key, change, deeds) for change, deeds in offers(self.truth, key, verdict)]
 
     def _unwritten(self) -> set[str]:
         backend = self._backend

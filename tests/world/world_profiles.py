@@ -6,6 +6,7 @@ The thousands of a seed say which kind it is: 3004 is the fifth world of the fou
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -413,7 +414,7 @@ def _configure(draw: Draw, at: float, name: str, what: str) -> None:
 def reloads(draw: Draw) -> Story:
     """The scheduler's configuration changes all the time, also to what cannot be used, on nodes that are full."""
     random = draw.random
-    draw.length = 60.0
+    draw.length = 45.0
     nodes = _nodes(draw, 2, cpu=4)
     queues = _queues(
         draw,
@@ -440,17 +441,48 @@ def reloads(draw: Draw) -> Story:
         _configure(draw, at, name, what if what != "gone" or name in there else "sound")
         there = there - {name} if what == "gone" else there | {name}
         at = round(at + random.choice((0.2, 2, 8, 18)) * random.uniform(0.8, 1.3), 3)
+    end = draw.length
     for name in CONFIG_MAPS:
-        _configure(draw, draw.length - 8, name, "sound")
-        most = ("sound", "gone") if name != CONFIG_MAPS[0] else ("refused", "refused", "gone", "gone", "gone")
-        _configure(draw, draw.length, name, random.choice(most))
+        _configure(draw, end - 8, name, "sound")
+    _configure(draw, end, CONFIG_MAPS[0], "gone")
+    _configure(draw, end, CONFIG_MAPS[1], "sound")
+    _burst(draw, end + 19)
+    if random.random() < 0.7:
+        _configure(draw, end + 24, CONFIG_MAPS[1], "refused")
+        _burst(draw, end + 45)
     draw.do(draw.when(0.7), "kill", random.choice(_SCHEDULERS), 2.0)
     draw.do(draw.when(0.7), "abdicate")
     for name in _SCHEDULERS:
         draw.do(draw.when(), "cut", name)
         draw.do(draw.when(), "part", name, round(random.uniform(2, 6), 3))
     draw.do(0.0, "lag", draw.length, round(random.uniform(0.3, 3), 3), "scheduler")
-    return draw.story(nodes, _config("enqueue, allocate, backfill", "nodeorder"), queues, after=20.0)
+    return draw.story(nodes, _config("enqueue, allocate, backfill", "nodeorder"), queues, after=55.0)
+
+
+def answers(draw: Draw) -> Story:
+    """Jobs that cannot start for many reasons; some do what they are told would help."""
+    random = draw.random
+    draw.length = 20.0
+    nodes = _nodes(draw, random.randint(2, 3), cpu=random.choice((2, 4, 5)))
+    capped = {"weight": 1, "capability": {"cpu": random.choice((1, 3))}}
+    queues = _queues(draw, capped=capped, free=_ROOT, low={"weight": 1, "parent": "root"})
+    if random.random() < 0.3:
+        quota: Object = {"hard": {"requests.cpu": random.choice(("6", "9")), "pods": "20"}}
+        body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "all", "namespace": "default"}}
+        draw.do(0.0, "create", "admin", {**body, "spec": quota})
+    for _ in range(random.randint(8, 12)):
+        size, cpu = random.randint(1, 6), random.choice(("1", "1", "500m", "2", "6"))
+        lasts = round(random.uniform(4, 20), 1) if random.random() < 0.1 else None
+        urgent = random.choice(("", "", "high", "low"))
+        _job(draw, draw.when(), size, random.randint(1, size), lasts, _asked(cpu), priorityClassName=urgent)
+    if random.random() < 0.5:
+        name = random.choice(draw.node_names)
+        draw.do(draw.when(), "patch", "v1", "Node", name, {"spec": {"unschedulable": True}})
+    draw.do(draw.when(), "kill", "scheduler-a", 2.0)
+    draw.do(2.0, "refuse", "bind", 9.0, 0.5, random.choice(("busy", "lost")))
+    share = random.choice(("capacity", "proportion"))
+    story = draw.story(nodes, _config("enqueue, allocate, backfill", share, "overcommit", "nodeorder"), queues, 5.0)
+    return replace(story, asks=3)
 
 
 PROFILES: tuple[Callable[[Draw], Story], ...] = (
@@ -469,6 +501,7 @@ PROFILES: tuple[Callable[[Draw], Story], ...] = (
     devices,
     network,
     reloads,
+    answers,
 )
 NAMES = tuple(profile.__name__ for profile in PROFILES)
 
