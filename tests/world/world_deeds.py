@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from world_configured import NAMESPACE
 from world_disk import Pump
 from world_loop import WorldClock
 from world_network import Wire
@@ -16,13 +17,15 @@ from world_nevers import plural
 from world_server import Server
 from world_story import Deed
 
+from unisono.agent.simulated.nodes import SimulatedNodes
+from unisono.agent.simulated.specs import parse_specs
 from unisono.api.kinds import ALL_KINDS, JOBS, LEASES
 from unisono.apiserver.types import DeleteOptions, WriteOptions
-from unisono.errors import ApiError, Conflict, NotFound, Unavailable
+from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 
 _KINDS = {(kind.api_version, kind.kind): kind for kind in ALL_KINDS}
 
-_ORDINARY = {"create", "patch", "delete", "delete-pod", "order", "bind-again", "stale", "flutter"}
+_ORDINARY = {"create", "patch", "delete", "delete-pod", "order", "bind-again", "stale", "flutter", "configure"}
 
 
 @dataclass(slots=True)
@@ -42,6 +45,9 @@ class Deeds(Server):
     """Each ``_do_X`` is a deed of a story."""
 
     _processes: dict[str, Process]
+
+    def _add(self, name: str, work: Callable[[Wire, WorldClock], Awaitable[None]]) -> None:
+        raise NotImplementedError
 
     async def _kill(self, name: str) -> None:
         raise NotImplementedError
@@ -90,6 +96,22 @@ class Deeds(Server):
         options = DeleteOptions(propagation_policy=policy, user="admin", groups=("system:masters",))
         await self._asked(service.delete(kind, namespace if kind.namespaced else None, name, options))
 
+    async def _do_configure(self, name: str, data: dict[str, str], sound: bool) -> None:
+        """Somebody writes a ConfigMap of the scheduler's configuration, or deletes it where there is no ``data``."""
+        kind, service = _KINDS["v1", "ConfigMap"], await self._service()
+        if not data:
+            options = DeleteOptions(user="admin", groups=("system:masters",))
+            await self._asked(service.delete(kind, NAMESPACE, name, options))
+            return
+        self.truth.configured.write(data, sound)
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": NAMESPACE}}
+        try:
+            await self._do_create("admin", {**body, "data": data})
+        except AlreadyExists:
+            write = WriteOptions(field_manager="kubectl", user="admin", groups=("system:masters",))
+            patch = [{"op": "replace", "path": "/data", "value": data}]
+            await self._asked(service.patch(kind, NAMESPACE, name, patch, "json", write, ""))
+
     async def _do_order(self, action: str, name: str) -> None:
         """A Command to a job, as vcctl gives it."""
         jobs = next((found for one, found in self.truth.objects.items() if one == JOBS.resource), {})
@@ -136,6 +158,17 @@ class Deeds(Server):
                 await self._asked(service.patch(kind, None, node, patch, "merge", options, "status"))
             await asyncio.sleep(12)
             service = await self._service()
+
+    async def _do_join(self, like: str, count: int) -> None:
+        """Nodes join that are like one that is there."""
+        node = next(found for one, found in self.truth.objects.items() if plural(one) == "nodes")[like]
+        name = f"nodes-{len(self._processes)}"
+        spec = {"name": f"more-{len(self._processes)}", "count": count, "capacity": node["status"]["allocatable"]}
+
+        async def simulate(wire: Wire, clock: WorldClock) -> None:
+            await SimulatedNodes(wire, parse_specs([spec]), clock, volumes=True).run()
+
+        self._add(name, simulate)
 
     async def _do_kill(self, name: str, down: float) -> None:
         await self._kill(name)

@@ -438,6 +438,50 @@ FAULTS = (
         "        if limit is None:\n            return [[top]]\n        at = groups.at",
         "        if True:\n            return [[top]]\n        at = groups.at",
     ),
+    Fault(
+        "fall-back-from-what-is-refused",
+        "reloads",
+        "unisono.scheduler.settings",
+        "        self._error = why\n",
+        "        self._error, self._config = why, None\n",
+    ),
+    Fault(
+        "keep-a-configuration-that-is-gone",
+        "reloads",
+        "unisono.scheduler.settings",
+        "        if self._maps.pop(name, None) is not None:\n",
+        "        if False:\n",
+    ),
+    Fault(
+        "decide-with-the-first-configuration",
+        "reloads",
+        "unisono.scheduler.scheduler",
+        "        decisions, version = await self._decide_on(config)\n",
+        "        decisions, version = await self._decide_on(self._seen_config or config)\n"
+        "        config = self._seen_config or config\n",
+    ),
+    Fault(
+        "read-what-another-release-says",
+        "reloads",
+        "unisono.scheduler.settings",
+        "if any_release else named\n",
+        "\n",
+    ),
+    Fault(
+        "offer-what-does-not-help",
+        "answers",
+        "unisono.engine.verdicts.advise",
+        "                if trials.starts(self.key, change):\n",
+        "                if True:\n",
+    ),
+    Fault(
+        "leave-a-waiting-job-without-a-verdict",
+        "answers",
+        "unisono.engine.verdicts.advise",
+        "    return {key: _finished(answered.get(key, draft), off) for key, draft in drafts.items()}\n",
+        "    drafts.pop(turns[-1])\n"
+        "    return {key: _finished(answered.get(key, draft), off) for key, draft in drafts.items()}\n",
+    ),
 )
 
 

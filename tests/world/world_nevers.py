@@ -16,6 +16,7 @@ from benchmarks.check.facts import Amounts, Facts, Pod, add, amounts, quantity, 
 from benchmarks.check.rules.nodes import host_ports
 from benchmarks.check.rules.selectors import selects
 from benchmarks.check.rules.topology import domains
+from world_configured import NAMESPACE, Configured
 
 PODS, NODES, GROUPS, LEASES = "pods", "nodes", "podgroups", "leases"
 _CARD, _CARD_MEMORY, _CARD_NUMBER = "volcano.sh/gpu-index", "volcano.sh/gpu-memory", "volcano.sh/gpu-number"
@@ -75,8 +76,7 @@ class Truth:
 
     Attributes:
         now: gives virtual seconds.
-        enforced: names of the plug-ins that are configured.
-        evicts: whether an action is configured that evicts.
+        configured: which configuration may be in force.
         calm_since: when the last thing broke.
         objects: decoded, by resource and key.
         revisions: by resource, of all changes.
@@ -85,8 +85,7 @@ class Truth:
     """
 
     now: Callable[[], float]
-    enforced: frozenset[str]
-    evicts: bool = False
+    configured: Configured
     calm_since: float = 0.0
     found: list[str] = field(default_factory=list)
     objects: dict[str, dict[str, dict[str, Any]]] = field(default_factory=lambda: defaultdict(dict))
@@ -107,6 +106,11 @@ class Truth:
     _wrote: dict[str, float] = field(default_factory=dict)
     _let_in: dict[str, float] = field(default_factory=dict)
     _bound_at: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def enforced(self) -> frozenset[str]:
+        """Names of the actions and plug-ins that are configured, and have been for a while."""
+        return self.configured.enforced(self.now())
 
     def say(self, what: str) -> None:
         """Remember a finding once."""
@@ -167,7 +171,9 @@ class Truth:
             self._claims()
         elif kind == LEASES:
             self._lease(key, body)
-        elif kind == GROUPS and event.type != "DELETED" and "capacity" in self.enforced and not self.evicts:
+        elif kind == "configmaps" and entry.namespace == NAMESPACE:
+            self.configured.take(entry.name, None if event.type == "DELETED" else body.get("data") or {}, self.now())
+        elif kind == GROUPS and event.type != "DELETED" and self._guards():
             phases = [(one.get("status") or {}).get("phase") for one in (before or {}, body)]
             if phases[1] == "Inqueue" and phases[0] in (None, "", "Pending"):
                 self._admitted(key, body["spec"].get("queue") or "default")
@@ -313,6 +319,10 @@ class Truth:
         made = (self._made[pod.raw["metadata"]["uid"]] for pod in pods)
         patience = _SEEN if len(pods) >= (group["spec"].get("minMember") or 1) else _UNFILLED
         return self.now() - max(made, default=self._let_in.get(key, 0.0)) > patience
+
+    def _guards(self) -> bool:
+        """What is admitted was always bounded by what may be held, and nothing is ever evicted for it."""
+        return {"capacity", "enqueue"} <= self.configured.always and not self.configured.evicts
 
     def _admitted(self, key: str, queue: str) -> None:
         """A PodGroup may begin: what is promised in its queue fits beside what is held there.

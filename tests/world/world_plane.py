@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import gc
 import hashlib
+import json
 import os
 import random as chance
 import shutil
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry
+from world_answers import needs, offers
+from world_answers import waiting as waiting_jobs
+from world_configured import Settings
 from world_deeds import Deeds, Process
 from world_loop import PROCESS, RunsInCircles, SeededLoop, WorldClock
 from world_network import Weather, Wire
@@ -31,7 +35,7 @@ from world_story import Deed, Story
 
 from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import parse_specs
-from unisono.api.kinds import JOBS, POD_GROUPS, PODS
+from unisono.api.kinds import JOBS, LEASES, POD_GROUPS, PODS
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.keeper import ObjectKeeper
 from unisono.controllers.registry import COMPONENT, all_controllers
@@ -51,6 +55,8 @@ _NAMES = ("volcano", "unisono", "default-scheduler")
 # Virtual seconds after the last thing broke until the world must be at rest, and between two looks at it.
 _REST, _APART = 180.0, 30.0
 _MOST_WRITES = 6
+# After how long every waiting job has been looked at again.
+_AGAIN = 45.0
 
 
 @dataclass(slots=True)
@@ -91,6 +97,7 @@ class World(Deeds):
         self._config = load_config(story.config_text, "world")
         self._processes: dict[str, Process] = {}
         self._evictions: list[Eviction] = []
+        self._advice = story.advice
         self._observers: dict[str, Informer[Any]] = {}
 
     # ---- processes
@@ -149,8 +156,16 @@ class World(Deeds):
         return lead
 
     async def _schedule(self, client: Client, clock: WorldClock) -> None:
-        def decide(*given: Any, **more: Any) -> Any:
-            decisions = run(*given, **more, monotonic=clock.monotonic, advice=self.story.advice)
+        configured, before = self.truth.configured, None
+
+        def decide(snapshot: Any, config: Any, *given: Any, **more: Any) -> Any:
+            nonlocal before
+            decisions = run(snapshot, config, *given, **more, monotonic=clock.monotonic, advice=self._advice)
+            used = Settings(tuple(config.actions), tuple(plugin.name for plugin in config.plugins))
+            actions = [one.reason for one in decisions.evictions]
+            for wrong in configured.judge(before, used, actions, self._loop.time()):
+                self.truth.say(wrong)
+            before = used
             for one in decisions.evictions:
                 now, pod = self._loop.time(), f"{one.namespace}/{one.pod}"
                 self._evictions.append(Eviction(now, one.uid, pod, one.reason, one.beneficiary))
@@ -248,13 +263,14 @@ class World(Deeds):
         quiet = dict(truth.writes)
         looks, tasks = [], []
         for _ in range(3):
-            texts = {f"PodGroup {key} waits though it fits" for key in waiting(truth, self.story.config)}
+            texts = {f"PodGroup {key} waits though it fits" for key in waiting(truth, truth.configured.config)}
             texts |= {
                 *stuck(truth, self._clock.time()),
                 *held_back(truth),
                 *miscounted(truth),
                 *unkept(truth, self._evictions),
                 *unanswered(truth),
+                *truth.configured.at_rest(truth.objects[LEASES.resource]),
                 *self._unwritten(),
             }
             looks.append(texts)
@@ -270,6 +286,32 @@ class World(Deeds):
         for text in helpless(truth, {one.beneficiary for one in self._evictions if one.at > old and one.beneficiary}):
             truth.say(text)
         self._compare_observers()
+        if self.story.asks and not truth.found:
+            await self._ask()
+
+    async def _ask(self) -> None:
+        """Do what waiting jobs are told would start them, one after the other, and see that each starts."""
+        self._advice = True
+        for _ in range(self.story.asks):
+            await self._pass(_AGAIN)
+            told = [one for key, verdict in waiting_jobs(self.truth) for one in self._offers(key, verdict)]
+            if not told:
+                return
+            key, change, deeds = self.draw.choice(told)
+            least = max((one.get("to") or 0 for one in change.get("changes") or [change]), default=0)
+            for deed in deeds:
+                await self._do(deed)
+            for _ in range(12):
+                await self._pass(5.0)
+                if not needs(self.truth, key, least):
+                    break
+            else:
+                self.truth.say(f"PodGroup {key} was told {json.dumps(change)}, and {needs(self.truth, key, least)}")
+
+    def _offers(self, key: str, verdict: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any], list[Deed]]]:
+        if not verdict:
+            self.truth.say(f"PodGroup {key} waits and has no verdict")
+        return [(key, change, deeds) for change, deeds in offers(self.truth, key, verdict)]
 
     def _unwritten(self) -> set[str]:
         backend = self._backend

@@ -6,9 +6,13 @@ The thousands of a seed say which kind it is: 3004 is the fifth world of the fou
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
+import yaml
+from world_configured import KEY
+from world_configured import NAMES as CONFIG_MAPS
 from world_crowds import growth, queue, throng
 from world_story import USERS, Draw, Object, Story, mixed, pod_template
 
@@ -362,6 +366,125 @@ def network(draw: Draw) -> Story:
     return draw.story(nodes, _config("enqueue, allocate, backfill", "binpack", aware), queues)
 
 
+_ACTIONS = (
+    "enqueue, allocate, backfill",
+    "allocate, backfill",
+    "enqueue, allocate, preempt, backfill",
+    "enqueue, allocate, reclaim, backfill",
+    "enqueue, allocate, preempt, reclaim, backfill",
+    "allocate, gangpreempt, gangreclaim, backfill",
+)
+
+
+def _sound(random: Random) -> Object:
+    """A configuration that may be used: jobs run whole, and queues keep their limits, with each of them."""
+    actions = random.choice(_ACTIONS)
+    # Where nothing says what a queue deserves, queues take the same room from each other without end.
+    share = random.choice(("capacity", "capacity", "proportion", "drf" if "reclaim" not in actions else "capacity"))
+    others = [name for name in ("user-limits", "overcommit", "binpack") if random.random() < 0.4]
+    return _config(actions, share, *others, "nodeorder")
+
+
+def _refused(random: Random) -> str:
+    """A text that is no configuration, though a part of it may be."""
+    config = _sound(random)
+    tiers = config["tiers"]
+    wrong: tuple[Any, ...] = (
+        {**config, "actions": "enqueue, allocat, preempt"},
+        {**config, "tiers": [*tiers, {"plugins": [{"name": "gangg"}]}]},
+        {**config, "tiers": [*tiers, {"plugins": [{"name": "gang"}]}]},
+        {**config, "tiers": [*tiers, {"plugins": [{"name": "conformance", "arguments": {"most": "much"}}]}]},
+        {**config, "action": "preempt"},
+    )
+    texts = [yaml.safe_dump(one) for one in wrong]
+    return random.choice([*texts, "", texts[-1] + "["])
+
+
+def _configure(draw: Draw, at: float, name: str, what: str) -> None:
+    """Somebody writes a ConfigMap of the scheduler's configuration, or deletes it."""
+    random, data = draw.random, dict[str, str]()
+    if what in ("sound", "refused"):
+        text = _refused(random) if what == "refused" else yaml.safe_dump(_sound(random))
+        data = {random.choice((KEY, KEY, "scheduler.conf")): text}
+    elif what == "keyless":
+        data = {"README": yaml.safe_dump(_sound(random))}
+    draw.do(at, "configure", name, data, what == "sound")
+
+
+def reloads(draw: Draw) -> Story:
+    """The scheduler's configuration changes all the time, also to what cannot be used, on nodes that are full."""
+    random = draw.random
+    draw.length = 45.0
+    nodes = _nodes(draw, 2, cpu=4)
+    queues = _queues(
+        draw,
+        a={"weight": 1, "deserved": {"cpu": 4}},
+        b={"weight": 1, "deserved": {"cpu": 4}},
+        c={"weight": 1, "capability": {"cpu": 3}},
+    )
+    queues[1]["metadata"]["annotations"] = {"unisono.io/user-limits": "cpu=3"}
+    for name, at in (("a", 0.1), ("c", 0.2), ("a", 0.3), ("b", 0.8)):
+        _job(draw, draw.when(at), random.randint(3, 6), 1, None, priorityClassName="low", queue=name)
+    for _ in range(7):
+        at, size = draw.when(), random.randint(1, 3)
+        lasts = None if random.random() < 0.3 else round(random.uniform(4, 20), 1)
+        urgent = random.choice(("high", "high", "low"))
+        _job(draw, at, size, random.randint(1, size), lasts, _asked(random.choice("12")), priorityClassName=urgent)
+    for _ in range(3):
+        _burst(draw, draw.when())
+    # Other releases' are none of this scheduler's business, also where there is no other one.
+    _configure(draw, 0.5, "team-scheduler-configmap", "sound")
+    at, there = round(random.uniform(6, 12), 3), {"team-scheduler-configmap"}
+    while at < draw.length - 12:
+        name = random.choice((*CONFIG_MAPS, *CONFIG_MAPS, "team-scheduler-configmap"))
+        what = random.choices(("sound", "refused", "gone", "keyless"), (5, 5, 4, 1))[0]
+        _configure(draw, at, name, what if what != "gone" or name in there else "sound")
+        there = there - {name} if what == "gone" else there | {name}
+        at = round(at + random.choice((0.2, 2, 8, 18)) * random.uniform(0.8, 1.3), 3)
+    end = draw.length
+    for name in CONFIG_MAPS:
+        _configure(draw, end - 8, name, "sound")
+    _configure(draw, end, CONFIG_MAPS[0], "gone")
+    _configure(draw, end, CONFIG_MAPS[1], "sound")
+    _burst(draw, end + 19)
+    if random.random() < 0.7:
+        _configure(draw, end + 24, CONFIG_MAPS[1], "refused")
+        _burst(draw, end + 45)
+    draw.do(draw.when(0.7), "kill", random.choice(_SCHEDULERS), 2.0)
+    draw.do(draw.when(0.7), "abdicate")
+    for name in _SCHEDULERS:
+        draw.do(draw.when(), "cut", name)
+        draw.do(draw.when(), "part", name, round(random.uniform(2, 6), 3))
+    draw.do(0.0, "lag", draw.length, round(random.uniform(0.3, 3), 3), "scheduler")
+    return draw.story(nodes, _config("enqueue, allocate, backfill", "nodeorder"), queues, after=55.0)
+
+
+def answers(draw: Draw) -> Story:
+    """Jobs that cannot start for many reasons; some do what they are told would help."""
+    random = draw.random
+    draw.length = 20.0
+    nodes = _nodes(draw, random.randint(2, 3), cpu=random.choice((2, 4, 5)))
+    capped = {"weight": 1, "capability": {"cpu": random.choice((1, 3))}}
+    queues = _queues(draw, capped=capped, free=_ROOT, low={"weight": 1, "parent": "root"})
+    if random.random() < 0.3:
+        quota: Object = {"hard": {"requests.cpu": random.choice(("6", "9")), "pods": "20"}}
+        body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "all", "namespace": "default"}}
+        draw.do(0.0, "create", "admin", {**body, "spec": quota})
+    for _ in range(random.randint(8, 12)):
+        size, cpu = random.randint(1, 6), random.choice(("1", "1", "500m", "2", "6"))
+        lasts = round(random.uniform(4, 20), 1) if random.random() < 0.1 else None
+        urgent = random.choice(("", "", "high", "low"))
+        _job(draw, draw.when(), size, random.randint(1, size), lasts, _asked(cpu), priorityClassName=urgent)
+    if random.random() < 0.5:
+        name = random.choice(draw.node_names)
+        draw.do(draw.when(), "patch", "v1", "Node", name, {"spec": {"unschedulable": True}})
+    draw.do(draw.when(), "kill", "scheduler-a", 2.0)
+    draw.do(2.0, "refuse", "bind", 9.0, 0.5, random.choice(("busy", "lost")))
+    share = random.choice(("capacity", "proportion"))
+    story = draw.story(nodes, _config("enqueue, allocate, backfill", share, "overcommit", "nodeorder"), queues, 5.0)
+    return replace(story, asks=3)
+
+
 PROFILES: tuple[Callable[[Draw], Story], ...] = (
     mixed,
     throng,
@@ -377,6 +500,8 @@ PROFILES: tuple[Callable[[Draw], Story], ...] = (
     limits,
     devices,
     network,
+    reloads,
+    answers,
 )
 NAMES = tuple(profile.__name__ for profile in PROFILES)
 

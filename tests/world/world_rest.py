@@ -160,8 +160,9 @@ def waiting(truth: Truth, config: Mapping[str, Any]) -> set[str]:
 
 
 def limits(truth: Truth) -> list[str]:
-    """Limits that are not kept."""
-    return beyond(truth.facts())
+    """Limits that are not kept; those of users are kept by a plug-in, and what runs without it goes on."""
+    users = "user-limits" in truth.configured.always
+    return [text for text in beyond(truth.facts()) if users or not text.startswith("user ")]
 
 
 def helpless(truth: Truth, beneficiaries: Iterable[str]) -> list[str]:

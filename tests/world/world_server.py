@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from world_configured import Configured
 from world_disk import CrashingDisk, Pump
 from world_loop import SeededLoop, WorldClock
 from world_network import Weather
@@ -39,10 +40,7 @@ class Server:
         self._pump: Any = type("SeededPump", (Pump,), {"draw": self.draw})
         self._clock = WorldClock(loop, NOW)
         self._uids, self._generations = itertools.count(1), itertools.count(1)
-        plugins = frozenset(one["name"] for tier in story.config["tiers"] for one in tier["plugins"])
-        actions = set(story.config["actions"].split(", "))
-        evicts = bool(actions & {"preempt", "reclaim", "gangpreempt", "gangreclaim"})
-        self.truth = Truth(loop.time, plugins, evicts)
+        self.truth = Truth(loop.time, Configured(story.config))
         self._backend: Backend | None = None
         self._disk: CrashingDisk | None = None
         self._serving: set[asyncio.Task[Any]] = set()

@@ -44,6 +44,7 @@ class Story:
         ends: when no more breaks and the rest begins (seconds).
         disorder: share of the turns of the loop whose order is drawn.
         replicas: schedulers, of which one leads.
+        asks: of how many jobs that still wait in the end it is tried whether what they are told would start them does.
         advice: verdicts try what would help, which takes ten times as long as to decide.
 
     """
@@ -56,6 +57,7 @@ class Story:
     ends: float
     disorder: float = 0.5
     replicas: int = 2
+    asks: int = 0
     advice: bool = False
 
     @property
@@ -109,7 +111,7 @@ class Draw:
         drawn = self.random.choice((0.0, 0.3, 0.8))
         ends, advice = self.length + after, self.seed % 100 == 7
         disorder = drawn if disorder is None else disorder
-        return Story(self.seed, nodes, config, queues, deeds, ends, disorder, advice=advice)
+        return Story(self.seed, nodes, config, queues, deeds, ends, disorder, asks=int(advice), advice=advice)
 
 
 def mixed(draw: Draw) -> Story:
