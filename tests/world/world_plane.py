@@ -17,6 +17,7 @@ import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -48,6 +49,7 @@ from unisono.kube.controller import Manager
 from unisono.kube.events import EventRecorder
 from unisono.kube.informer import Informer
 from unisono.kube.leader import LeaderElector, LeadershipLost
+from unisono.scheduler.explanations import Explained, Explanations, Told
 from unisono.scheduler.scheduler import Scheduler
 from unisono.scheduler.settings import FixedConfig
 
@@ -156,11 +158,24 @@ class World(Deeds):
         return lead
 
     async def _schedule(self, client: Client, clock: WorldClock) -> None:
-        configured, before = self.truth.configured, None
+        configured, before, copied = self.truth.configured, None, False
+        draw = Random(self.story.seed)
+
+        def beside(work: Callable[[], Explained], done: Told) -> Any:
+            """Works it out at once, and tells it later; some copies of processes come to nothing."""
+            nonlocal copied
+            copied = True
+            try:
+                found = work()
+            finally:
+                copied = False
+            self._loop.call_later(draw.random() * 5, done, found if draw.random() < 0.9 else "it was killed")
 
         def decide(snapshot: Any, config: Any, *given: Any, **more: Any) -> Any:
             nonlocal before
             decisions = run(snapshot, config, *given, **more, monotonic=clock.monotonic, advice=self._advice)
+            if copied:
+                return decisions
             used = Settings(tuple(config.actions), tuple(plugin.name for plugin in config.plugins))
             actions = [one.reason for one in decisions.evictions]
             for wrong in configured.judge(before, used, actions, self._loop.time()):
@@ -173,13 +188,15 @@ class World(Deeds):
                 self.truth.say(f"the engine breaks an invariant: {broken.subject}: {broken.message}")
             return decisions
 
+        explanations = Explanations(clock.monotonic, copies=beside, least=-1.0) if self.story.seed % 3 == 1 else None
         scheduler = Scheduler(
             client,
             FixedConfig(self._config),
             clock,
             registry=CollectorRegistry(),
             scheduler_names=_NAMES,
-            decide=decide,
+            decide=decide if explanations is None else partial(explanations.decide, decide),
+            explanations=explanations,
         )
         await scheduler.run()
 
