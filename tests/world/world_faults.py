@@ -488,6 +488,13 @@ FAULTS = (
         "unisono.engine.plugins.one_of",
         "        return (Veto(~self.choices.nodes(part.kind)[nodes.columns], not_of(part.kind.name)),)\n",
         "        return ()\n",
+        more=(
+            (
+                "unisono.engine.closing.invariants",
+                "    for placement in cycle.bound:\n        part = choices.part(",
+                "    for placement in []:\n        part = choices.part(",
+            ),
+        ),
     ),
     Fault(
         "forget-who-holds-licences",

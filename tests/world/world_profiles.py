@@ -390,7 +390,7 @@ def _refused(random: Random) -> str:
     config = _sound(random)
     tiers = config["tiers"]
     wrong: tuple[Any, ...] = (
-        {**config, "actions": "enqueue, allocat, preempt"},
+        {**config, "actions": "enqueue, allocates, preempt"},
         {**config, "tiers": [*tiers, {"plugins": [{"name": "gangg"}]}]},
         {**config, "tiers": [*tiers, {"plugins": [{"name": "gang"}]}]},
         {**config, "tiers": [*tiers, {"plugins": [{"name": "conformance", "arguments": {"most": "much"}}]}]},
