@@ -482,6 +482,34 @@ FAULTS = (
         "    drafts.pop(turns[-1])\n"
         "    return {key: _finished(answered.get(key, draft), off) for key, draft in drafts.items()}\n",
     ),
+    Fault(
+        "go-to-any-kind-of-nodes",
+        "choices",
+        "unisono.engine.plugins.one_of",
+        "        return (Veto(~self.choices.nodes(part.kind)[nodes.columns], not_of(part.kind.name)),)\n",
+        "        return ()\n",
+        more=(
+            (
+                "unisono.engine.closing.invariants",
+                "    for placement in cycle.bound:\n        part = choices.part(",
+                "    for placement in []:\n        part = choices.part(",
+            ),
+        ),
+    ),
+    Fault(
+        "forget-who-holds-licences",
+        "choices",
+        "unisono.engine.session.floating",
+        "        limit.held[row] = int(nodes.used[row].sum()) - leaving + floating.by_jobs\n",
+        "        pass\n",
+    ),
+    Fault(
+        "forget-what-whole-jobs-hold",
+        "choices",
+        "unisono.engine.session.floating",
+        "        limit.held[row] = int(nodes.used[row].sum()) - leaving + floating.by_jobs\n",
+        "        limit.held[row] = int(nodes.used[row].sum()) - leaving\n",
+    ),
 )
 
 

@@ -20,6 +20,7 @@ from world_configured import NAMESPACE, Configured
 
 PODS, NODES, GROUPS, LEASES = "pods", "nodes", "podgroups", "leases"
 _CARD, _CARD_MEMORY, _CARD_NUMBER = "volcano.sh/gpu-index", "volcano.sh/gpu-memory", "volcano.sh/gpu-number"
+_LICENSES, _ONE_OF = "unisono.io/licenses", "unisono.io/one-of"
 # How stale the watch events may be that a decision is based on (seconds).
 _STALE = 75.0
 # After how long an admitted gang that found no place, or got no further pod, is let pass by those that fit.
@@ -54,6 +55,7 @@ _KINDS = {
     "priorityclasses": "PriorityClass",
     "jobs": "Job",
     "hypernodes": "HyperNode",
+    "floatingresources": "FloatingResource",
 }
 
 
@@ -169,6 +171,8 @@ class Truth:
                 self._loosened[f"queue {key}"] = self.now()
         elif kind == "resourceclaims":
             self._claims()
+        elif kind == "floatingresources" and before is not None and before["spec"] != body["spec"]:
+            self._loosened[f"license {key}"] = self.now()
         elif kind == LEASES:
             self._lease(key, body)
         elif kind == "configmaps" and entry.namespace == NAMESPACE:
@@ -218,8 +222,12 @@ class Truth:
         self._room(pod.node, pod)
         self._card(pod)
         raw = self._group(pod.group)
+        if pod.licenses or (raw is not None and _LICENSES in (raw["metadata"].get("annotations") or {})):
+            self._licenses(pod)
         if raw is None:
             return
+        if "one-of" in self.enforced and (kinds := (raw["metadata"].get("annotations") or {}).get(_ONE_OF)):
+            self._one_kind(pod.group, kinds)
         if "network-topology-aware" in self.enforced and "networkTopology" in raw["spec"]:
             self._rack(pod.group, raw["spec"]["networkTopology"])
         queue, now = raw["spec"].get("queue") or "default", self.now()
@@ -284,6 +292,34 @@ class Truth:
         used = sum(other.requests.get(_CARD_MEMORY, 0) for other in sharing if other.annotations.get(_CARD) == card)
         if offered and used > offered[_CARD_MEMORY] / offered[_CARD_NUMBER]:
             self.say(f"card {card} of {pod.node} is shared beyond its memory: {pod.key} makes it {float(used)}")
+
+    def _licenses(self, pod: Pod) -> None:
+        """No more of a floating resource is held than there is; what a whole job holds counts once."""
+        facts, used = self.facts(), Amounts()
+        holders = [other for other in self._pods.values() if other.occupies]
+        for other in holders:
+            add(used, other.licenses)
+        for group in {other.group for other in holders}:
+            add(used, facts.licenses_of(group))
+        mine = {**pod.licenses, **facts.licenses_of(pod.group)}
+        for name, one in self._all("floatingresources").items():
+            resource, most = f"licenses.unisono.io/{name}", one["spec"].get("amount", 0) - one["spec"].get("inUse", 0)
+            stale = self.now() - self._loosened.get(f"license {name}", -_STALE) < _STALE
+            if resource in mine and not stale and used.get(resource, 0) > most:
+                self.say(f"there are {most} of {name}, and {pod.key} makes it {float(used[resource])}")
+
+    def _one_kind(self, group: str, kinds: str) -> None:
+        """All pods of a gang are on nodes of one kind of those that it names."""
+        nodes = self._all("nodes")
+        where = {pod.node for pod in self._pods.values() if pod.group == group and pod.counts and pod.occupies}
+        if not where <= nodes.keys():
+            return
+        labels = [nodes[name]["metadata"].get("labels") or {} for name in sorted(where)]
+        for kind in kinds.split(","):
+            pairs = [pair.split("=") for pair in kind.partition("@")[0].partition("*")[0].strip().split("+")]
+            if all(held.get(key) == value for held in labels for key, value in pairs):
+                return
+        self.say(f"PodGroup {group} may have one of {kinds} and runs on {', '.join(sorted(where))}")
 
     def _rack(self, group: str, wish: Mapping[str, Any]) -> None:
         """A group with a hard bound stays within one domain of the tier that it may have."""

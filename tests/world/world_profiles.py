@@ -390,7 +390,7 @@ def _refused(random: Random) -> str:
     config = _sound(random)
     tiers = config["tiers"]
     wrong: tuple[Any, ...] = (
-        {**config, "actions": "enqueue, allocat, preempt"},
+        {**config, "actions": "enqueue, allocates, preempt"},
         {**config, "tiers": [*tiers, {"plugins": [{"name": "gangg"}]}]},
         {**config, "tiers": [*tiers, {"plugins": [{"name": "gang"}]}]},
         {**config, "tiers": [*tiers, {"plugins": [{"name": "conformance", "arguments": {"most": "much"}}]}]},
@@ -485,6 +485,41 @@ def answers(draw: Draw) -> Story:
     return replace(story, asks=3)
 
 
+def choices(draw: Draw) -> Story:
+    """Gangs that take one of several kinds of nodes, and too few licences, while binds fail and pods are taken away."""
+    random = draw.random
+    draw.length = 35.0
+    found: list[Object] = []
+    for name in ("red", "blue"):
+        capacity = {"cpu": random.choice((3, 4)), "memory": "64Gi"}
+        found.append({"name": name, "count": 2, "capacity": capacity, "labels": {"colour": name}})
+        draw.node_names += [f"{name}-0", f"{name}-1"]
+    queues = _queues(draw, free=_ROOT)
+    for name, amount in (("one", 1), ("few", random.randint(2, 4))):
+        body: Object = {"apiVersion": "quota.unisono.io/v1alpha1", "kind": "FloatingResource"}
+        draw.do(0.0, "create", "admin", {**body, "metadata": {"name": name}, "spec": {"amount": amount}})
+    for _ in range(6):
+        size = random.randint(2, 5)
+        body = _job(draw, draw.when(0.8), size, random.randint(1, size), round(random.uniform(4, 15), 1))
+        kinds = random.sample(("colour=red", "colour=blue"), 2)
+        body["metadata"]["annotations"] = {"unisono.io/one-of": ", ".join(kinds[: random.choice((1, 2, 2))])}
+    for _ in range(8):
+        name, size = random.choice(("one", "few", "few")), random.randint(1, 3)
+        asked = _asked("500m")
+        whole = random.random() < 0.3
+        if not whole:
+            asked[f"licenses.unisono.io/{name}"] = "1"
+        body = _job(draw, draw.when(), size, random.randint(1, size), round(random.uniform(3, 12), 1), asked)
+        if whole:
+            body["metadata"]["annotations"] = {"unisono.io/licenses": name}
+    for _ in range(5):
+        draw.do(draw.when(), "delete-pod", random.randrange(1000))
+    draw.do(2.0, "refuse", "bind", 20.0, round(random.uniform(0.3, 0.7), 2), random.choice(("busy", "lost")))
+    draw.do(draw.when(), "kill", random.choice(_SCHEDULERS), 2.0)
+    draw.do(0.0, "lag", draw.length, round(random.uniform(0.3, 3), 3), "scheduler")
+    return draw.story(tuple(found), _config("enqueue, allocate, backfill", "one-of", "nodeorder"), queues)
+
+
 PROFILES: tuple[Callable[[Draw], Story], ...] = (
     mixed,
     throng,
@@ -502,6 +537,7 @@ PROFILES: tuple[Callable[[Draw], Story], ...] = (
     network,
     reloads,
     answers,
+    choices,
 )
 NAMES = tuple(profile.__name__ for profile in PROFILES)
 
