@@ -456,9 +456,9 @@ FAULTS = (
         "decide-with-the-first-configuration",
         "reloads",
         "unisono.scheduler.scheduler",
-        "        decisions, version = await self._decide_on(config)\n",
-        "        decisions, version = await self._decide_on(self._seen_config or config)\n"
-        "        config = self._seen_config or config\n",
+        "            decisions, version = await self._decide_on(config)\n",
+        "            decisions, version = await self._decide_on(self._seen_config or config)\n"
+        "            config = self._seen_config or config\n",
     ),
     Fault(
         "read-what-another-release-says",
