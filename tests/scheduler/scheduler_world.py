@@ -64,9 +64,6 @@ class SlotEngine:
         return decisions
 
 
-REAL = object()
-
-
 class World:
     """The pieces of one test."""
 
@@ -100,12 +97,12 @@ async def inline(decide: Callable[[], Decisions]) -> Decisions:
 
 @asynccontextmanager
 async def world(client: MemoryClient | None = None, engine: Any = None, **options: Any) -> AsyncIterator[World]:
-    """A scheduler that runs; ``engine``: what decides, REAL for the real one."""
+    """A scheduler that runs; ``engine``: what decides."""
     client = client or MemoryClient()
     engine = engine or SlotEngine()
     config = options.pop("config", None) or Fixed()
     options = {"runner": inline, "debounce": 0.02, **options}
-    scheduler = Scheduler(client, config, client.clock, decide=None if engine is REAL else engine, **options)
+    scheduler = Scheduler(client, config, client.clock, decide=engine, **options)
     task = asyncio.create_task(scheduler.run())
     made = World(client, scheduler, engine, config)
     try:

@@ -49,7 +49,8 @@ from unisono.kube.controller import Manager
 from unisono.kube.events import EventRecorder
 from unisono.kube.informer import Informer
 from unisono.kube.leader import LeaderElector, LeadershipLost
-from unisono.scheduler.explanations import Explained, Explanations, Told
+from unisono.scheduler.explanations import Explained, Explanations
+from unisono.scheduler.process_copy import Done, Unfinished
 from unisono.scheduler.scheduler import Scheduler
 from unisono.scheduler.settings import FixedConfig
 
@@ -161,7 +162,7 @@ class World(Deeds):
         configured, before, copied = self.truth.configured, None, False
         draw = Random(self.story.seed)
 
-        def beside(work: Callable[[], Explained], done: Told) -> Any:
+        def beside(work: Callable[[], Explained], done: Done) -> Any:
             """Works it out at once, and tells it later; some copies of processes come to nothing."""
             nonlocal copied
             copied = True
@@ -169,7 +170,8 @@ class World(Deeds):
                 found = work()
             finally:
                 copied = False
-            self._loop.call_later(draw.random() * 5, done, found if draw.random() < 0.9 else "it was killed")
+            delay, told = draw.random() * 5, found if draw.random() < 0.9 else Unfinished("it was killed")
+            self._loop.call_later(delay, done, told)
 
         def decide(snapshot: Any, config: Any, *given: Any, **more: Any) -> Any:
             nonlocal before

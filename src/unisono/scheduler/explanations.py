@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import gc
-import os
-import pickle
-import resource
-import signal
-import sys
 import threading
 import time
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final
 
 import structlog
 
-from unisono.cluster.records import Task
+from unisono.cluster.records import Job, Task
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import TaskStatus
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.decisions import Decisions
 from unisono.engine.plugins.registry import is_built_in
 from unisono.engine.verdict import Asked
+from unisono.engine.verdicts.explain import REMEMBERED
+from unisono.scheduler.process_copy import Copy, Done, Unfinished, can_copy, has_memory, in_copy
 
 _log = structlog.get_logger(__name__)
 
@@ -35,11 +29,8 @@ _LONGEST_SILENCE: Final = 10.0
 _LONG: Final = 0.1
 _MANY: Final = 100
 """Waiting jobs for which that is supposed before it is known."""
-_MOST_SECONDS: Final = 60
-"""Of a copy: it is ended then, and counts as failed."""
 _FAILED_SECONDS: Final = 300.0
-"""After a copy has failed, explanations are part of cycles for so long."""
-_NICENESS: Final = 5
+"""After a copy has failed, explanations are part of cycles for so long; after one that took too long there is none."""
 STARTED = frozenset(("Running", "Completed"))
 """Phases of jobs that wait for nothing."""
 _SAID = (
@@ -57,6 +48,8 @@ class Explained:
         decisions: what they say of how things stood; without binds and evictions.
         seconds: that the copy took for the explanation.
         bound, evicted: pods, as the copy's cycle decided. The cycle beside it decided the same of the same cluster.
+        uids: of the jobs with a verdict.
+        memory: what explanations keep from one time to the next.
 
     """
 
@@ -64,10 +57,11 @@ class Explained:
     seconds: float
     bound: set[str] = field(default_factory=set)
     evicted: set[str] = field(default_factory=set)
+    uids: Mapping[str, str] = field(default_factory=dict)
+    memory: Collection[object] = ()
 
 
-Told = Callable[[Explained | str], None]
-"""Hears what a copy has found out, or why it has not."""
+Outcome = Explained | Unfinished
 
 
 class Meanwhile:
@@ -77,6 +71,8 @@ class Meanwhile:
         version: of the cluster's state that is explained.
         bound, evicted: pods, by the cycle that began beside the copy.
         violations: of that cycle.
+        cycles: how many came after it.
+        told: jobs of which later cycles said how they stand.
 
     """
 
@@ -85,21 +81,28 @@ class Meanwhile:
         self.version, self.violations = version, beside.violations
         self.bound = {f"{bind.namespace}/{bind.pod}" for bind in beside.binds}
         self.evicted = {f"{eviction.namespace}/{eviction.pod}" for eviction in beside.evictions}
-        self._told: set[str] = set()
+        self.cycles = 0
+        self.told: set[str] = set()
         self._started: set[str] = set()
         self._pods: set[str] = set()
 
     def note(self, decisions: Decisions) -> None:
         """A later cycle's: what it says of a job counts for more."""
+        self.cycles += 1
         self._started |= {bind.job for bind in decisions.binds}
         self._started |= {update.key for update in decisions.pod_groups if update.phase in STARTED}
-        self._told |= {update.key for update in decisions.pod_groups}
+        self.told |= {update.key for update in decisions.pod_groups}
         self._pods |= {f"{one.namespace}/{one.pod}" for one in decisions.pod_conditions}
 
-    def remove_outdated(self, told: Decisions, tasks: Mapping[str, Task]) -> None:
-        """Leave out what does not hold any more; the next explanation tells of it."""
-        told.pod_groups = [one for one in told.pod_groups if one.key not in self._told]
-        told.verdicts = {job: verdict for job, verdict in told.verdicts.items() if job not in self._started}
+    def remove_outdated(self, explained: Explained, jobs: Mapping[str, Job], tasks: Mapping[str, Task]) -> None:
+        """Leave out what does not hold any more of the jobs and pods that there are now."""
+        told, uids = explained.decisions, explained.uids
+        told.pod_groups = [one for one in told.pod_groups if one.key not in self.told]
+        told.verdicts = {
+            key: verdict
+            for key, verdict in told.verdicts.items()
+            if key not in self._started and (job := jobs.get(key)) is not None and job.uid == uids.get(key)
+        }
         told.pod_conditions = [
             one
             for one in told.pod_conditions
@@ -119,7 +122,9 @@ class Explanations:
     shares the memory of what neither of both changes.
 
     Attributes:
-        copying: a copy is at work.
+        copying: a copy is at work, or what it found has not been heard by `ended`.
+        begun: the latest cycle has begun it.
+        tell: hears `Explained` or `Unfinished` of a copy, in a thread of its own.
 
     """
 
@@ -127,7 +132,7 @@ class Explanations:
         self,
         monotonic: Callable[[], float],
         asked: Asked | None = None,
-        copies: Callable[[Callable[[], Explained], Told], Copy] | None = None,
+        copies: Callable[[Callable[[], Explained], Done], Copy] | None = None,
         least: float = _LONG,
     ) -> None:
         """Make one.
@@ -143,20 +148,20 @@ class Explanations:
         self._due = self._failed_until = 0.0
         self._took: float | None = None
         self._copy_at_work: Copy | None = None
-        self._closed = False
-        self.copying = False
-        self.tell: Callable[[Explained], object] = lambda _: None
-        """Hears what a copy has found out, in a thread of its own."""
+        self._began = 0.0
+        self._closing = threading.Lock()
+        self._closed = self._dropped = False
+        self.copying = self.begun = False
+        self.tell: Callable[[Outcome], object] = lambda _: None
 
     def decide(
         self, run: Callable[..., Decisions], snapshot: Snapshot, config: SchedulerConfig, now: float, seed: int
     ) -> Decisions:
         """Run a cycle with or without explanations; one without them asks for another one when they are due."""
         rests = self._due - self._monotonic()
-        due = rests <= 0 and not self.copying
+        due, self.begun = rests <= 0 and not self.copying, False
         if due and self._copies is not None and self._takes_long(snapshot) and self._may_copy(config):
-            due = False
-            self._copy(lambda: run(snapshot, config, now, seed, verdicts=self._verdicts))
+            due = not self._copy(snapshot, lambda: run(snapshot, config, now, seed, verdicts=self._verdicts))
         decisions = run(snapshot, config, now, seed, verdicts=due and self._verdicts)
         if decisions.explained:
             self._took = _spent(decisions)
@@ -166,9 +171,33 @@ class Explanations:
             decisions.again_at = again_at if decisions.again_at is None else min(decisions.again_at, again_at)
         return decisions
 
+    def ended(self, outcome: Outcome) -> Explained | None:
+        """What the copy has found, where that is worth anything; between cycles."""
+        now, dropped = self._monotonic(), self._dropped
+        self.copying = self._dropped = False
+        if dropped:
+            return None
+        if isinstance(outcome, Explained):
+            self._took = outcome.seconds
+            self._due = now + min(now - self._began, _LONGEST_SILENCE)  # half of a processor at most
+            return outcome
+        _log.warning("explanation.failed", error=outcome.why)
+        if outcome.too_long:
+            self._due = now + _FAILED_SECONDS
+        else:
+            self.within_cycles()
+        return None
+
+    def drop(self) -> None:
+        """What the copy at work finds is worth nothing: the cycle beside it has failed."""
+        self.begun, self._dropped = False, self.copying
+        if self.copying and self._copy_at_work is not None:
+            self._copy_at_work.end()
+
     def close(self) -> None:
         """Explain nothing more: the copy that is at work ends."""
-        self._closed, self.tell = True, lambda _: None
+        with self._closing:
+            self._closed = True
         if self._copy_at_work is not None:
             self._copy_at_work.end()
 
@@ -191,31 +220,32 @@ class Explanations:
         if self._monotonic() < self._failed_until:
             return False
         names = [plugin.name for plugin in config.plugins]
-        return "extender" not in names and all(map(is_built_in, names)) and _has_memory()
+        return "extender" not in names and all(map(is_built_in, names)) and has_memory()
 
-    def _copy(self, run: Callable[[], Decisions]) -> None:
+    def _copy(self, snapshot: Snapshot, run: Callable[[], Decisions]) -> bool:
+        """Whether a copy has begun to explain."""
         assert self._copies is not None
-        self.copying = True
-        began = self._monotonic()
 
         def work() -> Explained:
             made = run()
             told = Decisions(**{name: getattr(made, name) for name in _SAID})
             bound = {f"{bind.namespace}/{bind.pod}" for bind in made.binds}
             evicted = {f"{eviction.namespace}/{eviction.pod}" for eviction in made.evictions}
-            return Explained(told, _spent(made), bound, evicted)
+            uids = {key: job.uid for key in told.verdicts if (job := snapshot.jobs.get(key)) is not None}
+            memory = [part for kind in REMEMBERED if (part := snapshot.memo.find(kind)) is not None]
+            return Explained(told, _spent(made), bound, evicted, uids, memory)
 
-        def done(explained: Explained | str) -> None:
-            ended, self.copying = self._monotonic(), False
-            if isinstance(explained, Explained):
-                self._took = explained.seconds
-                self._due = ended + min(ended - began, _LONGEST_SILENCE)  # half of a processor at most
-                self.tell(explained)
-            elif not self._closed:
-                _log.warning("explanation.failed", error=explained)
+        with self._closing:
+            if self._closed:
+                return False
+            try:
+                self._copy_at_work = self._copies(work, self.tell)
+            except (OSError, RuntimeError) as error:
+                _log.warning("explanation.failed", error=f"no copy of the process can be made: {error}")
                 self.within_cycles()
-
-        self._copy_at_work = self._copies(work, done)
+                return False
+            self._began, self.copying, self.begun = self._monotonic(), True, True
+        return True
 
 
 def _spent(decisions: Decisions) -> float:
@@ -223,107 +253,5 @@ def _spent(decisions: Decisions) -> float:
 
 
 def beside_cycles() -> Explanations:
-    """Explanations that are worked out in copies of this process where they take long, and where there can be copies.
-
-    A process with threads can be copied on Linux, whose C library holds its locks meanwhile.
-    """
-    return Explanations(time.monotonic, copies=in_copy if sys.platform == "linux" else None)
-
-
-class Copy:
-    """A copy of this process at work."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self._reaping = threading.Lock()
-        self._reaped = False
-
-    def end(self) -> None:
-        """Stop it, if it still works."""
-        with self._reaping:  # after that its number may be another process's
-            if not self._reaped:
-                os.kill(self.pid, signal.SIGKILL)
-
-    def wait(self) -> int:
-        """Wait for its end; its exit status, negative for a signal."""
-        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        with self._reaping:
-            _, status = os.waitpid(self.pid, 0)
-            self._reaped = True
-        return os.waitstatus_to_exitcode(status)
-
-
-def in_copy(work: Callable[[], Explained], done: Told) -> Copy:
-    """Do ``work`` in a copy of this process; ``done`` is called with what it returns, in a thread of its own.
-
-    The copy has this thread alone, no files but its end of a pipe, and ends after `_MOST_SECONDS`. ``work`` must only
-    compute. Of one that fails, or is ended, it is told why it found nothing.
-    """
-    reading, writing = os.pipe()
-    parent = os.getpid()
-    with warnings.catch_warnings():
-        # Python warns of locks that other threads hold: the copy takes none, and the C library frees its own.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        _be_copy(work, writing, parent)
-    os.close(writing)
-    copy = Copy(pid)
-    threading.Thread(target=_follow, args=(copy, reading, done), name="explanation", daemon=True).start()
-    return copy
-
-
-def _be_copy(work: Callable[[], Explained], writing: int, parent: int) -> NoReturn:
-    status = 1
-    try:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for each in (signal.SIGTERM, signal.SIGALRM):
-            signal.signal(each, signal.SIG_DFL)
-        signal.alarm(_MOST_SECONDS)
-        resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
-        os.nice(_NICENESS)
-        os.closerange(3, writing)  # connections end when this process closes them, not when its copy does
-        os.closerange(writing + 1, _highest_file() + 1)
-        gc.disable()
-        try:
-            told: Any = work()
-        except Exception as error:
-            told = f"{type(error).__name__}: {error}"
-        with os.fdopen(writing, "wb") as out:
-            if os.getppid() == parent:
-                pickle.dump(told, out, protocol=pickle.HIGHEST_PROTOCOL)
-        status = 0
-    finally:
-        os._exit(status)
-
-
-def _highest_file() -> int:
-    return max(int(path.name) for path in Path("/proc/self/fd").iterdir())
-
-
-def _follow(copy: Copy, reading: int, done: Told) -> None:
-    with os.fdopen(reading, "rb") as out:
-        text = out.read()
-    status = copy.wait()
-    told = pickle.loads(text) if text and status == 0 else f"it ended with {status}"  # noqa: S301
-    done(told)
-
-
-def _has_memory() -> bool:
-    """Whether half as much as this process holds is free, on the machine and in its control group."""
-    try:
-        page = os.sysconf("SC_PAGE_SIZE")
-        held = int(Path("/proc/self/statm").read_text().split()[1]) * page
-        facts = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-        free = int(facts["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return False
-    group = Path("/sys/fs/cgroup")
-    try:
-        limit = (group / "memory.max").read_text().strip()
-        if limit.isdigit():
-            free = min(free, int(limit) - int((group / "memory.current").read_text()))
-    except (OSError, ValueError):
-        pass  # no limit is known
-    return free >= held / 2
+    """Explanations that are worked out in copies of this process where they take long, if there can be copies."""
+    return Explanations(time.monotonic, copies=in_copy if can_copy() else None)

@@ -7,7 +7,7 @@ a little, so that thousands of waiting jobs do not cost a write each per cycle.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,11 +123,14 @@ class Reports:
             for outbox in (self._groups, self._pods, self._queues, self._reservations, self._nodes):
                 group.create_task(outbox.run())
 
-    def take(self, decisions: Decisions) -> None:
-        """Take in the decisions of a cycle; `VerdictBook` has its verdicts already."""
+    def take(self, decisions: Decisions, but: Collection[str] = ()) -> None:
+        """Take in the decisions of a cycle; `VerdictBook` has its verdicts already.
+
+        Of the PodGroups ``but`` something newer is to be written.
+        """
         waiting = set(self._verdicts.jobs())
         self._told = {key: told for key, told in self._told.items() if key in waiting}
-        self._take_groups(decisions)
+        self._take_groups(decisions, but)
         for condition in decisions.pod_conditions:
             self._take_pod(condition)
         for queue in decisions.queues:
@@ -168,11 +171,11 @@ class Reports:
         others = len(self._queues) + len(self._reservations) + len(self._nodes)
         return len(self._groups) + len(self._pods) + others
 
-    def _take_groups(self, decisions: Decisions) -> None:
+    def _take_groups(self, decisions: Decisions, but: Collection[str]) -> None:
         updates = {update.key: update for update in decisions.pod_groups}
         # A cycle that explains nothing has nothing to say of the others: what is to be written about them stays.
         others = {*self._verdicts.jobs(), *self._feed.explained, *self._groups.keys()} if decisions.explained else ()
-        for key in sorted({*updates, *others}):
+        for key in sorted({*updates, *others}.difference(but)):
             group = self._feed.groups.get(key)
             if group is None:
                 continue

@@ -41,7 +41,7 @@ from unisono.scheduler.binder import Binder
 from unisono.scheduler.cycle_pause import Evicting, Pause, Placing
 from unisono.scheduler.evictor import GIVE_UP, Evictor, PartialGangs, Release
 from unisono.scheduler.explain import Rejections, VerdictBook
-from unisono.scheduler.explanations import STARTED, Explained, Explanations, Meanwhile
+from unisono.scheduler.explanations import STARTED, Explained, Explanations, Meanwhile, Outcome
 from unisono.scheduler.feed import KINDS, OPTIONAL, Feed
 from unisono.scheduler.heartbeat import HEARTBEAT_LEASE, Heartbeat
 from unisono.scheduler.held_room import HeldRooms, KeptUse
@@ -166,7 +166,7 @@ class Scheduler:
         self._decide = decide or _engine(clock.monotonic, self._explanations)
         self._deciding = False
         self._meanwhile: Meanwhile | None = None
-        self._explained: Explained | None = None
+        self._outcome: Outcome | None = None
         self._runner = runner or asyncio.to_thread
         self.metrics = Metrics(registry)
         self.events = EventRecorder(client, "unisono-scheduler", clock=clock)
@@ -239,7 +239,12 @@ class Scheduler:
     async def run(self) -> None:
         """Watch, decide and write until cancelled."""
         loop = asyncio.get_running_loop()
-        self._explanations.tell = lambda explained: loop.call_soon_threadsafe(self._hear, explained)
+
+        def tell(outcome: Outcome) -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._hear, outcome)
+
+        self._explanations.tell = tell
         try:
             async with asyncio.TaskGroup() as group:
                 for reflector in self._reflectors:
@@ -345,38 +350,45 @@ class Scheduler:
         self._deciding = True
         try:
             decisions, version = await self._decide_on(config)
+            if self._explanations.begun:
+                self._meanwhile = Meanwhile(decisions, version)
+            elif self._meanwhile is not None:
+                self._meanwhile.note(decisions)
             self._cycles += 1
             self.metrics.cycles_run.inc()
             await self._carry_out(decisions)
+        except BaseException:
+            self._meanwhile = None
+            self._explanations.drop()
+            raise
         finally:
             self._deciding = False
         self._seen_version, self._seen_config = version, config
         self._release_gangs()
         times = [at for at in (decisions.again_at, self._evictor.follow_notices()) if at is not None]
         self._due_at = self._next_due(min(times, default=None))
-        self._follow_copy(decisions, version)
+        if self._outcome is not None:
+            self._take_outcome(self._outcome)
         return True
 
-    def _follow_copy(self, decisions: Decisions, version: int) -> None:
-        """Note what a cycle decided while a copy of this process explains, and take over what that has found out."""
-        if self._meanwhile is not None:
-            self._meanwhile.note(decisions)
-        elif self._explanations.copying or self._explained is not None:
-            self._meanwhile = Meanwhile(decisions, version)
-        if self._explained is not None:
-            self._take_explained(self._explained)
-        elif not self._explanations.copying:
-            self._meanwhile = None  # it failed
+    def _hear(self, outcome: Outcome) -> None:
+        """A copy has found out why jobs wait, or has failed; it is taken over between cycles."""
+        self._outcome = outcome
+        if not self._deciding:
+            self._take_outcome(outcome)
 
-    def _hear(self, explained: Explained) -> None:
-        """A copy has found out why jobs wait; what the cycle beside it decided may not be known yet."""
-        self._explained = explained
-        if self._meanwhile is not None and not self._deciding:
-            self._take_explained(explained)
+    def _take_outcome(self, outcome: Outcome) -> None:
+        explained, meanwhile = self._explanations.ended(outcome), self._meanwhile
+        self._meanwhile = self._outcome = None
+        current = False
+        if explained is not None and meanwhile is not None:
+            self._take_explained(explained, meanwhile)
+            current = self.feed.state.version == meanwhile.version and not meanwhile.cycles
+        if not current:
+            self._due_at = min(self._due_at, self._clock.monotonic() + self._explanations.pause())
+            self._look()
 
-    def _take_explained(self, explained: Explained) -> None:
-        meanwhile, self._meanwhile, self._explained = self._meanwhile, None, None
-        assert meanwhile is not None
+    def _take_explained(self, explained: Explained, meanwhile: Meanwhile) -> None:
         told, state = explained.decisions, self.feed.state
         new = [each for each in told.violations if each not in meanwhile.violations]
         if (explained.bound, explained.evicted) != (meanwhile.bound, meanwhile.evicted):
@@ -384,14 +396,13 @@ class Scheduler:
             self._explanations.within_cycles()
         self._tell_violations(new)
         self.metrics.explanation.observe(explained.seconds * 1000)
-        meanwhile.remove_outdated(told, state.tasks)
+        for part in explained.memory:
+            state.memo.put(part)
+        meanwhile.remove_outdated(explained, state.book.jobs, state.tasks)
         self._rejections.complete(told)
         self.verdicts.replace(told.verdicts)
-        self._reports.take(told)
+        self._reports.take(told, meanwhile.told)
         self._count_waiting(told)
-        if state.version != meanwhile.version:
-            self._due_at = min(self._due_at, self._clock.monotonic() + self._explanations.pause())
-            self._look()
 
     async def _decide_on(self, config: SchedulerConfig) -> tuple[Decisions, int]:
         started = self._clock.monotonic()

@@ -52,7 +52,7 @@ class _Found:
 
 
 @dataclass(slots=True)
-class _Kept:
+class KeptDrafts:
     """Drafts of earlier cycles by job, while there are more jobs than one cycle examines."""
 
     cycle: int = 0
@@ -66,7 +66,7 @@ class Drafts:
         self.cycle = cycle
         self.tools = Tools(cycle)
         self._alike: dict[tuple[Any, ...], _Found | None] = {}
-        self._kept = cycle.session.snapshot.memo.of(_Kept, _Kept)
+        self._kept = cycle.session.snapshot.memo.of(KeptDrafts, KeptDrafts)
         self._left = MOST_EXAMINED
         self._cost = _EACH + cycle.session.nodes.size // _NODES
         self._new: dict[str, _Found] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from unisono.api.names import did_you_mean, nearest
 from unisono.cluster.records import Job
 from unisono.cluster.status import TaskStatus
@@ -12,9 +14,12 @@ from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Asked, Cause, Verdict
 from unisono.engine.verdicts.advise import MOST_JOBS, advise
 from unisono.engine.verdicts.draft import Draft
-from unisono.engine.verdicts.drafts import Drafts
+from unisono.engine.verdicts.drafts import Drafts, KeptDrafts
 from unisono.engine.verdicts.lines import turn
+from unisono.engine.verdicts.trial import ErrorsTold
 
+REMEMBERED: tuple[type[Any], ...] = (KeptDrafts, ErrorsTold)
+"""Classes of what explanations keep in a snapshot's memo from one time to the next."""
 _EMPTY = JobReport()
 _PENDING, _PIPELINED, _ALLOCATED, _BINDING = (
     int(status) for status in (TaskStatus.PENDING, TaskStatus.PIPELINED, TaskStatus.ALLOCATED, TaskStatus.BINDING)

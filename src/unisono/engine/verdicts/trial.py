@@ -131,7 +131,7 @@ class _Settled(NamedTuple):
     slow: int
 
 
-class _Told(set[tuple[str, ...]]):
+class ErrorsTold(set[tuple[str, ...]]):
     """Kinds of errors in trials, by the changes that were made, that have been reported."""
 
 
@@ -262,7 +262,7 @@ class Trials:
             if self.strict:
                 raise
             kinds = sorted({type(one).__name__ for stage in stages for one in stage})
-            told, kind = self.cycle.session.snapshot.memo.of(_Told, _Told), (*kinds, type(error).__name__)
+            told, kind = self.cycle.session.snapshot.memo.of(ErrorsTold, ErrorsTold), (*kinds, type(error).__name__)
             if kind not in told:
                 told.add(kind)
                 self.cycle.fail(f"trying {' and '.join(kinds) or 'nothing'} for PodGroup {job}", error)
