@@ -125,3 +125,13 @@ def test_gates_below_a_limit_of_a_parent() -> None:
     plane = Plane(RECLAIM, *things)
     plane.settle()
     assert plane.running() == {"b": 5}
+
+
+def test_a_resource_that_was_not_known_when_nodes_were_counted() -> None:
+    """Its row comes to a table that has not changed else: what was kept of the nodes has no such row."""
+    plane = Plane(RECLAIM, *only(), queue("stuck"), queue("other"), *flatten([gang("a", 9, queue="other", cpu=1)]))
+    plane.settle()
+    for thing in flatten([gang("b", 1, queue="stuck", **{"example.com/new": 1}), gang("c", 1, queue="other")]):
+        plane.put(thing)
+    plane.settle()
+    assert plane.running() == {"c": 1}

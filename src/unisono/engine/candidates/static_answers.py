@@ -51,15 +51,18 @@ class StaticResult:
     bits: Bits
     scores: list[RawPoints]
     images: tuple[tuple[int, int], ...]
-    _least: tuple[int, int, list[int]] | None = None
+    _least: tuple[tuple[int, int], int, list[int]] | None = None
 
     def least(self, table: NodeTable) -> tuple[int, list[int]]:
-        """The first few of the nodes that it allows: how many, and what each of them has at least, by resource row."""
-        known = self._least
-        if known is None or known[0] != table.generation:
+        """The first few of the nodes that it allows: how many, and what each of them has at least, by resource row.
+
+        Rows of resources that the table does not have yet are missing: no node has any.
+        """
+        known, at = self._least, (table.generation, len(table.allocatable))  # rows come without a new generation
+        if known is None or known[0] != at:
             columns = np.flatnonzero(self.bits[:_FEW] == 0)
             has = table.allocatable[:, columns].min(axis=1, initial=0 if not len(columns) else 2**62).tolist()
-            known = self._least = table.generation, len(columns), has
+            known = self._least = at, len(columns), has
         return known[1], known[2]
 
     @property

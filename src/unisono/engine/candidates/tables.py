@@ -210,7 +210,8 @@ class Tables:
         if not (known or pod_class.host_ports):  # mostly the first few nodes are enough
             some, has = static.least(table)
             demand = zip(pod_class.rows.tolist(), pod_class.amounts.tolist(), strict=True)
-            if some * min((has[row] // need for row, need in demand), default=number) >= number:
+            each = (has[row] // need if row < len(has) else 0 for row, need in demand)
+            if some * min(each, default=number) >= number:
                 return number
         able = static.allowed
         if known:
