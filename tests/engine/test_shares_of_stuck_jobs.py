@@ -7,10 +7,14 @@ from typing import Any, NamedTuple
 
 import pytest
 from eviction_world import OFF, RECLAIM, Plane, settings
+from test_plugins_claims import claim, device, device_class, slice_of
 
-from support.build import flatten, gang, group, node, pod, queue
-from unisono.api.annotations import RESERVATION
-from unisono.api.core import Toleration
+from support.build import flatten, gang, group, node, node_check, pod, queue
+from unisono.api import kinds
+from unisono.api.annotations import NODE_CHECKS, RESERVATION
+from unisono.api.core import Pod, PodResourceClaim, Toleration
+from unisono.api.node_checks import Mark, marks_text
+from unisono.api.node_usage import NodeUsage
 
 CALENDAR = settings("enqueue, allocate, reclaim, backfill", gang=OFF, drf=OFF, more="\n  - name: calendar")
 TAINT = ("dedicated", "others", "NoSchedule")
@@ -125,3 +129,65 @@ def test_gates_below_a_limit_of_a_parent() -> None:
     plane = Plane(RECLAIM, *things)
     plane.settle()
     assert plane.running() == {"b": 5}
+
+
+def test_a_resource_that_was_not_known_when_nodes_were_counted() -> None:
+    """Its row comes to a table that has not changed else: what was kept of the nodes has no such row."""
+    plane = Plane(RECLAIM, *only(), queue("stuck"), queue("other"), *flatten([gang("a", 9, queue="other", cpu=1)]))
+    plane.settle()
+    for thing in flatten([gang("b", 1, queue="stuck", **{"example.com/new": 1}), gang("c", 1, queue="other")]):
+        plane.put(thing)
+    plane.settle()
+    assert plane.running() == {"c": 1}
+
+
+# ---- what passes: others' pods, and the moment
+
+
+def share_of_stuck(plane: Plane) -> int:
+    """Thousandths of a cpu."""
+    return next(each.shares.deserved[0] for each in plane.cycle().figures if each.name == "stuck" and each.shares)
+
+
+def with_claims(things: list[Any], count: int, given: bool) -> tuple[list[Any], list[Any]]:
+    """The pods with one claim each, of so many devices."""
+    pods = [thing for thing in flatten(things) if isinstance(thing, Pod)]
+    for each in pods:
+        each.spec.resource_claims = [PodResourceClaim(name="c", resource_claim_name=each.metadata.name)]
+    claims = [
+        claim(each.metadata.name, {"count": count}, given_to=f"g{at}" if given else "") for at, each in enumerate(pods)
+    ]
+    return things, claims
+
+
+@pytest.mark.parametrize(("devices", "share"), [(1, 4000), (4, 4000), (5, 0)])
+def test_devices_that_others_hold_take_no_share_away(devices: int, share: int) -> None:
+    """More than a node has do."""
+    holding = [group("o", 1, queue="other"), *[pod(f"o-{at}", "o", cpu=1, node="n1") for at in range(4)]]
+    runs, held = with_claims(holding, 1, given=True)
+    waits, wanted = with_claims(gang("s", 4, 1, queue="stuck", cpu=1), devices, given=False)
+    things = [*only(), queue("stuck"), queue("other"), *runs, *waits, *gang("p", 8, 1, queue="other", cpu=1)]
+    plane = Plane(RECLAIM, *things)
+    plane.state.apply("ADDED", kinds.DEVICE_CLASSES, device_class())
+    plane.state.apply("ADDED", kinds.RESOURCE_SLICES, slice_of("n1", *[device(f"g{at}") for at in range(4)]))
+    for each in (*held, *wanted):
+        plane.state.apply("ADDED", kinds.RESOURCE_CLAIMS, each)
+    assert share_of_stuck(plane) == share
+
+
+def test_load_that_others_make_takes_no_share_away() -> None:
+    config = settings("enqueue, allocate, reclaim, backfill", gang=OFF, drf=OFF, more="\n  - name: usage")
+    plane = Plane(config, *only(), queue("stuck"), queue("other"), *singles(), *gang("o", 8, 1, queue="other", cpu=1))
+    for load in (99.0, 1.0):
+        plane.state.report_usage({"n1": NodeUsage(load, load, plane.now)})
+        assert share_of_stuck(plane) == 4000
+
+
+@pytest.mark.parametrize("state", ["Waiting", "Passed"])
+def test_a_node_that_waits_for_its_check_takes_no_share_away(state: str) -> None:
+    there = only()
+    there[0].metadata.annotations = {NODE_CHECKS: marks_text({"gpus": Mark(state, 0.0)})}
+    config = settings("enqueue, allocate, reclaim, backfill", gang=OFF, drf=OFF, more="\n  - name: node-checks")
+    plane = Plane(config, *there, queue("stuck"), queue("other"), *singles(), *gang("o", 8, 1, queue="other", cpu=1))
+    plane.state.apply("ADDED", kinds.NODE_CHECKS, node_check("gpus"))
+    assert share_of_stuck(plane) == 4000

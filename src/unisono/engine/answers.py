@@ -132,12 +132,15 @@ class Reason:
         unresolvable: no eviction could change it (UnschedulableAndUnresolvable); later reasons of the same plug-in
             are then not collected for that node.
         cause: entry of the closed list of causes.
+        passing: it depends on what runs or on the moment, so the node may take the pod later as it is. It says nothing
+            of evictions: devices that others hold are refused for a reason that is unresolvable, and passing.
 
     """
 
     text: str
     unresolvable: bool = False
     cause: Cause = Cause.FILTERS
+    passing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,8 @@ class RawPoints:
 class StaticResult:
     """Static answers for one class: ``bits[i]`` has bit ``b`` set where ``reasons[b]`` refuses node ``i``.
 
-    ``images``: on how many nodes the class's images were; a score for one node depends on it.
+    ``images``: on how many nodes the class's images were; a score for one node depends on it. ``closed``: nodes that
+    something refuses which does not pass.
     """
 
     generation: int
@@ -51,15 +52,19 @@ class StaticResult:
     bits: Bits
     scores: list[RawPoints]
     images: tuple[tuple[int, int], ...]
-    _least: tuple[int, int, list[int]] | None = None
+    closed: BoolArray
+    _least: tuple[tuple[int, int], int, list[int]] | None = None
 
     def least(self, table: NodeTable) -> tuple[int, list[int]]:
-        """The first few of the nodes that it allows: how many, and what each of them has at least, by resource row."""
-        known = self._least
-        if known is None or known[0] != table.generation:
-            columns = np.flatnonzero(self.bits[:_FEW] == 0)
+        """The first few of the nodes that are not closed: how many, and what each has at least, by resource row.
+
+        Rows of resources that the table does not have yet are missing: no node has any.
+        """
+        known, at = self._least, (table.generation, len(table.allocatable))  # rows come without a new generation
+        if known is None or known[0] != at:
+            columns = np.flatnonzero(~self.closed[:_FEW])
             has = table.allocatable[:, columns].min(axis=1, initial=0 if not len(columns) else 2**62).tolist()
-            known = self._least = table.generation, len(columns), has
+            known = self._least = at, len(columns), has
         return known[1], known[2]
 
     @property
@@ -129,15 +134,21 @@ def _key(pod_class: PodClass, hooks: CombinedAnswers) -> tuple[bool, int]:
 def _ask(pod_class: PodClass, view: NodeView, table: NodeTable, hooks: CombinedAnswers) -> StaticResult:
     reasons: list[Reason] = []
     bits = np.zeros(view.size, dtype=np.uint64)
+    closed = np.zeros(view.size, dtype=np.bool_)
     for _, method in hooks.flat["static_filter"]:
-        collect(method(pod_class, view), bits, reasons)
+        vetoes = method(pod_class, view)
+        collect(vetoes, bits, reasons)
+        for veto in vetoes:
+            if not veto.reason.passing:
+                closed |= veto.nodes
     scores: list[RawPoints] = []
     for _, method in hooks.flat["static_score"]:
         scores.extend(
             RawPoints(np.asarray(a.raw, dtype=np.float64), a.weight, a.normalise, _constant(a.raw))
             for a in method(pod_class, view)
         )
-    return StaticResult(table.generation, table.layout, reasons, bits, scores, table.images_known(pod_class.images))
+    images = table.images_known(pod_class.images)
+    return StaticResult(table.generation, table.layout, reasons, bits, scores, images, closed)
 
 
 def _constant(raw: FloatArray) -> bool:
@@ -174,7 +185,7 @@ def _update(found: StaticResult, pod_class: PodClass, session: Session, hooks: C
     shape = [(score.weight, score.normalise) for score in fresh.scores]
     if fresh.reasons != found.reasons or shape != [(s.weight, s.normalise) for s in found.scores]:
         return False
-    found.bits[columns] = fresh.bits
+    found.bits[columns], found.closed[columns] = fresh.bits, fresh.closed
     for old, new in zip(found.scores, fresh.scores, strict=True):
         old.raw[columns] = new.raw
         old.constant = _constant(old.raw)

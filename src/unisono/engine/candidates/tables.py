@@ -101,11 +101,23 @@ class RoomDemand(Demand):
         return veto.reason.unresolvable and not veto.now
 
 
+class EmptyDemand(RoomDemand):
+    """A demand as if nothing ran: for which evictions, or the mere end of what is now, may make room."""
+
+    def heeds(self, veto: Veto) -> bool:
+        """Only those that do not depend on what runs, nor on the moment."""
+        return super().heeds(veto) and not veto.reason.passing
+
+    def barred(self, static: StaticResult) -> BoolArray:
+        """The same of static filters."""
+        return static.closed
+
+
 class RoomTable(CandidateTable):
     """A table of candidates that looks at no resources, and only at vetoes that no eviction can change."""
 
-    def __init__(self, pod_class: PodClass, session: Session, hooks: CombinedAnswers, static: StaticResult) -> None:
-        super().__init__(RoomDemand(pod_class, future=True), session, hooks, static)
+    def __init__(self, demand: RoomDemand, session: Session, hooks: CombinedAnswers, static: StaticResult) -> None:
+        super().__init__(demand, session, hooks, static)
         self.single = None  # which looks at resources
 
     def fits(self, view: NodeView) -> npt.NDArray[np.bool_]:
@@ -178,14 +190,16 @@ class Tables:
         table = self._rooms.get(key)
         if table is None:
             static = self.static.result(pod_class, self.session, self.hooks)
-            table = self._rooms[key] = RoomTable(pod_class, self.session, self.hooks, static)
+            table = self._rooms[key] = RoomTable(
+                RoomDemand(pod_class, future=True), self.session, self.hooks, static
+            )
         table.follow()
         return table
 
     def places(self, job: JobState, pod_class: PodClass, number: int) -> int:
         """How many of ``number`` pods of a class of the job's nodes could take at most, if nothing else were there.
 
-        As far as the plug-ins know that no eviction would help. It is asked while a session opens, once those that
+        As far as the plug-ins know of what does not pass (`Reason.passing`). It is asked while a session opens, once those that
         filter nodes are open. What other pods may change by their coming does not count: pods may be near others
         that are placed in the same cycle.
         """
@@ -210,12 +224,13 @@ class Tables:
         if not (known or pod_class.host_ports):  # mostly the first few nodes are enough
             some, has = static.least(table)
             demand = zip(pod_class.rows.tolist(), pod_class.amounts.tolist(), strict=True)
-            if some * min((has[row] // need for row, need in demand), default=number) >= number:
+            each = (has[row] // need if row < len(has) else 0 for row, need in demand)
+            if some * min(each, default=number) >= number:
                 return number
-        able = static.allowed
+        able = ~static.closed
         if known:
             # Not for later: plug-ins may have more to say once the cycle has begun.
-            able &= RoomTable(pod_class, self.session, self.hooks, static).total > NOWHERE
+            able &= RoomTable(EmptyDemand(pod_class, future=True), self.session, self.hooks, static).total > NOWHERE
         allocatable, columns = table.allocatable, np.flatnonzero(able)
         found, start, size = 0, 0, _FIRST_NODES
         while found < number and start < len(columns):

@@ -80,11 +80,11 @@ def limits_of(pod_class: PodClass) -> dict[str, int]:
     return total
 
 
-CPU_HIGH = Reason("the CPU load of the node exceeds the upper limit.", unresolvable=True)
-MEMORY_HIGH = Reason("the memory load of the node exceeds the upper limit.", unresolvable=True)
+CPU_HIGH = Reason("the CPU load of the node exceeds the upper limit.", unresolvable=True, passing=True)
+MEMORY_HIGH = Reason("the memory load of the node exceeds the upper limit.", unresolvable=True, passing=True)
 
-GPU_HIGH = Reason("the GPU load of the node exceeds the upper limit.", unresolvable=True)
-GPU_MEMORY_HIGH = Reason("the GPU memory load of the node exceeds the upper limit.", unresolvable=True)
+GPU_HIGH = Reason("the GPU load of the node exceeds the upper limit.", unresolvable=True, passing=True)
+GPU_MEMORY_HIGH = Reason("the GPU memory load of the node exceeds the upper limit.", unresolvable=True, passing=True)
 
 _WEIGHT = Argument("usage.weight", "int", 5, "multiplies the score; negative means 5")
 _CPU = Argument("cpu.weight", "int", 1, "weight of cpu; negative means 1")
