@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import re
 import types
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.slurm_pods import run_batch, start_batch, wait_for
+from unisono.cli.slurm.steps import program_text
 from unisono.cli.slurm.steps.head import Head
 from unisono.cli.slurm.steps.link import Link
 
@@ -317,3 +319,19 @@ def test_other_interpreters_run_their_scripts(tmp_path: Path) -> None:
 def test_a_login_shell_finds_srun_too(tmp_path: Path) -> None:
     done = run_batch("#!/bin/bash -l\n#SBATCH -N 2\nsrun sh -c 'hostname'\n", tmp_path)
     assert len(set(done.lines)) == 2, done.told
+
+
+def test_no_two_parts_of_the_program_give_one_name_to_different_things() -> None:
+    """Their modules become one, in which the last one to use a name has it."""
+    named: dict[str, int] = {}
+    for statement in ast.parse(program_text()).body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names = [statement.name]
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            names = [each.id for each in targets if isinstance(each, ast.Name)]
+        else:
+            continue
+        for name in names:
+            named[name] = named.get(name, 0) + 1
+    assert [name for name, times in named.items() if times > 1] == []

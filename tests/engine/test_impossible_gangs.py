@@ -115,7 +115,20 @@ def test_nobody_waits_for_a_gang_that_can_never_be_placed(name: str, phase: str)
     assert cluster.running(impossible.GANG) == 0, "the gang is possible after all"
 
 
+_ASKED_LATER = "what is said of volumes, claims, cards and groups of nodes is not known yet"
 _CLAIMING = {
+    "volume claim missing": _ASKED_LATER,
+    "volume claim never bound": _ASKED_LATER,
+    "volume claim that no volume fits": _ASKED_LATER,
+    "volume in a zone without nodes": _ASKED_LATER,
+    "resource claim missing": _ASKED_LATER,
+    "resource claim that no device meets": _ASKED_LATER,
+    "resource claim for more devices than a node has": _ASKED_LATER,
+    "device class missing": _ASKED_LATER,
+    "spread over a label that no node has": _ASKED_LATER,
+    "card memory": _ASKED_LATER,
+    "card model": _ASKED_LATER,
+    "node group of the queue": _ASKED_LATER,
     "affinity to nobody": "others may come to be near",
     "affinity over a label that no node has": "as before",
     "affinity to itself on nodes too small": "pods are not counted by domain",

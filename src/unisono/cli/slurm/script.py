@@ -11,7 +11,7 @@ from typing import Any
 
 from unisono.api.licenses import licenses_of, licenses_text
 from unisono.cli.slurm.options import OPTIONS
-from unisono.cli.slurm.steps.mounts import FLAGS
+from unisono.cli.slurm.steps.mounts import MOUNT_FLAGS
 from unisono.cli.slurm.steps.words import BadOption, hosts_of, number_of, per_node, split_options
 from unisono.errors import UnisonoError
 
@@ -467,7 +467,7 @@ def _mounts(text: str) -> dict[str, Any]:
         if target and not target.startswith("/"):
             raise ValueError(f"{target} must be a whole path: /data:/data or /data:/data:ro")
         words = flags.split("+") if flags else []
-        if wrong := [word for word in words if word.partition("=")[0] not in FLAGS]:
+        if wrong := [word for word in words if word.partition("=")[0] not in MOUNT_FLAGS]:
             raise ValueError(f"{wrong[0] or flags} is no flag of a mount: ro, or several such as ro+rprivate")
         if "ro" in words and "rw" in words:
             raise ValueError("ro and rw exclude each other")

@@ -174,10 +174,6 @@ class Demand:
         """Whether a veto makes a node no candidate: each does, but for those of the other time."""
         return not (veto.now if self.future else veto.later)
 
-    def barred(self, static: StaticResult) -> BoolArray:
-        """``[N]`` nodes that static filters make no candidates."""
-        return np.asarray(static.bits != 0)
-
 
 class CandidateTable:
     """Scores of all nodes for one demand; ``-inf`` where the node is no candidate.
@@ -237,7 +233,7 @@ class CandidateTable:
 
     def _barred(self) -> BoolArray:
         """``[N]`` nodes that are no candidates whatever is placed."""
-        barred = self.demand.barred(self.static)
+        barred = np.asarray(self.static.bits != 0)
         if self.steady:
             self.session.nodes.future = self.demand.future
         for _, method in self.steady:

@@ -15,7 +15,7 @@ from unisono.cluster.resources import Vector
 from unisono.cluster.waiting_jobs import Alike
 from unisono.engine.answers import BoolArray, Normalise, Parts, Scope, Veto
 from unisono.engine.candidates.static_answers import RawPoints, StaticResult, StaticResults
-from unisono.engine.candidates.table import NOWHERE, CandidateTable, Demand, Roomless
+from unisono.engine.candidates.table import CandidateTable, Demand, Roomless
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.choices import Choices, tried_now
@@ -101,23 +101,11 @@ class RoomDemand(Demand):
         return veto.reason.unresolvable and not veto.now
 
 
-class EmptyDemand(RoomDemand):
-    """A demand as if nothing ran: for which evictions, or the mere end of what is now, may make room."""
-
-    def heeds(self, veto: Veto) -> bool:
-        """Only those that do not depend on what runs, nor on the moment."""
-        return super().heeds(veto) and not veto.reason.passing
-
-    def barred(self, static: StaticResult) -> BoolArray:
-        """The same of static filters."""
-        return static.closed
-
-
 class RoomTable(CandidateTable):
     """A table of candidates that looks at no resources, and only at vetoes that no eviction can change."""
 
-    def __init__(self, demand: RoomDemand, session: Session, hooks: CombinedAnswers, static: StaticResult) -> None:
-        super().__init__(demand, session, hooks, static)
+    def __init__(self, pod_class: PodClass, session: Session, hooks: CombinedAnswers, static: StaticResult) -> None:
+        super().__init__(RoomDemand(pod_class, future=True), session, hooks, static)
         self.single = None  # which looks at resources
 
     def fits(self, view: NodeView) -> npt.NDArray[np.bool_]:
@@ -127,7 +115,6 @@ class RoomTable(CandidateTable):
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 _ASKED: Final = ("static_filter", "static_score", "filter", "score")
-_Question = Callable[[PodClass], Any]
 _FIRST_NODES: Final = 64
 """How many nodes are looked at first."""
 _OUT_OF_REACH: Final = 1e9
@@ -148,7 +135,7 @@ class Tables:
         self.static = static
         self._tables: dict[tuple[int, bool, str, frozenset[str]], CandidateTable] = {}
         self._rooms: dict[tuple[int, str], RoomTable] = {}
-        self._places: dict[tuple[int, str], tuple[int, int]] = {}
+        self._places: dict[int, tuple[int, int]] = {}
         self._answers: list[Callable[..., Any]] | None = None
         self._pipelining = session.pipelining
         self.roomless = Roomless(session)
@@ -190,79 +177,41 @@ class Tables:
         table = self._rooms.get(key)
         if table is None:
             static = self.static.result(pod_class, self.session, self.hooks)
-            table = self._rooms[key] = RoomTable(
-                RoomDemand(pod_class, future=True), self.session, self.hooks, static
-            )
+            table = self._rooms[key] = RoomTable(pod_class, self.session, self.hooks, static)
         table.follow()
         return table
 
     def places(self, job: JobState, pod_class: PodClass, number: int) -> int:
         """How many of ``number`` pods of a class of the job's nodes could take at most, if nothing else were there.
 
-        As far as the plug-ins know of what does not pass (`Reason.passing`). It is asked while a session opens, once those that
-        filter nodes are open. What other pods may change by their coming does not count: pods may be near others
-        that are placed in the same cycle.
+        As far as static filters tell, of which each answers of a node and a class alone. It is asked while a session
+        opens: what else plug-ins would say depends on what is not known yet.
         """
         choices = self.session.shared.find(Choices)
         if self.hooks.guard.any_dead() or (choices is not None and job.key in choices.jobs):
             return number  # of several kinds of nodes only one is tried at a time
         if self.hooks.first("valid", job) is not None:
             return 0
-        before, self.session.subject = self.session.subject, job
-        try:
-            key = pod_class.id, self.alike(pod_class)
-            asked, found = self._places.get(key, (0, 0))
-            if found == asked < number:
-                asked, found = self._places[key] = number, self._count_places(pod_class, number)
-            return min(found, number)
-        finally:
-            self.session.subject = before
+        asked, found = self._places.get(pod_class.id, (0, 0))
+        if found == asked < number:
+            asked, found = self._places[pod_class.id] = number, self._count_places(pod_class, number)
+        return min(found, number)
 
     def _count_places(self, pod_class: PodClass, number: int) -> int:
-        table, known = self.session.snapshot.nodes, not pod_class.terms.near and self._knows_nodes(pod_class)
-        static = self.static.result(pod_class, self.session, self.hooks)
-        if not (known or pod_class.host_ports):  # mostly the first few nodes are enough
+        table, static = self.session.snapshot.nodes, self.static.result(pod_class, self.session, self.hooks)
+        if not pod_class.host_ports:  # mostly the first few nodes are enough
             some, has = static.least(table)
             demand = zip(pod_class.rows.tolist(), pod_class.amounts.tolist(), strict=True)
             each = (has[row] // need if row < len(has) else 0 for row, need in demand)
             if some * min(each, default=number) >= number:
                 return number
-        able = ~static.closed
-        if known:
-            # Not for later: plug-ins may have more to say once the cycle has begun.
-            able &= RoomTable(EmptyDemand(pod_class, future=True), self.session, self.hooks, static).total > NOWHERE
-        allocatable, columns = table.allocatable, np.flatnonzero(able)
+        allocatable, columns = table.allocatable, np.flatnonzero(~static.closed)
         found, start, size = 0, 0, _FIRST_NODES
         while found < number and start < len(columns):
             room = tasks_fitting(allocatable[:, columns[start : start + size]], pod_class)
             found += int((np.minimum(room, 1) if pod_class.host_ports else room).sum())
             start, size = start + size, 4 * size
         return min(found, number)
-
-    def _knows_nodes(self, pod_class: PodClass) -> bool:
-        """Whether a filter says of a node what neither its labels and state nor its amounts tell."""
-        filters, between = self._knowing
-        concerned = [
-            plugin
-            for plugin, concerns, is_pure in filters
-            if (concerns is None or concerns(pod_class)) and (is_pure is None or not is_pure(pod_class))
-        ]
-        concerned += [plugin for plugin, stamp in between if stamp(pod_class) is not None]
-        return bool(concerned) and not any(plugin.outside for plugin in concerned)
-
-    @cached_property
-    def _knowing(
-        self,
-    ) -> tuple[list[tuple[Plugin, _Question | None, _Question | None]], list[tuple[Plugin, _Question]]]:
-        """Plug-ins that may, with what tells whether a class concerns them."""
-        hooks = self.hooks
-        concerns, is_pure = dict(hooks.own("concerns")), dict(hooks.own("is_pure"))
-        filters = [
-            (plugin, concerns.get(plugin), None if plugin.steady else is_pure.get(plugin))
-            for plugin in hooks.answering("filter")
-            if plugin.steady or not plugin.pure or plugin in is_pure
-        ]
-        return filters, [(plugin, hooks.question(plugin, "stamp")) for plugin in hooks.answering("domain_filter")]
 
     def _refused_by(self) -> frozenset[str]:
         """Nodes that refused a bind of the job that is being placed."""

@@ -17,12 +17,12 @@ _READ_ONLY, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 1, 32, 4096, 16384, 1 << 18
 _OF_THE_MACHINE = ("/", "/home", "/mnt", "/opt", "/srv", "/usr", "/usr/local", "/var", "/var/tmp")  # noqa: S108 # nosec B108 # to be looked at
 """Where no folder is made for a mount: there the task sees a copy of the listing, with the mount in it."""
 
-_FLAGS = """
+_MOUNT_FLAGS = """
     ro rw bind rbind private rprivate shared rshared slave rslave unbindable runbindable exec noexec suid nosuid dev
     nodev sync async dirsync atime noatime relatime norelatime diratime nodiratime strictatime nostrictatime silent
     nofail optional mkdir x-create x-move x-detach
     """
-FLAGS = frozenset(_FLAGS.split())
+MOUNT_FLAGS = frozenset(_MOUNT_FLAGS.split())
 """Of the mounts of containers under Slurm; ``ro`` alone makes a difference here."""
 
 Mount = tuple[str, str, bool]
