@@ -190,9 +190,7 @@ class Tables:
         table = self._rooms.get(key)
         if table is None:
             static = self.static.result(pod_class, self.session, self.hooks)
-            table = self._rooms[key] = RoomTable(
-                RoomDemand(pod_class, future=True), self.session, self.hooks, static
-            )
+            table = self._rooms[key] = RoomTable(RoomDemand(pod_class, future=True), self.session, self.hooks, static)
         table.follow()
         return table
 

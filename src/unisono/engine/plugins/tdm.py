@@ -179,7 +179,9 @@ class TdmPlugin(Plugin):
         for code, zone in enumerate(nodes.table.label_values(REVOCABLE_ZONE)):
             if zone in self.active:
                 continue
-            vetoes.append(Veto(codes == code, Reason(self.beyond(zone), unresolvable=True, passing=zone in self.windows)))
+            vetoes.append(
+                Veto(codes == code, Reason(self.beyond(zone), unresolvable=True, passing=zone in self.windows))
+            )
         if not _has_right(pod_class.notes):
             vetoes.append(Veto(codes >= 0, NO_RIGHT))
         return vetoes
