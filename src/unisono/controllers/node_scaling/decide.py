@@ -116,7 +116,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Replicas by pool for pools that should grow, why these, and from which pools machines come for a gang's number."""
+    """Replicas by pool for pools that should grow, why these, and from which pools machines come for which gang."""
 
     replicas: Mapping[str, int]
     reasons: Mapping[str, str]
@@ -387,7 +387,7 @@ LASTING = frozenset(
 
 @dataclass(slots=True)
 class _Help:
-    """When room was made for one, how long the pause from then on is, and the lasting cause for which it was in vain."""
+    """When room was made for one, how long it pauses from then on, and the lasting cause for which it was in vain."""
 
     since: float
     pause: float

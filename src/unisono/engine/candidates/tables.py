@@ -197,9 +197,9 @@ class Tables:
     def places(self, job: JobState, pod_class: PodClass, number: int) -> int:
         """How many of ``number`` pods of a class of the job's nodes could take at most, if nothing else were there.
 
-        As far as the plug-ins know of what does not pass (`Reason.passing`). It is asked while a session opens, once those that
-        filter nodes are open. What other pods may change by their coming does not count: pods may be near others
-        that are placed in the same cycle.
+        As far as the plug-ins know of what does not pass (`Reason.passing`). It is asked while a session opens, once
+        those that filter nodes are open. What other pods may change by their coming does not count: pods may be near
+        others that are placed in the same cycle.
         """
         choices = self.session.shared.find(Choices)
         if self.hooks.guard.any_dead() or (choices is not None and job.key in choices.jobs):
