@@ -12,7 +12,7 @@ from unisono.api.core import Container, PodSpec
 from unisono.api.defaulting import apply_defaults
 from unisono.api.groups.batch import Job
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
-from unisono.api.one_of import kinds_of, one_of, scaled, times_of
+from unisono.api.one_of import kind_told, kinds_of, one_of, scaled, times_of
 from unisono.api.validation import validate
 from unisono.api.validation.training import object_warnings
 
@@ -22,6 +22,12 @@ WRONG = [
     ({ONE_OF: "a=b@slow"}, ONE_OF, "must have a number above 0 behind the @"),
     ({ONE_OF: "a=b", ONE_OF_BY: "size"}, ONE_OF_BY, "'size' must be one of order, price, speed"),
     ({ONE_OF_BY: "price"}, ONE_OF_BY, f"says nothing without {ONE_OF}"),
+    *[
+        ({ONE_OF: f"a=b*{times}"}, ONE_OF, "must have a whole number from 1 to 64 behind the *")
+        for times in ("0", "65", "02", "0001999999999", "9" * 500, "-1", "1.5", "\u0662", "")
+    ],
+    ({ONE_OF: f"a={'b' * 2048}"}, ONE_OF, "... has 2050 characters, 2048 at most"),
+    ({ONE_OF: "a=b" + "," * 2**15}, ONE_OF, "characters are too many, 16384 at most"),
     ({ONE_OF: "a=b, a=c*2"}, ONE_OF, "only pods of a Job (batch.volcano.sh) are made again"),
 ]
 
@@ -81,7 +87,7 @@ def test_the_list_of_a_job_stays_while_its_pods_run(running: int, notes: dict[st
     assert bool(found) is refused
     if refused:
         assert f"metadata.annotations[{ONE_OF}]" in found[0]
-        assert "may not change while pods have nodes of one of the kinds (2 run): suspend the job first" in found[0]
+        assert "may not change while pods of the job run (2 do): suspend the job first" in found[0]
     assert validate(JOBS, old, old) == []
 
 
@@ -106,6 +112,13 @@ def test_kinds_and_what_pods_ask_for() -> None:
     assert said is not None
     texts = ("", "x/a=b", "x/a=e*3", "gone=1*2", "x/a=e*3, x/a=b", "x/a=e*3@2", "x/a=e*65", "x")
     assert [times_of(got) for got in texts] == [1, 1, 3, 2, 1, 1, 1, 1]
+
+
+def test_what_a_pod_was_told_is_read_once_and_no_long_text_is() -> None:
+    assert kind_told("x/once=1*2") is kind_told("x/once=1*2")
+    long = "+".join(f"l{at}=v" for at in range(20_000))
+    assert (kind_told(long), times_of(f"{long}*2"), one_of({ONE_OF: long}, {})) == (None, 1, None)
+    assert kind_told(f"a=b*0{'9' * 9}") is None
 
 
 def test_only_devices_are_scaled_and_there_and_back_is_the_same() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_node_scaling_controller import World, deployment, world
+from test_node_scaling_controller import World, deployment, refusing, world
 
 from unisono.api.annotations import SCALE_DOWN, SCALED_AT
 from unisono.api.core import Node, Pod, PodDisruptionBudget
@@ -198,6 +198,20 @@ async def test_no_machine_comes_beside_those_that_are_kept_after_all() -> None:
         await made.client.patch(NODES, "n1", {"spec": {"taints": [{"key": SCALE_DOWN, "effect": "NoSchedule"}]}})
         await made.told("g", "NodesFull", tasksNeeded=1)
         assert await state(made) == (1, [], [])
+
+
+async def test_others_get_machines_while_a_node_cannot_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its taint stays, for each write is refused: what would have room there waits, and no machine comes for that."""
+    async with world(deployment(replicas=1, ready=1, **{LEAST: "0"})) as made:
+        machine_and_node(made, "n1")
+        await made.client.patch(NODES, "n1", {"spec": {"taints": [{"key": SCALE_DOWN, "effect": "NoSchedule"}]}})
+        monkeypatch.setattr(made.client, "patch", refusing(made.client.patch, "Node"))
+        await made.gang("g", 1, tasksNeeded=1)
+        await made.advance(60)
+        assert await state(made) == (1, ["n1"], [])
+        await made.gang("h", 4, tasksNeeded=4)
+        await made.advance(60)
+        assert await state(made) == (3, ["n1"], [])
 
 
 async def test_a_restart_goes_on_with_what_is_marked_and_counts_anew_for_the_rest() -> None:

@@ -28,6 +28,7 @@ from unisono.api.times import rfc3339
 from unisono.controllers.node_scaling.controller import NodeScalingController
 from unisono.controllers.node_scaling.decide import Demand, Pool, wanted
 from unisono.controllers.node_scaling.provisioning import pool_of
+from unisono.errors import Conflict
 from unisono.kube.controller import Manager
 
 CPU, GPU = 1000, 1000
@@ -213,6 +214,74 @@ async def test_machines_that_came_in_vain_come_again_after_a_pause() -> None:
         assert await made.replicas() == 0
         await made.advance(300)
         assert await made.replicas() == 1
+
+
+async def came_in_vain(made: World, *causes: str) -> None:
+    """A machine comes for a gang, which then waits for these causes; it goes, and the gang lacks nodes again."""
+    await made.gang("g", 2)
+    await made.advance(30)
+    await made.provider.boot("md")
+    for cause in causes:
+        await made.told("g", cause)
+    await made.client.patch(MACHINE_DEPLOYMENTS, "md", {"spec": {"replicas": 0}}, namespace="capi")
+    await made.told("g", "NodesFull")
+    await made.advance(200)
+
+
+@pytest.mark.parametrize(
+    "cause",
+    ["NotTried", "WaitingForVictims", "TooFewPods", "BindFailed", "PluginFailed", "Reserved", "OfALaterVersion"],
+)
+async def test_a_cause_that_passes_does_not_make_machines_vain(cause: str) -> None:
+    async with world(deployment()) as made:
+        await came_in_vain(made, cause)
+        assert await made.replicas() == 1
+        assert not made.recorder.of("NoMachines")
+
+
+@pytest.mark.parametrize("causes", [("Licenses",), ("OverShare", "NotTried"), ("Topology",), ("Quota",), ("Budget",)])
+async def test_a_gang_is_told_until_when_no_machines_come_and_why(causes: tuple[str, ...]) -> None:
+    async with world(deployment()) as made:
+        await came_in_vain(made, *causes)
+        assert await made.replicas() == 0
+        [text] = made.recorder.of("NoMachines")
+        assert text.startswith("no machines before 20") and text.endswith(f"something else ({causes[0]})")
+
+
+async def test_who_lacks_nodes_while_its_machines_are_there_gets_more_at_once() -> None:
+    """Others have taken them, and the licences are there by now."""
+    async with world(deployment()) as made:
+        await made.gang("g", 2)
+        await made.advance(30)
+        await made.provider.boot("md")
+        await made.told("g", "Licenses")
+        await made.told("g", "NodesFull")
+        await made.advance(200)
+        assert await made.replicas() == 2
+
+
+async def test_machines_that_were_refused_were_not_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(deployment()) as made:
+        with monkeypatch.context() as broken:
+            broken.setattr(made.client, "patch", refusing(made.client.patch, "MachineDeployment"))
+            await made.gang("g", 2)
+            await made.advance(30)
+        assert await made.replicas() == 0
+        await made.told("g", "Licenses")
+        await made.told("g", "NodesFull")
+        await made.advance(30)
+        assert await made.replicas() == 1
+
+
+def refusing(patch: Any, kind: str) -> Any:
+    """A method ``patch`` by which nothing of this kind is ever written."""
+
+    async def refuse(of: Any, *arguments: Any, **more: Any) -> Any:
+        if of.kind == kind:
+            raise Conflict("the object has been modified")
+        return await patch(of, *arguments, **more)
+
+    return refuse
 
 
 async def test_nodes_that_are_new_get_time_to_be_taken() -> None:

@@ -26,10 +26,14 @@ MOST: Final = 8
 MOST_TIMES: Final = 64
 """Devices of one kind of nodes that stand for one of another at most."""
 
+LONGEST: Final = 2048
+"""Characters that one kind of nodes takes in a list at most."""
+
 ORDER, PRICE, SPEED = "order", "price", "speed"
 WAYS: Final = (ORDER, PRICE, SPEED)
 """By what the kinds are tried: as they stand there, the cheapest for the same work first, the fastest first."""
 
+_TIMES: Final = frozenset(map(str, range(1, MOST_TIMES + 1)))
 _FASTEST: Final = 1_000_000.0
 _FORM = "write LABEL=VALUE, separated by commas, the best first, such as example.com/gpu=h100, example.com/gpu=a100"
 
@@ -60,9 +64,12 @@ def kinds_of(text: str) -> tuple[NodeKind, ...]:
     """The kinds that a list names, as they stand there; none of an empty one.
 
     Raises:
-        ValueError: it has another form, more than `MOST` kinds, or one twice; the text says what to write.
+        ValueError: it has another form, more than `MOST` kinds, too long ones, or one twice; the text says what to
+            write.
 
     """
+    if len(text) > MOST * LONGEST:
+        raise ValueError(f"{len(text)} characters are too many, {MOST * LONGEST} at most")
     found: dict[tuple[tuple[str, str], ...], NodeKind] = {}
     for part in filter(None, (each.strip() for each in text.split(","))):
         kind = _kind_of(part)
@@ -78,12 +85,14 @@ def kinds_of(text: str) -> tuple[NodeKind, ...]:
 
 
 def _kind_of(part: str) -> NodeKind:
+    if len(part) > LONGEST:
+        raise ValueError(f"{part[:40]}... has {len(part)} characters, {LONGEST} at most")
     rest, mark, number = (each.strip() for each in part.partition("@"))
     names, star, times = (each.strip() for each in rest.partition("*"))
     if "*" in number:
         speed, _, factor = (each.strip() for each in number.partition("*"))
         raise ValueError(f"{part!r} must have the * before the @: write {names}*{factor}{speed and f'@{speed}'}")
-    if star and not (times.isascii() and times.isdigit() and 1 <= int(times[:4]) <= MOST_TIMES):
+    if star and times not in _TIMES:
         raise ValueError(
             f"{part!r} must have a whole number from 1 to {MOST_TIMES} behind the *: how many times as many "
             "devices a pod takes there"
@@ -157,6 +166,11 @@ def one_of(notes: Mapping[str, str], of_gang: Mapping[str, str]) -> OneOf | None
 
 def kind_told(got: str) -> NodeKind | None:
     """The kind that a pod was told, also where its list has been edited since; None of any other text."""
+    return _told(got) if 0 < len(got) <= LONGEST else None
+
+
+@lru_cache(maxsize=1024)
+def _told(got: str) -> NodeKind | None:
     try:
         kinds = kinds_of(got)
     except ValueError:
@@ -166,7 +180,7 @@ def kind_told(got: str) -> NodeKind | None:
 
 def times_of(got: str) -> int:
     """How many times as many devices pods ask for that were made for the kind that they were told."""
-    kind = kind_told(got) if got else None
+    kind = kind_told(got)
     return 1 if kind is None else kind.times
 
 

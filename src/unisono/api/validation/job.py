@@ -294,10 +294,10 @@ def _update(new: JobSpec, old: JobSpec) -> Iterator[FieldError]:
 
 
 def _choice(job: Job, old: Job) -> Iterator[FieldError]:
-    """What the gang got stays: the list of kinds of nodes may change while no pod of it has a node."""
+    """What the gang got stays: the list of kinds of nodes may change while no pod of the job runs."""
     new, before = ((each.metadata.annotations or {}).get(ONE_OF, "") for each in (job, old))
     if new != before and (running := old.status.running or 0):
-        detail = f"may not change while pods have nodes of one of the kinds ({running} run): suspend the job first"
+        detail = f"may not change while pods of the job run ({running} do): suspend the job first"
         yield invalid(f"metadata.annotations[{ONE_OF}]", new, detail)
 
 

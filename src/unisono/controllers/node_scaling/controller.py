@@ -29,7 +29,6 @@ from unisono.controllers.node_scaling.decide import (
     PATIENCE,
     POD_INDEX,
     Demand,
-    Growth,
     Helped,
     Room,
     demand_of,
@@ -45,7 +44,7 @@ from unisono.controllers.node_scaling.provisioning import overdue, pool_of, scal
 from unisono.controllers.node_scaling.shrink import Held, Shrinking, held_by, is_of_node, shrinking
 from unisono.controllers.owners import index
 from unisono.controllers.pod_facts import is_deleting
-from unisono.controllers.recorder import Recorder
+from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.errors import ApiError, Conflict, NotFound
 from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller
@@ -139,6 +138,10 @@ class NodeScalingController(Controller):
         # By MachineDeployment: when all of its machines were there, as far as this process has seen.
         self._complete: dict[str, float] = {}
         self._helped = Helped(_PAUSE, _LONGEST_PAUSE)
+        self._announcer = Announcer(recorder)
+        # Machines by pool at the last look, and when there were fewer somewhere.
+        self._replicas: Mapping[str, int] = {}
+        self._given_back = float("-inf")
 
     def setup(self, context: Context) -> None:
         """Watch MachineDeployments, where a cluster has them; gangs, pods and nodes are looked up."""
@@ -150,6 +153,7 @@ class NodeScalingController(Controller):
         self._nodes = context.informer(NODES)
         self._budgets = context.watch(POD_DISRUPTION_BUDGETS, lambda _: (), optional=True)
         index(self._pods, POD_INDEX, groups_of)
+        self._announcer.forget_deleted(self._groups)
 
     async def reconcile(self, key: str) -> float | None:
         """Add machines where gangs wait for them, give back those that are not needed."""
@@ -157,6 +161,9 @@ class NodeScalingController(Controller):
         known = {each.key: each for each in self._deployments.items()}
         scaled = {name: pool for name, each in known.items() if (pool := pool_of(each, now)) is not None}
         self._complete = {name: at for name, at in self._complete.items() if name in scaled}
+        if any(count > (scaled[name].replicas if name in scaled else 0) for name, count in self._replicas.items()):
+            self._given_back = now
+        self._replicas = {name: pool.replicas for name, pool in scaled.items()}
         if not scaled:
             return None
         if any([await self._give_up(known[name], now) for name in scaled]):
@@ -172,13 +179,19 @@ class NodeScalingController(Controller):
         rooms = [Room(each.room, dict(each.room.offers)) for each in nodes if not each.marked]
         whole = remainders((gang for _, counts, gang in lacking if not counts), rooms)
         all_gangs = [(key, gang if counts else whole.pop(0)) for key, counts, gang in lacking]
+        if any(each.marked for each in nodes):
+            # Nodes that were to go stay for gangs: only what these have no place for there needs machines.
+            back = shrinking(nodes, pools, pending, self._unneeded, now, settled).clear
+            kept = [Room(each.room, dict(each.room.offers)) for each in nodes if each.name in back]
+            left = remainders((gang for _, gang in all_gangs), kept)
+            all_gangs = [(key, gang) for (key, _), gang in zip(all_gangs, left, strict=True)]
         gangs = [(key, gang) for key, gang in all_gangs if gang]
-        grown = growth([gang for _, gang in gangs], pools)
-        if any(each.marked for each in nodes) and shrinking(nodes, pools, pending, self._unneeded, now, settled).clear:
-            grown = Growth({}, {})  # nodes that were to go stay for them: whether they lack more is told by then
-        self._helped.add([gangs[at][0] for at in grown.served], now)
+        grown, written = growth([gang for _, gang in gangs], pools), set[str]()
         for name, replicas in grown.replicas.items():
-            await self._change(known[name], replicas, now, "ScaledUp", f"for waiting gangs: {grown.reasons[name]}")
+            why = f"for waiting gangs: {grown.reasons[name]}"
+            if await self._change(known[name], replicas, now, "ScaledUp", why):
+                written.add(name)
+        self._helped.add([gangs[at][0] for at, of in grown.served.items() if of <= written], now)
         answer = shrinking(nodes, pools, pending, self._unneeded, now, settled - set(grown.replicas))
         await self._shrink(known, answer, now)
         return _LOOK_AGAIN
@@ -237,9 +250,10 @@ class NodeScalingController(Controller):
         can hold. A gang for which machines came in vain asks for none, see `Helped`.
         A gang that cannot be read is told and left out.
         """
-        waiting, resting = [], self._helped.resting(self._cause, now)
+        waiting, resting = [], self._helped.resting(self._cause, now, self._given_back)
         for group in self._groups.items():
             if group.key in resting:
+                self._tell_rest(group)
                 continue
             try:
                 pending = self._pending(group)
@@ -252,6 +266,17 @@ class NodeScalingController(Controller):
                 waiting.append((group.metadata.creation_timestamp or "", group.key, lacking, pending))
         waiting.sort(key=lambda each: each[:2])
         return [(key, *lacking) for _, key, lacking, _ in waiting if lacking[1]], [pending for *_, pending in waiting]
+
+    def _tell_rest(self, group: PodGroup) -> None:
+        """Tell a gang that would get machines why none come, once per pause."""
+        if verdict_of(group).cause not in CAUSES:
+            return
+        until, cause = self._helped.rest_of(group.key)
+        text = (
+            f"no machines before {rfc3339(until)}: those that came for these pods were in vain, "
+            f"for the pods then waited for something else ({cause})"
+        )
+        self._announcer.tell(group, [Notice("Warning", "NoMachines", text, once=text)])
 
     def _cause(self, key: str) -> str:
         group = self._groups.get(key)

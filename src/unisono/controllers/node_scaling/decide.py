@@ -116,11 +116,11 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Replicas by pool for pools that should grow, why these, and the numbers of the gangs for which machines come."""
+    """Replicas by pool for pools that should grow, why these, and from which pools machines come for which gang."""
 
     replicas: Mapping[str, int]
     reasons: Mapping[str, str]
-    served: Sequence[int] = ()
+    served: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
 
 def wanted(gangs: Iterable[Sequence[Demand]], pools: Sequence[Pool]) -> dict[str, int]:
@@ -136,17 +136,18 @@ def growth(gangs: Iterable[Sequence[Demand]], pools: Sequence[Pool]) -> Growth:
         pools: machines to choose from.
 
     """
-    now, reasons, served = Trial(pools, booting(pools)), dict[str, str](), list[int]()
+    now, reasons, served = Trial(pools, booting(pools)), dict[str, str](), dict[int, frozenset[str]]()
     for at, gang in enumerate(gangs):
         before = now.planned
         found = next((one for way in _ways(gang) if (one := serve(way, now)) is not None), None)
         if found is None:
             continue
         now = found
-        served += [at] if now.planned != before else []
-        for name, count in now.planned.items():
-            if count > before.get(name, 0):
-                reasons[name] = _reason(name, before, now, pools)
+        more = frozenset(name for name, count in now.planned.items() if count > before.get(name, 0))
+        for name in more:
+            reasons[name] = _reason(name, before, now, pools)
+        if more:
+            served[at] = more
     replicas = {pool.name: pool.replicas + count for pool in pools if (count := now.planned[pool.name])}
     return Growth(replicas, reasons, served)
 
@@ -364,13 +365,43 @@ def _is_of_quota(name: str) -> bool:
     return name == "pods" or is_floating(name) or name.startswith(("requests.", "limits.", "count/"))
 
 
+LASTING = frozenset(
+    {
+        Cause.LICENSES,
+        Cause.OVER_SHARE,
+        Cause.OVER_CAPABILITY,
+        Cause.QUOTA,
+        Cause.BUDGET,
+        Cause.TOPOLOGY,
+        Cause.GATED,
+        Cause.EXTENDER,
+        Cause.INVALID,
+        Cause.QUEUE_MISSING,
+        Cause.QUEUE_CLOSED,
+        Cause.QUEUE_INVALID,
+        Cause.QUEUE_FORBIDDEN,
+    }
+)
+"""Verdicts that stay as long as somebody, or something else than nodes, does not change them; others pass by."""
+
+
+@dataclass(slots=True)
+class _Help:
+    """When room was made for one, how long it pauses from then on, and the lasting cause for which it was in vain."""
+
+    since: float
+    pause: float
+    in_vain: str = ""
+
+
 @dataclass(slots=True)
 class Helped:
-    """For whom room was made. Who then waits for something else was helped in vain.
+    """For whom room was made. Who then waits for something else, and for long, was helped in vain.
 
     What else a gang waits for, such as licences or its queue's share, its verdict may name only once there is room.
     Without a memory the room would be given to others or given back then, and be made again, without end. So none is
-    made for the same gang before a pause is over, which doubles each time.
+    made for the same gang before a pause is over, which doubles each time. Who waits for nodes again while the room
+    is still there is over what else it waited for: others have taken the room.
 
     Args:
         first: seconds of the first pause.
@@ -380,20 +411,34 @@ class Helped:
 
     first: float
     longest: float
-    _pauses: dict[str, tuple[float, float, bool]] = field(default_factory=dict)
+    _of: dict[str, _Help] = field(default_factory=dict)
 
-    def resting(self, cause_of: Callable[[str], str], now: float) -> set[str]:
-        """Those for which no room is made now; ``cause_of`` answers why one waits: who does not is forgotten."""
-        for name, (since, pause, in_vain) in list(self._pauses.items()):
+    def resting(self, cause_of: Callable[[str], str], now: float, given_back: float = float("inf")) -> set[str]:
+        """Those for which no room is made now.
+
+        Args:
+            cause_of: answers why one waits; who does not is forgotten.
+            now: seconds since 1970.
+            given_back: when room went last, so that what was made since is there.
+
+        """
+        for name, help_ in list(self._of.items()):
             cause = cause_of(name)
             if not cause:
-                del self._pauses[name]
-            else:
-                self._pauses[name] = since, pause, in_vain or cause not in CAUSES
-        return {name for name, (since, pause, vain) in self._pauses.items() if vain and now - since < pause}
+                del self._of[name]
+            elif cause in LASTING:
+                help_.in_vain = cause
+            elif cause in CAUSES and help_.since >= given_back:
+                help_.in_vain = ""
+        return {name for name, each in self._of.items() if each.in_vain and now - each.since < each.pause}
+
+    def rest_of(self, name: str) -> tuple[float, str]:
+        """Until when one of them rests, and the cause for which room was made in vain."""
+        return self._of[name].since + self._of[name].pause, self._of[name].in_vain
 
     def add(self, names: Iterable[str], now: float) -> None:
         """Room is made for them."""
         for name in names:
-            _, pause, in_vain = self._pauses.get(name, (now, self.first, False))
-            self._pauses[name] = now, min(2 * pause, self.longest) if in_vain else pause, False
+            before = self._of.get(name, _Help(now, self.first))
+            pause = min(2 * before.pause, self.longest) if before.in_vain else before.pause
+            self._of[name] = _Help(now, pause)
