@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from world_faults import FAULTS, Fault, faulty, hunted
+from world_fault_table import FAULTS, Fault
+from world_faults import faulty, hunted
 from world_plane import lived
 from world_profiles import NAMES, seeds_of, story
 
