@@ -1,4 +1,4 @@
-"""The deliberate faults: each a few changed characters of one module, or of two, and the kind of worlds that finds it."""
+"""The deliberate faults: each a few changed characters of a module or two, and the kind of worlds that finds it."""
 
 from __future__ import annotations
 

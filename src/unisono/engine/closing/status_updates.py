@@ -201,7 +201,8 @@ def _brief_update(cycle: Cycle, job: JobState) -> PodGroupUpdate | None:
     conditions, events = record.conditions, tuple[tuple[str, str, str], ...]()
     if not unschedulable and phase not in _WAITING_PHASES:
         conditions = _conditions(job, None, None, judged=cycle.hooks.has("ready"), unschedulable=False)
-        events = _events(job, phase, None, None) if conditions != record.conditions else ()
+        if conditions != record.conditions:
+            events = (*_events(job, phase, None, None), *_not_enforced_events(cycle, job))
     if not notes and (phase, totals, conditions) == (record.reported_phase, record.totals, record.conditions):
         if untouched:
             record.derived[_SAID] = True
@@ -266,8 +267,7 @@ def _status(cycle: Cycle, job: JobState, report: JobReport | None, verdict: Verd
         return None
     events: tuple[tuple[str, str, str], ...] = ()
     if conditions != record.conditions or not record.reported_phase:
-        told = [("Warning", NOT_ENFORCED, each) for each in not_enforced(cycle, job)]
-        events = (*_events(job, phase, report, verdict), *told)
+        events = (*_events(job, phase, report, verdict), *_not_enforced_events(cycle, job))
     running, succeeded, failed = totals
     stated = tuple(Condition(kind, *rest) for kind, rest in conditions.items())
     return phase, running, succeeded, failed, stated, events, notes
@@ -313,6 +313,10 @@ def _conditions(
         kept.pop("Unschedulable", None)
         kept["Scheduled"] = ("True", SCHEDULED_REASON, "")
     return kept
+
+
+def _not_enforced_events(cycle: Cycle, job: JobState) -> Events:
+    return tuple(("Warning", NOT_ENFORCED, each) for each in not_enforced(cycle, job))
 
 
 def _events(
