@@ -258,7 +258,7 @@ def _waiting(found: Sequence[JobLine], most: int, style: Style, starts: Mapping[
         else:
             lines.append(f"  {len(jobs)} jobs in queue {first.queue}, for {duration_text(first.seconds)} at most")
             lines.append(f"    {which}{more}")
-        lines.append(f"    {first.waiting or 'no scheduling cycle has looked at it yet'}")
+        lines.append(f"    {first.waiting or 'the scheduler has not said yet why it waits'}")
         if start := starts.get(f"{first.namespace}/{first.group}"):
             lines.append(f"    {'it' if len(jobs) == 1 else first.title} {start}")
     left = len(found) - sum(map(len, shown))
