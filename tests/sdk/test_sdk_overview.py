@@ -191,6 +191,19 @@ def test_many_jobs_that_wait_for_the_same_are_told_as_one() -> None:
     assert not any(line.startswith("  and ") for line in many)
 
 
+def test_jobs_of_one_cause_that_lack_other_things_are_told_apart() -> None:
+    def waits(number: int) -> Any:
+        need, kind = ({"cpu": 1}, "AddNodes") if number % 2 else ({"nvidia.com/gpu": 1}, "Uncordon")
+        verdict = Verdict(f"default/job-{number}", "Filters", "no node", need=need, change={"kind": kind})
+        made = group(f"job-{number}", "Pending")
+        made.metadata.annotations = {VERDICT: encode(verdict)}
+        return made
+
+    lines = overview_lines(look(groups=[waits(number) for number in range(9)]), most=8)
+    told = [line.split(" in queue ")[0] for line in lines if " in queue " in line]
+    assert sorted(told) == ["  4 jobs", "  5 jobs"]
+
+
 def test_what_the_calendar_has_for_now_and_the_next_day_is_shown() -> None:
     def made(kind: Any, name: str, start: str, **spec: Any) -> Any:
         meta = {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"}

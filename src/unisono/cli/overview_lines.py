@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -242,11 +242,11 @@ def _running(found: Sequence[JobLine], most: int, style: Style) -> list[str]:
 
 
 def _waiting(found: Sequence[JobLine], most: int, style: Style, starts: Mapping[str, str]) -> list[str]:
-    """Jobs that wait and why, each by itself; where there are too many for that, those of a queue and cause as one."""
-    groups: dict[tuple[str, ...], list[JobLine]] = {}
+    """Jobs that wait and why, each by itself; where there are too many for that, those of a queue and lack as one."""
+    groups: dict[tuple[Any, ...], list[JobLine]] = {}
     for job in found:
         alone = not job.cause or len(found) <= most
-        groups.setdefault((job.namespace, job.title) if alone else (job.queue, job.cause, ""), []).append(job)
+        groups.setdefault((job.namespace, job.title) if alone else (job.queue, job.cause, job.lack), []).append(job)
     lines = [f"{style('Waiting', bold=True)}  {counted(len(found), 'job')}"]
     shown = list(groups.values())[:most]
     for jobs in shown:

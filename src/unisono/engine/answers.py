@@ -132,8 +132,8 @@ class Reason:
         unresolvable: no eviction could change it (UnschedulableAndUnresolvable); later reasons of the same plug-in
             are then not collected for that node.
         cause: entry of the closed list of causes.
-        passing: it depends on what runs or on the moment, so the node may take the pod later as it is. It says nothing
-            of evictions: devices that others hold are refused for a reason that is unresolvable, and passing.
+        passing: of static filters: it depends on load or on the time of day, so the node may take the pod later as it
+            is, and what the pod asks for stays a claim on a share.
 
     """
 

@@ -126,7 +126,7 @@ class CalendarPlugin(Plugin):
         if number not in admitted:
             return [Refused(_own(f"node(s) wait for reservation {name}, which is not for this job"))]
         if not window.holds(self.session.now):
-            return [Refused(_own(f"node(s) wait for reservation {name}, which is from {window.text}", passing=True))]
+            return [Refused(_own(f"node(s) wait for reservation {name}, which is from {window.text}"))]
         if end > window.end:
             text = f"node(s) of reservation {name} are only kept until {rfc3339(window.end)}, and the job runs longer"
             return [Refused(_own(text))]
@@ -195,8 +195,8 @@ def named_by(record: Job, pod_class: PodClass) -> str:
     return record.annotations.get(RESERVATION) or pod_class.notes.get(RESERVATION, "")
 
 
-def _own(text: str, *, passing: bool = False) -> Reason:
-    return Reason(text, unresolvable=True, cause=Cause.RESERVED, passing=passing)
+def _own(text: str) -> Reason:
+    return Reason(text, unresolvable=True, cause=Cause.RESERVED)
 
 
 def calendar_of(plugins: Iterable[Plugin]) -> CalendarPlugin | None:
@@ -208,5 +208,5 @@ def _reason(slot: Slot, now: float) -> Reason:
     booking, window = slot.booking, slot.window
     what = "maintenance" if booking.maintenance else "reservation"
     if window.holds(now):
-        return _own(f"node(s) were kept for {what} {booking.name} until {rfc3339(window.end)}", passing=True)
-    return _own(f"node(s) were kept for {what} {booking.name} from {window.text}", passing=True)
+        return _own(f"node(s) were kept for {what} {booking.name} until {rfc3339(window.end)}")
+    return _own(f"node(s) were kept for {what} {booking.name} from {window.text}")

@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 _AUTO = Argument("failed-nodes.AutoEnable", "bool", False, "nothing where no job that waits has such nodes")
 AVOIDED = Reason(
-    f"node(s) failed pods of this job lately (annotation {FAILED_NODES})",
-    unresolvable=True,
-    cause=Cause.FILTERS,
-    passing=True,
+    f"node(s) failed pods of this job lately (annotation {FAILED_NODES})", unresolvable=True, cause=Cause.FILTERS
 )
 
 

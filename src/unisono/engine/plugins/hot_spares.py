@@ -161,4 +161,4 @@ def _asked(session: Session) -> dict[str, int]:
 
 def _reason(queue: str) -> Reason:
     text = f"node(s) were kept as spares of queue {queue} (annotation {HOT_SPARES})"
-    return Reason(text, unresolvable=True, cause=Cause.FILTERS, passing=True)
+    return Reason(text, unresolvable=True, cause=Cause.FILTERS)

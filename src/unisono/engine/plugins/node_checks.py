@@ -64,7 +64,7 @@ def passes(pod_class: PodClass) -> bool:
 
 def reason_of(name: str) -> Reason:
     """What is said of nodes that wait for a check."""
-    return Reason(f"node(s) wait for NodeCheck {name}", unresolvable=True, cause=Cause.FILTERS, passing=True)
+    return Reason(f"node(s) wait for NodeCheck {name}", unresolvable=True, cause=Cause.FILTERS)
 
 
 @dataclass(slots=True)

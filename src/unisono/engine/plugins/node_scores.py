@@ -250,7 +250,7 @@ class ResourceStrategyFitPlugin(Plugin):
             left_memory = idle[MEMORY] - pod_class.vector[MEMORY]
             short = (left_cpu < idle[row] * cpu) | (left_memory < idle[row] * memory * _GIGA)
             has = nodes.allocatable[row] > 0
-            reason = Reason(f"proportional of resource {name} check failed", unresolvable=True, passing=True)
+            reason = Reason(f"proportional of resource {name} check failed", unresolvable=True)
             vetoes.append(Veto(np.asarray(has & short, dtype=np.bool_), reason))
         return vetoes
 

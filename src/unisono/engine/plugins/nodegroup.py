@@ -101,7 +101,7 @@ BAD_LIMITS = Reason("node group resource limit annotation invalid", unresolvable
 NO_GROUP = Reason("node group label not found", unresolvable=True)
 NO_RULES = Reason("node group affinity not specified", unresolvable=True)
 REFUSED = Reason("node does not satisfy the node group affinity", unresolvable=True)
-OVER_LIMIT = Reason("node group resource limit exceeded", unresolvable=True, passing=True)
+OVER_LIMIT = Reason("node group resource limit exceeded", unresolvable=True)
 _ROOT = "root"
 
 

@@ -208,7 +208,7 @@ NO_INFO = Reason("numa info is empty", unresolvable=True)
 NOT_STATIC = Reason("cpu manager policy isn't static", unresolvable=True)
 NO_TOPOLOGY = Reason("no topo information", unresolvable=True)
 NO_CPUS = Reason("cpu allocatable map is empty", unresolvable=True)
-REFUSED = Reason("containers cannot be assigned by numa", unresolvable=True, passing=True)
+REFUSED = Reason("containers cannot be assigned by numa", unresolvable=True)
 
 
 @lru_cache

@@ -76,6 +76,8 @@ class JobLine:
         trouble: what is wrong with its pods although it runs: ``1 of 2 pods run``, ``3 restarts``; empty for nothing.
         cause: of its waiting, a `unisono.api.verdict.Cause`; empty where no verdict says it.
         group: name of its PodGroup.
+        lack: with the cause what jobs have in common that wait for the same: names of what they need, and the kind of
+            change that would start them.
 
     """
 
@@ -91,6 +93,7 @@ class JobLine:
     trouble: str = ""
     cause: str = ""
     group: str = ""
+    lack: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -342,6 +345,7 @@ def _job_line(group: PodGroup, pods: Sequence[Pod], now: float) -> JobLine:
         "" if _waits(group) else _trouble(group.spec.min_member or 1, pods),
         "" if verdict is None else str(verdict.cause),
         meta.name,
+        () if verdict is None else (*sorted(verdict.need), str(verdict.change.get("kind", ""))),
     )
 
 

@@ -406,14 +406,6 @@ class Inventory:
         """Devices of a node that no claim has for itself."""
         return [unit for unit in self.by_node[column] if unit.name not in self.book.taken]
 
-    def unused(self, column: int) -> DevicesInUse:
-        """The book of a node's devices as if none were in use, by claims or by limits."""
-        totals = {key: self.book.totals.get(key, Fraction(0)) for unit in self.by_node[column] for key in unit.draws}
-        for counter in self._limits_of.get(column, ()):
-            limit = self._limits[counter]
-            totals[counter] = limit.claimed + Fraction(int(self._nodes.allocatable[limit.row, column]), 1000)
-        return DevicesInUse(totals=totals)
-
 
 def on_node(name: str) -> NodeSelector:
     """The selector of one node."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import NAMESPACE_OID, uuid5
 
 import numpy as np
@@ -32,11 +32,10 @@ from unisono.engine.session.session import Session
 
 MOST_USERS = 256
 """Pods that may use one claim."""
-NOT_HERE = Reason("resourceclaim not available on the node", unresolvable=True, passing=True)
+NOT_HERE = Reason("resourceclaim not available on the node", unresolvable=True)
 NO_DEVICES = Reason("cannot allocate all claims", unresolvable=True)
-DEVICES_TAKEN = replace(NO_DEVICES, passing=True)
-AWAITED = Reason("waiting for the resource claims of the pod to be created", unresolvable=True, passing=True)
-IN_USE = Reason("resourceclaim in use", unresolvable=True, passing=True)
+AWAITED = Reason("waiting for the resource claims of the pod to be created", unresolvable=True)
+IN_USE = Reason("resourceclaim in use", unresolvable=True)
 _Signature = tuple[bool, tuple[int, ...], tuple[int, ...], tuple[object, ...]]
 
 
@@ -324,7 +323,6 @@ class ClaimFilter:
         self.ledger = ledger
         self.sources = [ledger.changes]
         self._known: dict[tuple[tuple[str, ...], _Signature], bool] = {}
-        self._known_empty: dict[tuple[tuple[str, ...], bool, tuple[int, ...], int], bool] = {}
 
     def vetoes(self) -> list[Veto]:
         """Over all nodes."""
@@ -341,12 +339,9 @@ class ClaimFilter:
             return [Veto(away, NOT_HERE)]
         try:
             lacking = np.array([not self._serves(plans, column) for column in range(size)], dtype=np.bool_)
-            never = np.zeros(size, dtype=np.bool_)
-            for column in np.flatnonzero(lacking & ~away).tolist():
-                never[column] = not self._would_serve(plans, column)
         except ClaimError as error:
             return [Veto(np.ones(size, dtype=np.bool_), Reason(str(error), unresolvable=True))]
-        return [Veto(away, NOT_HERE), Veto(never, NO_DEVICES), Veto(lacking & ~away & ~never, DEVICES_TAKEN)]
+        return [Veto(away, NOT_HERE), Veto(lacking & ~away, NO_DEVICES)]
 
     def _broken(self) -> Reason | None:
         """A reason that holds on every node."""
@@ -372,16 +367,4 @@ class ClaimFilter:
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self.ledger.serve(plans, column) is not None
-        return found
-
-    def _would_serve(self, plans: Sequence[ClaimPlan], column: int) -> bool:
-        """The same if nothing of the node were in use."""
-        inventory = self.ledger.inventory
-        units, incomplete = inventory.by_node[column], bool(inventory.incomplete[column])
-        alike = -1 if inventory.plain[column] else column
-        key = tuple(one.key for one in plans), incomplete, tuple(unit.alike for unit in units), alike
-        found = self._known_empty.get(key)
-        if found is None:
-            given = allocate(plans, units, units, inventory.unused(column), incomplete=incomplete)
-            found = self._known_empty[key] = given is not None
         return found

@@ -23,15 +23,13 @@ from unisono.engine.plugins.predicates.volume_match import VolumeMap, first_fits
 from unisono.engine.session.domains import Counts
 from unisono.engine.session.session import Session
 
-NO_SPACE = Reason("node(s) did not have enough free storage", unresolvable=True, passing=True)
+NO_SPACE = Reason("node(s) did not have enough free storage", unresolvable=True)
 NO_VOLUME = Reason("node(s) didn't find available persistent volumes to bind", unresolvable=True)
 OUT_OF_REACH = Reason("node(s) didn't match PersistentVolume's node affinity", unresolvable=True)
 LOST = Reason("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)", unresolvable=True)
 UNBOUND = Reason("pod has unbound immediate PersistentVolumeClaims", unresolvable=True)
 NO_ZONE = Reason("node(s) had no available volume zone", unresolvable=True)
-IN_USE = Reason(
-    "a pod is using a PersistentVolumeClaim with access mode ReadWriteOncePod", unresolvable=True, passing=True
-)
+IN_USE = Reason("a pod is using a PersistentVolumeClaim with access mode ReadWriteOncePod", unresolvable=True)
 TOO_MANY = Reason("node(s) exceed max volume count")
 
 Volume = tuple[str, str]
