@@ -144,7 +144,7 @@ def _follow(copy: Copy, reading: int, done: Done) -> None:
             text = out.read()
         status = copy.wait()
         if status == 0 and text:
-            found = pickle.loads(text)  # noqa: S301 - from our own copy
+            found = pickle.loads(text)  # noqa: S301 # nosec B301 # from our own copy
         else:
             found = Unfinished(f"it ended with {status}", too_long=status in _TOO_LONG)
     except Exception as error:
