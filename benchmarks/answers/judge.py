@@ -20,6 +20,8 @@ from unisono.cli.explaining import explanation_lines
 from unisono.errors import UnisonoError
 from unisono.standalone.shadow import VirtualLoop
 
+_LONGEST_PAUSE = 60.0
+
 
 @dataclass(slots=True)
 class Result:
@@ -161,7 +163,12 @@ async def tried(case: Case, folder: Path, offer: Offer) -> str:
         size = await carry_out(made, again)
         await asyncio.sleep(case.slow)
         await made.settle()
-        return await lacks(made, case, size)
+        lacking = await lacks(made, case, size)
+        if lacking:  # controllers try again what was refused after a minute at the latest
+            await asyncio.sleep(_LONGEST_PAUSE)
+            await made.settle()
+            lacking = await lacks(made, case, size)
+        return lacking
 
     return await stuck(case, folder, work)
 
