@@ -72,6 +72,10 @@ class Objects:
         for update in decisions.pod_groups:
             self.group(update.key).status.phase = update.phase
 
+    def end_terminating(self) -> None:
+        """Pods that are being deleted have gone."""
+        self.all = {key: each for key, each in self.all.items() if not each.metadata.deletion_timestamp}
+
     # ---- the user's part
 
     def make(self, change: c.Change, job: str) -> None:
