@@ -29,7 +29,7 @@ class Draw:
         queues: specs by name, and annotations beside them.
         queue_notes: further annotations of queues by name.
         before: objects that are there before any job.
-        users: users that jobs are submitted for; empty: nobody is named.
+        users: users that jobs are submitted for; empty: jobs name none.
         node: more of each node.
         groups: further nodes.
         labels: of nodes, by name.

@@ -164,7 +164,7 @@ def test_nodeorder_counts_pods_that_leave_and_what_is_promised_but_not_what_is_e
     arguments = {**OFF, "leastrequested.weight": 1, "balancedresource.weight": 1}
     session, plugin = leaving_world().open("nodeorder", **arguments)
     transaction, pods = (
-        Transaction(session, CombinedAnswers(SchedulerConfig(("allocate",), ()), create, None)),
+        Transaction(session, CombinedAnswers(SchedulerConfig(("allocate",), ()), create, session)),
         class_of(session, "j-0"),
     )
 

@@ -11,8 +11,10 @@ from typing import Final, NamedTuple
 from unisono.api import annotations as ours
 from unisono.api import keys
 
-EVICTING: Final = frozenset(("preempt", "reclaim", "gangpreempt", "gangreclaim", "shuffle", "defragment"))
-"""Actions that evict pods for others; without any, bounds on that hold by themselves."""
+FOR_WAITING: Final = frozenset(("preempt", "reclaim", "gangpreempt", "gangreclaim"))
+"""Actions that evict pods to make room for jobs that wait."""
+EVICTING: Final = FOR_WAITING | {"shuffle", "defragment"}
+"""All actions that evict pods; without any, bounds on evictions hold by themselves."""
 
 
 class Bound(NamedTuple):

@@ -57,7 +57,7 @@ class Copy:
                 os.kill(self.pid, signal.SIGKILL)
 
     def wait(self) -> int:
-        """Wait for its end; its exit status, negative for a signal; 0 where somebody else has waited for it."""
+        """Wait for its end; its exit status, negative for a signal; 0 if its status was already collected elsewhere."""
         try:
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         except ChildProcessError:

@@ -11,6 +11,7 @@ from typing import Final
 
 from unisono.api import annotations as ours
 from unisono.api import keys
+from unisono.api.bounds import FOR_WAITING
 from unisono.engine.config.model import SchedulerConfig
 from unisono.errors import ConfigError
 
@@ -73,7 +74,6 @@ NODE_NOTES: Final = frozenset((ours.PRICES,))
 _OWN_DOMAINS = frozenset(("volcano.sh", "scheduling.volcano.sh", "unisono.io"))
 _BY_CLOCK = frozenset(("sla", "tdm", "defragment", "shuffle"))
 _EVICTIONS_BY_CLOCK = frozenset(("eviction-guard", "cdp"))
-_EVICTING = frozenset(("preempt", "reclaim", "gangpreempt", "gangreclaim"))
 _SAVED_WORK = frozenset(("eviction-guard", "defragment"))
 
 
@@ -118,7 +118,7 @@ def unknown_note(annotations: Mapping[str, str], known: frozenset[str]) -> str:
 def recheck_seconds(config: SchedulerConfig) -> float:
     """After how many quiet seconds the clock alone may change a decision; 0.0: never."""
     named = {*config.actions, *(one.name for one in config.plugins)}
-    evicts = not _EVICTING.isdisjoint(named)
+    evicts = not FOR_WAITING.isdisjoint(named)
     by_clock = _BY_CLOCK | (_EVICTIONS_BY_CLOCK if evicts else frozenset())
     return LIVE_RECHECK if not by_clock.isdisjoint(named) else 0.0
 

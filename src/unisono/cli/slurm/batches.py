@@ -188,11 +188,9 @@ def _affinity(batch: Batch, name: str, *, local: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     apart: list[dict[str, Any]] = []
     exists = {"matchExpressions": [{"key": JOB_NAME, "operator": "Exists"}]}
-    if local:
-        pass
-    elif batch.exclusive:
+    if batch.exclusive and not local:
         apart.append({"topologyKey": HOSTNAME, "labelSelector": exists, "namespaceSelector": {}})
-    elif (batch.nodes or 1) > 1 and batch.apart:
+    elif (batch.nodes or 1) > 1 and batch.apart and not local:
         own = {"matchLabels": {JOB_NAME: name}}
         apart.append({"topologyKey": HOSTNAME, "labelSelector": own})
     if apart:

@@ -382,7 +382,7 @@ LASTING = frozenset(
         Cause.QUEUE_FORBIDDEN,
     }
 )
-"""Verdicts that stay as long as somebody, or something else than nodes, does not change them; others pass by."""
+"""Causes that more nodes do not remove: they last until a limit, the queue or the job changes. Others pass."""
 
 
 @dataclass(slots=True)

@@ -8,20 +8,18 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Vector
 from unisono.cluster.waiting_jobs import Alike
-from unisono.engine.answers import BoolArray, Normalise, Parts, Scope, Veto
-from unisono.engine.candidates.static_answers import RawPoints, StaticResult, StaticResults
+from unisono.engine.answers import BoolArray, Normalise, Parts, Scope
+from unisono.engine.candidates.static_answers import RawPoints, StaticResults
 from unisono.engine.candidates.table import CandidateTable, Demand, Roomless
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.choices import Choices, tried_now
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import tasks_fitting
-from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
 
 # What the cluster could hold of a class of pods: empty, and as it is now.
@@ -90,29 +88,6 @@ class EmptyCluster:
         return EmptyFit(int(room.sum()), name, int(room[best]), int(allowed.sum()), allocatable.max(axis=1))
 
 
-# Scores of all nodes for a class of tasks, as if evictions could make room on every one of them.
-
-
-class RoomDemand(Demand):
-    """A demand for which evictions may make room."""
-
-    def heeds(self, veto: Veto) -> bool:
-        """Only those for good."""
-        return veto.reason.unresolvable and not veto.now
-
-
-class RoomTable(CandidateTable):
-    """A table of candidates that looks at no resources, and only at vetoes that no eviction can change."""
-
-    def __init__(self, pod_class: PodClass, session: Session, hooks: CombinedAnswers, static: StaticResult) -> None:
-        super().__init__(RoomDemand(pod_class, future=True), session, hooks, static)
-        self.single = None  # which looks at resources
-
-    def fits(self, view: NodeView) -> npt.NDArray[np.bool_]:
-        """Everywhere."""
-        return np.ones(view.size, dtype=np.bool_)
-
-
 _NOBODY: Final[frozenset[str]] = frozenset()
 _ASKED: Final = ("static_filter", "static_score", "filter", "score")
 _FIRST_NODES: Final = 64
@@ -134,7 +109,6 @@ class Tables:
         self.hooks = hooks
         self.static = static
         self._tables: dict[tuple[int, bool, str, frozenset[str]], CandidateTable] = {}
-        self._rooms: dict[tuple[int, str], RoomTable] = {}
         self._places: dict[int, tuple[int, int]] = {}
         self._answers: list[Callable[..., Any]] | None = None
         self._pipelining = session.pipelining
@@ -169,16 +143,6 @@ class Tables:
             if refused:
                 static = replace(static, scores=[*static.scores, self._last(refused)])
             table = self._tables[key] = CandidateTable(Demand(pod_class, future), self.session, self.hooks, static)
-        return table
-
-    def room(self, pod_class: PodClass) -> RoomTable:
-        """The table of a class as if evictions could make room everywhere."""
-        key = pod_class.id, self.alike(pod_class)
-        table = self._rooms.get(key)
-        if table is None:
-            static = self.static.result(pod_class, self.session, self.hooks)
-            table = self._rooms[key] = RoomTable(pod_class, self.session, self.hooks, static)
-        table.follow()
         return table
 
     def places(self, job: JobState, pod_class: PodClass, number: int) -> int:

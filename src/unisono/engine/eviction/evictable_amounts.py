@@ -9,21 +9,48 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS, Vector, fitted
-from unisono.engine.answers import BoolArray, FloatArray, Purpose
-from unisono.engine.candidates.table import NOWHERE
+from unisono.engine.answers import BoolArray, FloatArray, Purpose, Veto
+from unisono.engine.candidates.static_answers import StaticResult
+from unisono.engine.candidates.table import NOWHERE, CandidateTable, Demand
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.plugin_host.orders import Key
 from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.session.limit import Amounts
+from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.protected_cores import Cores
 from unisono.engine.session.session import Session
 from unisono.engine.session.victims import VictimIndex
 
 # Whether a victim could win its place back: then its eviction would be for nothing, and be repeated.
+
+
+# Scores of all nodes for a class of tasks, as if evictions could make room on every one of them.
+
+
+class RoomDemand(Demand):
+    """A demand for which evictions may make room."""
+
+    def heeds(self, veto: Veto) -> bool:
+        """Only those for good."""
+        return veto.reason.unresolvable and not veto.now
+
+
+class RoomTable(CandidateTable):
+    """A table of candidates that looks at no resources, and only at vetoes that no eviction can change."""
+
+    def __init__(self, pod_class: PodClass, session: Session, hooks: CombinedAnswers, static: StaticResult) -> None:
+        super().__init__(RoomDemand(pod_class, future=True), session, hooks, static)
+        self.single = None  # which looks at resources
+
+    def fits(self, view: NodeView) -> npt.NDArray[np.bool_]:
+        """Everywhere."""
+        return np.ones(view.size, dtype=np.bool_)
 
 
 # Which nodes to try first when least work shall be lost, and when further ones need not be tried.

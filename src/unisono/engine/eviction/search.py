@@ -18,7 +18,6 @@ from unisono.cluster.resources import PODS, fitted
 from unisono.cluster.status import ALLOCATED_STATES, READY_STATES, TaskStatus, count
 from unisono.engine.answers import BoolArray, FloatArray, Purpose
 from unisono.engine.candidates.table import NOWHERE
-from unisono.engine.candidates.tables import RoomTable
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
 from unisono.engine.eviction.evictable_amounts import (
@@ -29,6 +28,7 @@ from unisono.engine.eviction.evictable_amounts import (
     FailedNodes,
     KeptShares,
     LossOrder,
+    RoomTable,
     Rule,
     sum_of,
 )
@@ -72,6 +72,7 @@ class Evictions:
         self._last: _Found | None = None
         self._rows_of: dict[int, Index] = {}
         self._full: dict[int, int] = {}
+        self._rooms: dict[tuple[int, str], RoomTable] = {}
         self._limited = cycle.hooks.has("allowance")
         self._keeping = {purpose: cycle.hooks.keeps_gangs(purpose) for purpose in (Purpose.PREEMPT, Purpose.RECLAIM)}
         self.losses = LossOrder(cycle, self.index) if cycle.hooks.weighs_losses() else None
@@ -187,7 +188,7 @@ class Evictions:
 
         What was found for an equal task just before is brought up to date for the nodes that changed since.
         """
-        table, touched = self.cycle.tables.room(task.pod_class), self.session.touched
+        table, touched = self._room(task), self.session.touched
         last = self._last
         same = last is not None and last.task is task.pod_class and last.evictable is evictable and last.rule == rule
         if last is None or not same or last.scale is not table.points or not table.by_row:
@@ -227,6 +228,16 @@ class Evictions:
         if found is None:
             found = self._rows_of[pod_class.id] = np.array([pod_class.rows + at * self.session.rows for at in range(4)])
         return found
+
+    def _room(self, task: Task) -> RoomTable:
+        hooks = self.cycle.hooks
+        key = (task.pod_class.id, self.cycle.tables.alike(task.pod_class))
+        table = self._rooms.get(key)
+        if table is None:
+            static = self.cycle.tables.static.result(task.pod_class, self.session, hooks)
+            table = self._rooms[key] = RoomTable(task.pod_class, self.session, hooks, static)
+        table.follow()
+        return table
 
     # ---- limits of queues
 

@@ -85,9 +85,9 @@ class PluginTiers:
     """
 
     def __init__(
-        self, config: SchedulerConfig, lookup: Lookup, session: Session | None, stopwatch: Stopwatch | None = None
+        self, config: SchedulerConfig, lookup: Lookup, session: Session, stopwatch: Stopwatch | None = None
     ) -> None:
-        """Make the plug-ins that take part in ``session``; None: all."""
+        """Make the plug-ins that take part in ``session``."""
         self.stopwatch = stopwatch or Stopwatch()
         self.guard = Guard(self.stopwatch)
         self.missing_plugins: list[str] = []
@@ -98,7 +98,7 @@ class PluginTiers:
         self._queries: dict[tuple[Plugin, str], Callable[..., Any]] = {}
         self._resolve()
 
-    def _built(self, option: PluginConfig, lookup: Lookup, session: Session | None) -> Plugin | None:
+    def _built(self, option: PluginConfig, lookup: Lookup, session: Session) -> Plugin | None:
         """A plug-in; one that fails in that is asked nothing, and what it would refuse is refused."""
         try:
             found = lookup(option.name)
@@ -110,7 +110,7 @@ class PluginTiers:
             self.missing_plugins.append(option.name)
             return None
         try:
-            if option.where_used and session is not None and not found.used(session):
+            if option.where_used and not found.used(session):
                 return None
             return found(option)
         except BaseException as error:

@@ -85,7 +85,7 @@ class Choice:
         of_text: the part of pods with a list.
         told: the trial of which the report on the job tells what it lacked; None where none was tried.
         refused: trials in which a limit stood in the way, each with what it says.
-        late: kinds for which pods were to be made again, and nobody has done so; empty: none.
+        late: kinds for which pods should have been made again by now, and were not; empty: none.
         trials: for each trial the kind of each part, best first; at least one.
         record: of the job as it is.
 
@@ -133,7 +133,7 @@ class Choice:
 
     @property
     def in_vain(self) -> bool:
-        """Whether nobody has made the pods again for the present trial."""
+        """Whether the pods should have been made again for the present trial by now, and were not."""
         return bool(self.late) and _names(self.parts.values(), self.now) == self.late
 
     def _as_tried(self) -> Job:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
+from unisono.api.bounds import FOR_WAITING
 from unisono.api.times import rfc3339
 from unisono.engine.changes import (
     AddNodes,
@@ -26,8 +27,6 @@ from unisono.engine.verdicts.evictable import Evictable
 from unisono.engine.verdicts.lines import place, place_in_line, turn
 from unisono.engine.verdicts.trial import Trials
 
-_EVICTING = frozenset(("preempt", "reclaim", "gangpreempt", "gangreclaim"))
-
 
 def spared(cycle: Cycle, job: JobState, victims: Sequence[str]) -> str:
     """One sentence; empty where no limit stands in the way.
@@ -38,7 +37,7 @@ def spared(cycle: Cycle, job: JobState, victims: Sequence[str]) -> str:
         victims: keys of pods; it is known that the job would start without them.
 
     """
-    if not _EVICTING & set(cycle.config.actions):
+    if FOR_WAITING.isdisjoint(cycle.config.actions):
         return ""
     setback = cycle.session.snapshot.setbacks.get(job.key)
     if setback is not None:

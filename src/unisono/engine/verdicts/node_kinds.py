@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unisono.api.bounds import EVICTING
+from unisono.api.bounds import FOR_WAITING
 from unisono.engine.answers import BoolArray
 from unisono.engine.plugins.common.node_selectors import match_pod
 from unisono.engine.session.choices import REMAKE_SECONDS, Choice, Choices, choice_of
@@ -31,7 +31,7 @@ def each_kind(waiting: Waiting) -> tuple[str, Ladders]:
         return "", []
     session.subject = job
     ladders: Ladders = []
-    evicts = not EVICTING.isdisjoint(waiting.cycle.config.actions)
+    evicts = not FOR_WAITING.isdisjoint(waiting.cycle.config.actions)
     told, chosen = [], False
     for _ in choice.each():
         kinds = kinds_of(session, job)
@@ -48,7 +48,7 @@ def each_kind(waiting: Waiting) -> tuple[str, Ladders]:
     choice.rest()
     late = ""
     if choice.late:
-        late = f"its pods were to be made again for {choice.late}, which nobody did within {REMAKE_SECONDS:g} s"
+        late = f"its pods should have been made again for {choice.late} within {REMAKE_SECONDS:g} s, and were not"
     if not chosen:
         text = f"no node of a kind that it names is one that {_SELECTED}"
     elif len(told) < 2:

@@ -147,8 +147,8 @@ class Trials:
         turns: keys of all jobs that wait, in the order in which they are tried.
         asked: keys of those that are asked about.
         seconds: how long may be tried, by the cycle's clock, whatever it costs; 0: see `COST_LIMIT`.
-        limited: keys of those that wait for no node: when somebody has changed what they wait for, the nodes that are
-            being checked now have passed. Else their advice would come and go with each check of idle nodes.
+        limited: keys of those that wait for a limit and not for nodes: their trials count nodes under a check as
+            passed, because by the time the limit is raised they are. Otherwise advice would change with each check.
 
     """
 

@@ -303,7 +303,7 @@ class DeviceSharePlugin(Plugin):
 
     @classmethod
     def used(cls, session: Session) -> bool:
-        """Where somebody names shared cards, or a node has them."""
+        """Where a pod requests shared cards, or a node offers them."""
         return any(session.registry.find(resource) is not None for resource in _SHARED)
 
     def open(self, session: Session) -> None:
