@@ -89,7 +89,7 @@ def test_sums_over_queues_are_what_the_queues_hold(monkeypatch: pytest.MonkeyPat
             seen["limit"] += bool(np.any(moved))
         enforce(cycle)
 
-    monkeypatch.setattr("unisono.engine.closing.invariants.enforce", compare)
+    monkeypatch.setattr("unisono.engine.one_cycle.enforce", compare)
     for seed in range(12):
         life.examine(seed)
     assert min(seen["branch"], seen["limit"]) > 20

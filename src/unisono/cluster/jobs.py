@@ -55,7 +55,10 @@ class Shapes:
         for admission and not for placing.
         """
         key = _key(job)
-        return (0, 0) if key is None else (self._number((job.namespace, *key)), self._number(key))
+        if key is None:
+            return 0, 0
+        kin = self._number(key)
+        return self._number((job.namespace, kin)), kin
 
     def _number(self, key: Key) -> int:
         number = self._known.get(key)

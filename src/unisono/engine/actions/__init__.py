@@ -44,14 +44,23 @@ def run_action(cycle: Cycle, name: str) -> None:
     _run(cycle, name, action(name))
 
 
+_WITHOUT_JOBS = frozenset({"shuffle"})
+"""Actions that look at running pods alone; all others serve jobs that wait."""
+
+
 def run_actions(cycle: Cycle) -> None:
     """Run the actions of the configuration, then place what may go over its share where something is left idle."""
+    waiting = bool(cycle.eligible or cycle.asleep)
     for name in cycle.config.actions:
-        run_action(cycle, name)
-    if "allocate" in cycle.config.actions:
+        _run(cycle, name, action(name) if waiting or name in _WITHOUT_JOBS else _nothing)
+    if waiting and "allocate" in cycle.config.actions:
         from unisono.engine.placement.first_gangs import place_first_gangs
 
         _run(cycle, "allocate", place_first_gangs)
+
+
+def _nothing(cycle: Cycle) -> None:
+    """What an action does for no jobs."""
 
 
 def _run(cycle: Cycle, name: str, what: Action) -> None:

@@ -26,7 +26,7 @@ from unisono.engine.decisions import (
     QueueUpdate,
 )
 from unisono.engine.placement.first_gangs import has_room
-from unisono.engine.session.choices import Choices, choice_of
+from unisono.engine.session.choices import Choices
 from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.session.session import Session
 from unisono.engine.verdict import Asked, Cause, Verdict
@@ -157,12 +157,14 @@ def close(cycle: Cycle, verdicts: dict[str, Verdict], asked: Asked | None = None
     """Fill everything of the decisions that follows from the placements; of jobs not ``asked`` for what must be."""
     held = cycle.held_back()
     known: dict[tuple[object, ...], Status] = {}
+    choices = cycle.session.shared.find(Choices)
+    choosing = choices.jobs if choices is not None else ()
     if asked is not None:
         close_briefly(cycle, but=asked.wants)
     for job in cycle.jobs if asked is None else [job for job in cycle.jobs if asked.wants(job.key)]:
         report = cycle.reports.get(job.key)
         try:
-            _close_job(cycle, job, report, verdicts.get(job.key), known)
+            _close_job(cycle, job, report, verdicts.get(job.key), None if job.key in choosing else known)
             if job.counts[TaskStatus.PENDING] or job.key in held:
                 _close_pods(cycle, job, report, verdicts.get(job.key), held.get(job.key, []))
         except Exception as error:  # one job's status does not keep others from being written
@@ -241,10 +243,10 @@ def _close_job(
     job: JobState,
     report: JobReport | None,
     verdict: Verdict | None,
-    known: dict[tuple[object, ...], Status],
+    known: dict[tuple[object, ...], Status] | None,
 ) -> None:
-    """Write the status of a PodGroup; jobs of one shape that fared well and alike have the same."""
-    if not job.shape or report is not None or verdict is not None or choice_of(cycle.session, job) is not None:
+    """Write the status of a PodGroup; jobs of one shape that fared well and alike have the same, which is ``known``."""
+    if not job.shape or report is not None or verdict is not None or known is None:
         status = _status(cycle, job, report, verdict)
     else:
         key = (job.shape, job.phase, *job.counts, *job.record.conditions.items())

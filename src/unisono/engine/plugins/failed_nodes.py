@@ -92,17 +92,17 @@ def _nodes_by_job(session: Session) -> dict[str, list[int]]:
     if books.at == at:
         return books.nodes
     before, books.read = books.read, {}
+    waiting = [job for job in session.active if job.record.annotations.get(FAILED_NODES) and job.record.pending]
     nodes = session.snapshot.nodes
-    usable = set(np.flatnonzero(nodes.ready & ~nodes.unschedulable).tolist())
-    for job in session.active:
-        text = job.record.annotations.get(FAILED_NODES)
-        if text and job.record.pending:
-            known = before.get(job.key)
-            if known is None or known[0] != text:
-                known = text, tuple((name, each.until) for name, each in book_of(text).items())
-            books.read[job.key] = known
-            columns = [index[name] for name, until in known[1] if until > now and name in index]
-            if columns and not (len(columns) >= len(usable) and usable.issubset(columns)):
-                found[job.key] = columns
+    usable = set(np.flatnonzero(nodes.ready & ~nodes.unschedulable).tolist()) if waiting else set[int]()
+    for job in waiting:
+        text = job.record.annotations[FAILED_NODES]
+        known = before.get(job.key)
+        if known is None or known[0] != text:
+            known = text, tuple((name, each.until) for name, each in book_of(text).items())
+        books.read[job.key] = known
+        columns = [index[name] for name, until in known[1] if until > now and name in index]
+        if columns and not (len(columns) >= len(usable) and usable.issubset(columns)):
+            found[job.key] = columns
     books.at, books.nodes = at, found
     return found
