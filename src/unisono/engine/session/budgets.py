@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _EDGE = 1e-9
 _AGAIN = 0.01
 """Part of an amount that must be left until jobs start again with a budget that was used up in the same period."""
+_COARSE_SECONDS = 2.0
+"""And what was used in so long as it was used up: servers and kubelets tell begins and ends in whole seconds."""
 _NOT_YET = (TaskStatus.ALLOCATED, TaskStatus.BINDING)
 
 
@@ -82,11 +84,11 @@ class Run(Protocol):
 class _Seen:
     """What the last session has found, by budget: the tally that it began with, and the one that it came to.
 
-    ``up``: the budget as it was, and what there was nothing left of.
+    ``up``: the budget as it was, what there was nothing left of, and how much must be left until there is.
     """
 
     by_name: dict[str, tuple[Tally, Tally]] = field(default_factory=dict)
-    up: dict[str, tuple[Purse, list[str]]] = field(default_factory=dict)
+    up: dict[str, tuple[Purse, dict[str, float]]] = field(default_factory=dict)
 
 
 class Spendings:
@@ -130,20 +132,26 @@ class Spendings:
                 tally = replace(tally, used=used)
             # A count may come to a little less than was seen, as pods were evicted meanwhile: jobs that started with
             # what is left by that would be evicted at once, again and again.
-            before = memory.up.get(purse.name) if not purse.half_life else None
+            before, close = memory.up.get(purse.name) if not purse.half_life else None, dict[str, float]()
             if before is not None and before[0] == purse and last is not None and last[1].start == tally.start:
-                close = {name: purse.amounts[name] for name in before[1]}
-                used = dict(tally.used)
-                for name, amount in close.items():
-                    if used.get(name, 0.0) > (1 - _AGAIN) * amount:
-                        used[name] = max(used[name], amount)
+                close, used = before[1], dict(tally.used)
+                for name, enough in close.items():
+                    if used.get(name, 0.0) > (amount := purse.amounts[name]) - enough:
+                        used[name] = max(used.get(name, 0.0), amount)
                 tally = replace(tally, used=used)
-            seen[purse.name] = begun, tally
-            memory.up[purse.name] = purse, purse.used_up(tally.used)
             spending = Spending(purse, tally, up=purse.used_up(tally.used), jobs=sorted(keys))
             for hold in holds:
                 for name, rate in hold.rates.items():
                     spending.rates[name] = spending.rates.get(name, 0.0) + rate
+            seen[purse.name] = begun, tally
+            memory.up[purse.name] = purse, {
+                name: max(
+                    close.get(name, 0.0),
+                    _AGAIN * purse.amounts[name],
+                    _COARSE_SECONDS / HOUR * spending.rates.get(name, 0.0),
+                )
+                for name in spending.up
+            }
             self.all.append(spending)
         self.estimates = RunEstimates(session, learned=False)
         for spending in self.all:
