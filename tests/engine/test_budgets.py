@@ -167,6 +167,17 @@ def test_nor_for_the_seconds_by_which_counts_differ(used: float, starts: bool) -
     assert bool(schedule(state, now=NOW + 2.0).binds) is starts
 
 
+def test_what_is_tried_begins_with_what_is_remembered() -> None:
+    """A copy in which the first budget was open would have its job take the place that the other one's is offered."""
+    mine, yours = (budget(name, {"cpu": 10}, {"cpu": 10}, queues=[name]) for name in ("mine", "yours"))
+    jobs = gang("first", 1, queue="mine", cpu=8, created=1), gang("second", 1, queue="yours", cpu=8, created=2)
+    state = cluster(node("n1"), queue("mine"), queue("yours"), mine, yours, jobs)
+    assert not schedule(state, now=NOW).binds
+    state.apply("MODIFIED", _kind("Budget"), budget("mine", {"cpu": 10}, {"cpu": 9.99}, queues=["mine"]))
+    changes = schedule(state, now=NOW + 1.0).verdicts["ns/second"].changes
+    assert RaiseBudget("yours", {"cpu": 18}) in changes
+
+
 def _kind(name: str) -> Any:
     from unisono.api import kinds
 

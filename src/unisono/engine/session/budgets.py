@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from unisono.api.budgets import HOUR, Hold, Purse, Tally, count, plain, unit
 from unisono.api.selecting import account_of, lineage
+from unisono.cluster.interning import Memory
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job
 from unisono.cluster.resources import ResourceRegistry, Vector
@@ -81,7 +82,7 @@ class Run(Protocol):
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Seen(Memory):
     """What the last session has found, by budget: the tally that it began with, and the one that it came to.
 
     ``up``: the budget as it was, what there was nothing left of, and how much must be left until there is.
@@ -89,6 +90,10 @@ class _Seen:
 
     by_name: dict[str, tuple[Tally, Tally]] = field(default_factory=dict)
     up: dict[str, tuple[Purse, dict[str, float]]] = field(default_factory=dict)
+
+    def copy(self) -> Self:
+        """One that is changed apart."""
+        return replace(self, by_name=dict(self.by_name), up=dict(self.up))
 
 
 class Spendings:
@@ -144,14 +149,17 @@ class Spendings:
                 for name, rate in hold.rates.items():
                     spending.rates[name] = spending.rates.get(name, 0.0) + rate
             seen[purse.name] = begun, tally
-            memory.up[purse.name] = purse, {
-                name: max(
-                    close.get(name, 0.0),
-                    _AGAIN * purse.amounts[name],
-                    _COARSE_SECONDS / HOUR * spending.rates.get(name, 0.0),
-                )
-                for name in spending.up
-            }
+            memory.up[purse.name] = (
+                purse,
+                {
+                    name: max(
+                        close.get(name, 0.0),
+                        _AGAIN * purse.amounts[name],
+                        _COARSE_SECONDS / HOUR * spending.rates.get(name, 0.0),
+                    )
+                    for name in spending.up
+                },
+            )
             self.all.append(spending)
         self.estimates = RunEstimates(session, learned=False)
         for spending in self.all:
