@@ -234,10 +234,10 @@ def promises_hold(cycle: Cycle) -> bool:
 
 
 def _shares_hold(cycle: Cycle) -> bool:
-    """Whether shares that count what victims hold of closed nodes are large enough without it."""
+    """Whether what queues may hold is enough without what victims hold of closed nodes, which counts as theirs."""
     session, log = cycle.session, cycle.transaction.log
     shares, opens = session.book.shares, session.snapshot.nodes.opens()
-    if shares.share_if is None or opens.all():
+    if not shares.outgrown or opens.all():
         return True
     leaving = [each for each in log if each.status is TaskStatus.RELEASING]
     lost = session.registry.zeros()
@@ -246,16 +246,11 @@ def _shares_hold(cycle: Cycle) -> bool:
             if not opens[column]:
                 lost += aligned(task.pod_class.vector, session.registry)
     lost[PODS] = 0
-    rows = np.flatnonzero(lost).tolist()
-    queues = (
-        {each.job.queue.name: each.job.queue for each in log if each.status is TaskStatus.PIPELINED} if rows else {}
-    )
-    for name, queue in queues.items():
-        before, after = shares.deserved.get(name), shares.share_if(queue, None, listed(lost, session.registry))
-        held = queue.claimed.item
-        if before is not None and any(after[row] < held(row) <= before[row] for row in rows):
-            return False
-    return True
+    if not lost.any():
+        return True
+    queues = {each.job.queue.name: each.job.queue for each in log if each.status is TaskStatus.PIPELINED}
+    gone = listed(lost, session.registry)
+    return not any(outgrown(queue, gone) for queue in queues.values() for outgrown in shares.outgrown)
 
 
 def _counts_others(pod_class: PodClass) -> bool:

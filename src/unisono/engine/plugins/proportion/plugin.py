@@ -69,6 +69,7 @@ class ProportionPlugin(Plugin):
         told.plugin = self.name
         told.room_of, told.deserved, told.metrics_of = self._room, self.deserved, self._figures
         told.share_if = self._share_if
+        told.outgrown.append(self._outgrown)
         if self._first_gang or self.undivided is not self._reach:
             told.may_exceed = self._may_exceed
 
@@ -98,6 +99,12 @@ class ProportionPlugin(Plugin):
         if more is not None:
             asked[queue.name] = [sum(pair) for pair in zip(asked[queue.name], more, strict=True)]
         return divide(self.session, deserved=self._states_deserved(), asked=asked, lost=lost).deserved[queue.name]
+
+    def _outgrown(self, queue: QueueState, lost: Amounts) -> bool:
+        """Whether the queue holds more than its share would be if what is ``lost`` were not there."""
+        before, after, held = self.deserved.get(queue.name), self._share_if(queue, None, lost), queue.claimed.item
+        rows = [row for row, amount in enumerate(lost) if amount]
+        return before is not None and any(after[row] < held(row) <= before[row] for row in rows)
 
     # ---- orders and admission
 
