@@ -100,7 +100,7 @@ class QueueShares:
         share_if: the share of a queue if it asked for so much more, and if so much of the cluster were lost; by
             resource row, None for nothing.
         outgrown: of each plug-in that divides the cluster, whether a queue would hold more than it may then, and does
-            not yet, if so much of the cluster were lost, by resource row.
+            not yet, if so much of the cluster were lost, by resource row, and all that it holds were asked for.
         metrics_of: shares of a queue for metrics, or None where it has none.
         may_exceed: whether a gang that waits may go over the share of its queue, where the cluster has idle resources
             that no work within shares has used; None: no gang ever may.

@@ -162,9 +162,11 @@ class QueueCapacity(Plugin):
 
     def _outgrown(self, queue: QueueState, lost: Amounts) -> bool:
         """Whether the queue or an ancestor holds more than it might if what is ``lost`` were not there."""
+        rows = [row for row, amount in enumerate(lost) if amount]
+        if not rows:
+            return False
         total = listed(self.session.sharable_total, self.registry)
         after = self.branches.ceilings([max(there - gone, 0) for there, gone in zip(total, lost, strict=True)])
-        rows = [row for row, amount in enumerate(lost) if amount]
         return any(
             after[one.name][row] < one.held[row] <= one.ceiling[row]
             for one in self.branches[queue.name].chain()
