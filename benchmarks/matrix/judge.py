@@ -18,6 +18,7 @@ from benchmarks.matrix.draw import container
 from benchmarks.matrix.features import Made, made
 from benchmarks.matrix.kinds import kinds_of, of_one_kind
 from unisono.engine import run
+from unisono.engine.answers import BUDGET, CALENDAR, RUN_TIME
 from unisono.kube.discovery import request_json
 from unisono.standalone.shadow import VirtualLoop
 
@@ -43,6 +44,8 @@ _KINDS = {
 _MACHINES = {"/apis/cluster.x-k8s.io/v1beta2/machinedeployments": "MachineDeployment"}
 _LIMITS = ("OverCapability", "OverShare", "Licenses", "Budget", "Quota")
 """Causes of verdicts that are about no node."""
+_TIME_IS_OVER = (BUDGET, CALENDAR, RUN_TIME)
+"""Reasons of evictions that are for no other job."""
 _COUNTING = ("Node", "NodeCheck", "Budget")
 """Kinds whose status goes on by design: heartbeats, checks that are due, and what is used."""
 
@@ -64,6 +67,9 @@ class Witness:
         """One cycle."""
         decisions = run(snapshot, *given, **more)
         for one in decisions.evictions:
+            pod = snapshot.tasks_on.get(one.node, {}).get(f"{one.namespace}/{one.pod}")
+            if one.reason in _TIME_IS_OVER and pod is not None:  # it ran, for as long as it might
+                self.beneficiaries.pop(pod.job, None)
             if one.beneficiary:
                 gang = snapshot.jobs.get(one.beneficiary)
                 self.beneficiaries[one.beneficiary] = {task.uid for task in gang.tasks.values()} if gang else set()

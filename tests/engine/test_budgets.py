@@ -153,6 +153,31 @@ def test_what_was_used_up_is_not_open_again_for_a_little_that_a_count_leaves(
     assert bool(schedule(state, now=NOW + 1.0).binds) is starts
 
 
+@pytest.mark.parametrize(("used", "starts"), [(0.097, False), (0.096, True)])
+def test_nor_for_the_seconds_by_which_counts_differ(used: float, starts: bool) -> None:
+    """Begins and ends of pods are told in whole seconds, in which six CPUs use more than a part of a tiny budget."""
+    state = cluster(nodes(3), budget("team", {"cpu": 0.1}, {"cpu": 0}), old := holder("old", 6), gang("g", 1))
+    assert not schedule(state, now=NOW).binds
+    for each in old[1:]:
+        state.apply("DELETED", _kind("Pod"), each)
+    assert not schedule(state, now=NOW + 1.0).binds
+    told = budget("team", {"cpu": 0.1}, {"cpu": used})
+    told.status.counted = rfc3339(NOW + 1.0)
+    state.apply("MODIFIED", _kind("Budget"), told)
+    assert bool(schedule(state, now=NOW + 2.0).binds) is starts
+
+
+def test_what_is_tried_begins_with_what_is_remembered() -> None:
+    """A copy in which the first budget was open would have its job take the place that the other one's is offered."""
+    mine, yours = (budget(name, {"cpu": 10}, {"cpu": 10}, queues=[name]) for name in ("mine", "yours"))
+    jobs = gang("first", 1, queue="mine", cpu=8, created=1), gang("second", 1, queue="yours", cpu=8, created=2)
+    state = cluster(node("n1"), queue("mine"), queue("yours"), mine, yours, jobs)
+    assert not schedule(state, now=NOW).binds
+    state.apply("MODIFIED", _kind("Budget"), budget("mine", {"cpu": 10}, {"cpu": 9.99}, queues=["mine"]))
+    changes = schedule(state, now=NOW + 1.0).verdicts["ns/second"].changes
+    assert RaiseBudget("yours", {"cpu": 18}) in changes
+
+
 def _kind(name: str) -> Any:
     from unisono.api import kinds
 

@@ -288,6 +288,26 @@ def test_no_share_rests_on_what_the_victims_hold_of_a_cordoned_node(order: str, 
     assert not any(plane.evicted)
 
 
+@pytest.mark.parametrize("tree", [False, True])
+@pytest.mark.parametrize("order", ["allocate, preempt, backfill", "allocate, gangpreempt, backfill"])
+@pytest.mark.parametrize(("cordoned", "runs"), [(True, 3), (False, 4)])
+def test_nor_does_what_guarantees_leave(order: str, cordoned: bool, runs: int, tree: bool) -> None:
+    """Ten cpus without the one that is guaranteed to others are enough for four pods of two, and eight are not."""
+    things: list[Any] = [*RANKS, queue("qa", 1), queue("qb", 1, guarantee={"cpu": 1})]
+    things += [*(node(f"n{at}", cpu=2) for at in range(4)), node("n4", cpu=2, unschedulable=cordoned)]
+    things += [group("v", 2, queue="qa", phase="Running", priority_class="low")]
+    things += [pod(f"v-{at}", "v", node=f"n{at + 3}", cpu=2) for at in range(2)]
+    things += [group("g", 4, queue="qa", phase="Running", priority_class="mid")]
+    things += [pod(f"g-{at}", "g", node=f"n{at}", cpu=2, priority=5) for at in range(3)]
+    quota = "capacity\n    enableHierarchy: true" if tree else "capacity"
+    plane = Plane(settings(f"enqueue, {order}", gang=OFF, drf=OFF, quota=quota), things)
+    plane.put(pod("g-3", "g", cpu=2, priority=5))
+    for _ in range(5):
+        plane.cycle()
+    assert plane.running().get("g", 0) == runs
+    assert any(plane.evicted) != cordoned
+
+
 def world(random: Random) -> list[Any]:
     things: list[Any] = [*RANKS]
     things += [queue(name, 1, deserved={"cpu": random.choice([2, 4, 8])}) for name in ("qa", "qb")]

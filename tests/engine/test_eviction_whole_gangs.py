@@ -170,3 +170,10 @@ def test_the_invariants_see_a_beneficiary_that_gets_too_little(monkeypatch: pyte
     decisions = schedule(world(things), PREEMPT)
     assert "the gang would have 2 of 3 pods" in decisions.violations[0].message
     assert not decisions.evictions
+
+
+def test_a_gang_gets_room_for_its_minimum_where_all_of_it_would_never_fit() -> None:
+    victim = ranked("v", 1, "low", running={0: "n"})
+    gang = ranked("g", 5, "high", minimum=4)
+    decisions = schedule(world([node("n", cpu=16), RANKS], [victim], gang), whole())
+    assert [eviction.beneficiary for eviction in decisions.evictions] == ["ns/g"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from copy import copy
 from functools import lru_cache
 from sys import intern
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -37,6 +38,19 @@ from unisono.cluster.status import PREEMPTABLE_STATES, TaskStatus
 T = TypeVar("T")
 
 
+class Memory:
+    """Base of what is remembered of earlier cycles and cannot be found out again.
+
+    A copy of the cluster, in which something is tried, begins with it and changes nothing of it.
+    """
+
+    __slots__ = ()
+
+    def copy(self) -> Self:
+        """One that is changed apart; in this form of those whose parts are replaced and not changed."""
+        return copy(self)
+
+
 class SharedObjects:
     """At most one object of each class, made when it is first asked for.
 
@@ -44,21 +58,32 @@ class SharedObjects:
     ends with its owner.
     """
 
-    __slots__ = ("_by_class",)
+    __slots__ = ("_by_class", "_memories", "_rest")
 
-    def __init__(self) -> None:
+    def __init__(self, memories: SharedObjects | None = None, rest: SharedObjects | None = None) -> None:
+        """Begin with copies of each `Memory` in ``memories``, and with all else of ``rest``, which is had in common."""
         self._by_class: dict[type[Any], Any] = {}
+        self._memories, self._rest = memories, rest
 
     def of(self, kind: type[T], make: Callable[[], T]) -> T:
         """The object of class ``kind``; ``make`` makes it if there is none yet."""
-        found: T | None = self._by_class.get(kind)
+        found = self.find(kind)
         if found is None:
+            if self._rest is not None and not issubclass(kind, Memory):
+                return self._rest.of(kind, make)
             found = self._by_class[kind] = make()
         return found
 
     def find(self, kind: type[T]) -> T | None:
         """The object of class ``kind``; None when nothing has asked for it yet."""
         found: T | None = self._by_class.get(kind)
+        if found is None and issubclass(kind, Memory):
+            before = self._memories.find(kind) if self._memories is not None else None
+            found = before.copy() if before is not None else None
+            if found is not None:
+                self._by_class[kind] = found
+        elif found is None and self._rest is not None:
+            found = self._rest.find(kind)
         return found
 
     def put(self, part: object) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from unisono.cluster.job_licenses import holds_licenses
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS
@@ -194,8 +195,8 @@ def settle(
     taken = cycle.transaction.log[mark:]
     needed = any(placement.status is TaskStatus.RELEASING for placement in taken)
     enough = cycle.hooks.vote("pipelined", job) is None
-    if enough and needed and (is_for_others(cycle, evictions, job, mark, purpose) or not promises_hold(cycle)):
-        enough = False
+    if enough and needed:
+        enough = not is_for_others(cycle, evictions, job, mark, purpose) and promises_hold(cycle, job, purpose)
     later = _allocates_later(cycle, purpose)
     spare = not (needed or later) and within_share and any(_waits(cycle, placement) for placement in taken)
     if enough and (needed or spare):
@@ -205,14 +206,14 @@ def settle(
     return bool(enough and later and place(cycle, job, remaining_of(cycle, job)))
 
 
-def promises_hold(cycle: Cycle) -> bool:
-    """Whether pods that were promised places may still have them, now that others are to go.
+def promises_hold(cycle: Cycle, job: JobState, purpose: Purpose) -> bool:
+    """Whether pods that were promised places may still have them, now that others are to go for ``job``.
 
     The company that a pod requires may have been evicted after it got its place, or what keeps a spread even; or the
     share of its queue rests on what the others hold of nodes that nobody gets after them.
     """
     transaction = cycle.transaction
-    if not _shares_hold(cycle):
+    if not _shares_hold(cycle) or not _takes_its_share(cycle, job, purpose):
         return False
     as_it_was = transaction.log
     counting = {one for one in {each.pod_class for each in as_it_was} if _counts_others(one)}
@@ -234,28 +235,38 @@ def promises_hold(cycle: Cycle) -> bool:
 
 
 def _shares_hold(cycle: Cycle) -> bool:
-    """Whether shares that count what victims hold of closed nodes are large enough without it."""
+    """Whether what queues may hold is enough for what they are promised, now that others are to go.
+
+    What these hold of closed nodes counts as theirs, and is lost with them; and what they hold of a limit was not for
+    the queues of the beneficiaries to claim, whose claims then grow, as those of others do.
+    """
     session, log = cycle.session, cycle.transaction.log
     shares, opens = session.book.shares, session.snapshot.nodes.opens()
-    if shares.share_if is None or opens.all():
+    if not shares.outgrown:
         return True
-    leaving = [each for each in log if each.status is TaskStatus.RELEASING]
     lost = session.registry.zeros()
-    for each in leaving:
-        for task, column in zip(each.tasks, each.columns, strict=True):
-            if not opens[column]:
-                lost += aligned(task.pod_class.vector, session.registry)
+    if not opens.all():
+        for each in log:
+            for task, column in zip(each.tasks, each.columns, strict=True):
+                if each.status is TaskStatus.RELEASING and not opens[column]:
+                    lost += aligned(task.pod_class.vector, session.registry)
     lost[PODS] = 0
-    rows = np.flatnonzero(lost).tolist()
-    queues = (
-        {each.job.queue.name: each.job.queue for each in log if each.status is TaskStatus.PIPELINED} if rows else {}
-    )
-    for name, queue in queues.items():
-        before, after = shares.deserved.get(name), shares.share_if(queue, None, listed(lost, session.registry))
-        held = queue.claimed.item
-        if before is not None and any(after[row] < held(row) <= before[row] for row in rows):
-            return False
-    return True
+    queues = {each.job.queue.name: each.job.queue for each in log if each.status is TaskStatus.PIPELINED}
+    gone = listed(lost, session.registry)
+    return not any(outgrown(queue, gone) for queue in queues.values() for outgrown in shares.outgrown)
+
+
+def _takes_its_share(cycle: Cycle, job: JobState, purpose: Purpose) -> bool:
+    """Whether the queue stays within its share of what the job takes as a whole, where it reclaims for that.
+
+    Plug-ins are asked about pods, and do not see what comes with the first of them: queues that each deserve half a
+    licence would reclaim it from one another for ever.
+    """
+    rows, told = held_as_whole(job), cycle.session.book.shares.metrics_of
+    if purpose not in _RECLAIMING or not rows or told is None or holds_licenses(job.record):
+        return True
+    shares = told(job.queue)
+    return shares is None or all(job.queue.claimed.item(row) <= shares.deserved[row] for row in rows)
 
 
 def _counts_others(pod_class: PodClass) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from unisono.api.keys import PREEMPTABLE
 from unisono.cluster.hypertree import Index
 from unisono.cluster.records import Task
-from unisono.cluster.resources import Vector
+from unisono.cluster.resources import Vector, fitted
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus, count
 from unisono.engine.answers import Purpose
 from unisono.engine.cycle.context import Cycle
@@ -53,28 +53,31 @@ class GangRule:
 
 
 def serve(cycle: Cycle, job: JobState, rule: GangRule) -> bool:
-    """Make room for one job; whether victims were chosen and all its tasks got a place on their resources.
+    """Make room for one job; whether victims were chosen and all that it needs got a place on their resources.
 
-    What a gang that has its minimum wants besides is tried as a whole, then a pod of each class by itself.
+    A gang gets room for all its tasks, or else for its minimum. What one that has its minimum wants besides is tried
+    as a whole, then a pod of each class by itself.
     """
     tasks, surplus = wanted_tasks(cycle, job)
     if not tasks or any(task.never_preempts for task in tasks):
         return False
-    if _serve(cycle, job, rule, tasks):
+    least = len(tasks) if cycle.hooks.ready(job) else max(cycle.hooks.missing(job), 1)
+    if any(_serve(cycle, job, rule, tasks, number) for number in dict.fromkeys((len(tasks), least))):
         return True
     alone: dict[int, Task] = {}
     for task in tasks if surplus and len(tasks) > 1 else ():
         alone.setdefault(task.pod_class.id, task)
-    return any(_serve(cycle, job, rule, [task]) for task in alone.values())
+    return any(_serve(cycle, job, rule, [task], 1) for task in alone.values())
 
 
-def _serve(cycle: Cycle, job: JobState, rule: GangRule, tasks: list[Task]) -> bool:
-    classes = [task.pod_class for task in tasks]
+def _serve(cycle: Cycle, job: JobState, rule: GangRule, tasks: list[Task], least: int) -> bool:
+    """Make room for so many of the tasks at least, and for more of them where that much is free then."""
+    classes = [task.pod_class for task in tasks[:least]]
     if rule.purpose is Purpose.GANG_RECLAIM and cycle.hooks.first("preemptive", job.queue, classes) is not None:
         return False
     cycle.session.subject = job
     choice = open_choice(cycle.session, job)
-    plans = [_Plan(cycle, job, rule, tasks, domain) for domain in domains_to_try(cycle, job, rule, tasks)]
+    plans = [_Plan(cycle, job, rule, tasks, least, domain) for domain in domains_to_try(cycle, job, rule, tasks)]
     mark, within_share = cycle.transaction.checkpoint(), cycle.hooks.overused(job.queue) is None
 
     def ways() -> Iterable[object]:
@@ -131,6 +134,14 @@ def _least_missing_first(cycle: Cycle, need: Vector, domains: Sequence[int]) -> 
     return [domains[at] for at in np.argsort(missing, kind="stable").tolist()]
 
 
+def _least_sum(cycle: Cycle, tasks: Sequence[Task], least: int) -> Vector:
+    """``[R]`` no more than what any ``least`` of the tasks request together."""
+    if least >= len(tasks):
+        return sum_of(cycle.session, tasks)
+    each = np.array([fitted(task.pod_class.vector, cycle.session.rows) for task in tasks])
+    return np.asarray(np.sort(each, axis=0)[:least].sum(axis=0), dtype=np.int64)
+
+
 class _Reversed:
     """A key that sorts the other way round."""
 
@@ -151,7 +162,7 @@ class _Reversed:
 class _Plan:
     """Victims and places in one domain."""
 
-    def __init__(self, cycle: Cycle, job: JobState, rule: GangRule, tasks: list[Task], domain: int) -> None:
+    def __init__(self, cycle: Cycle, job: JobState, rule: GangRule, tasks: list[Task], least: int, domain: int) -> None:
         self.cycle = cycle
         self.job = job
         self.rule = rule
@@ -160,7 +171,7 @@ class _Plan:
         self.session = cycle.session
         self.evictions: Evictions = evictions_of(cycle)
         self.rank = ActorRank.of(cycle, job)
-        self.need = sum_of(cycle.session, tasks)
+        self.need = _least_sum(cycle, tasks, least)
         self._classes = {task.pod_class for task in tasks}
 
     def fits(self) -> bool:
@@ -178,7 +189,7 @@ class _Plan:
         if not chosen:
             return False
         chosen = self._spare(chosen)
-        works = self._try(chosen) and self._is_enough() and promises_hold(self.cycle)
+        works = self._try(chosen) and self._is_enough() and promises_hold(self.cycle, self.job, self.rule.purpose)
         if works and not is_for_others(self.cycle, self.evictions, self.job, mark, self.rule.purpose):
             self.cycle.commit(mark, self.job)
             return True

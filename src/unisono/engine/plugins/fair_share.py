@@ -14,6 +14,7 @@ import numpy as np
 
 from unisono.api.annotations import SHARE_WEIGHTS, USE
 from unisono.api.times import duration_or_none, parse_time, rfc3339
+from unisono.cluster.interning import Memory
 from unisono.engine.answers import Key
 from unisono.engine.config.arguments import Argument, Shape, argument_value
 from unisono.engine.config.model import PluginConfig
@@ -58,7 +59,7 @@ class Use:
         return self.seconds * left + self.held * scale * (1.0 - left)
 
 
-class UsageBook:
+class UsageBook(Memory):
     """Decayed use by queue and account."""
 
     def __init__(self) -> None:

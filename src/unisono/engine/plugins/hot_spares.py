@@ -16,6 +16,7 @@ import numpy as np
 from unisono.api.annotations import HOT_SPARES
 from unisono.api.queues import spares_of
 from unisono.api.selecting import lineage
+from unisono.cluster.interning import Memory
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.status import READY_STATES, count
 from unisono.engine.answers import Reason, Scope, Veto
@@ -37,7 +38,7 @@ _SMALL = frozenset(("cpu", "memory", "pods", "ephemeral-storage"))
 
 
 @dataclass(slots=True)
-class _Before:
+class _Before(Memory):
     """What is known from the cycles before.
 
     Attributes:

@@ -15,6 +15,7 @@ import numpy as np
 
 from unisono.api.keys import GPU_COUNT, GPU_MILLI, NVIDIA_GPU, SLA_WAITING_TIME
 from unisono.api.times import duration_or_none
+from unisono.cluster.interning import Memory
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray, Key, Purpose, Reach, Vote
@@ -244,7 +245,7 @@ class _Life:
         self.began = self.seen = 0.0
 
 
-class Attained:
+class Attained(Memory):
     """Run times by job. A scheduler that has just started knows the present attempts only."""
 
     def __init__(self) -> None:
@@ -314,7 +315,7 @@ class _Stand:
     runs: bool = False
 
 
-class Line:
+class Line(Memory):
     """Stands by job, kept from cycle to cycle; a scheduler that has just started knows who runs and who waits."""
 
     def __init__(self) -> None:

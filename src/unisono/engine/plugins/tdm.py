@@ -20,6 +20,7 @@ from unisono.api.cron import Schedule, parse_schedule
 from unisono.api.keys import JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE, PREEMPTABLE, REVOCABLE_ZONE
 from unisono.api.messages import counted
 from unisono.api.times import parse_duration
+from unisono.cluster.interning import Memory
 from unisono.cluster.limits import scaled
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
@@ -116,7 +117,7 @@ def _read_cron(text: str) -> CronWindow | None:
 
 
 @dataclass(slots=True)
-class _LastEviction:
+class _LastEviction(Memory):
     """When pods were last evicted from nodes whose window is over, seconds since the epoch; None: never."""
 
     at: float | None = None

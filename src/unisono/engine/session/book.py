@@ -99,6 +99,8 @@ class QueueShares:
         deserved: what queues deserve by weight, by name; empty where no plug-in has divided the cluster so.
         share_if: the share of a queue if it asked for so much more, and if so much of the cluster were lost; by
             resource row, None for nothing.
+        outgrown: of each plug-in that divides the cluster, whether a queue would hold more than it may then, and does
+            not yet, if so much of the cluster were lost, by resource row, and all that it holds were asked for.
         metrics_of: shares of a queue for metrics, or None where it has none.
         may_exceed: whether a gang that waits may go over the share of its queue, where the cluster has idle resources
             that no work within shares has used; None: no gang ever may.
@@ -110,6 +112,7 @@ class QueueShares:
     room_of: Callable[[QueueState], Vector | None] | None = None
     deserved: Mapping[str, Amounts] = field(default_factory=dict)
     share_if: Callable[[QueueState, Amounts | None, Amounts | None], Amounts] | None = None
+    outgrown: list[Callable[[QueueState, Amounts], bool]] = field(default_factory=list)
     metrics_of: Callable[[QueueState], ShareMetrics | None] | None = None
     may_exceed: Callable[[JobState], bool] | None = None
     exceeding: JobState | None = None

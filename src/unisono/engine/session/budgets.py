@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from unisono.api.budgets import HOUR, Hold, Purse, Tally, count, plain, unit
 from unisono.api.selecting import account_of, lineage
+from unisono.cluster.interning import Memory
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job
 from unisono.cluster.resources import ResourceRegistry, Vector
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 _EDGE = 1e-9
 _AGAIN = 0.01
 """Part of an amount that must be left until jobs start again with a budget that was used up in the same period."""
+_COARSE_SECONDS = 2.0
+"""And what was used in so long as it was used up: servers and kubelets tell begins and ends in whole seconds."""
 _NOT_YET = (TaskStatus.ALLOCATED, TaskStatus.BINDING)
 
 
@@ -79,14 +82,18 @@ class Run(Protocol):
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Seen(Memory):
     """What the last session has found, by budget: the tally that it began with, and the one that it came to.
 
-    ``up``: the budget as it was, and what there was nothing left of.
+    ``up``: the budget as it was, what there was nothing left of, and how much must be left until there is.
     """
 
     by_name: dict[str, tuple[Tally, Tally]] = field(default_factory=dict)
-    up: dict[str, tuple[Purse, list[str]]] = field(default_factory=dict)
+    up: dict[str, tuple[Purse, dict[str, float]]] = field(default_factory=dict)
+
+    def copy(self) -> Self:
+        """One that is changed apart."""
+        return replace(self, by_name=dict(self.by_name), up=dict(self.up))
 
 
 class Spendings:
@@ -130,20 +137,29 @@ class Spendings:
                 tally = replace(tally, used=used)
             # A count may come to a little less than was seen, as pods were evicted meanwhile: jobs that started with
             # what is left by that would be evicted at once, again and again.
-            before = memory.up.get(purse.name) if not purse.half_life else None
+            before, close = memory.up.get(purse.name) if not purse.half_life else None, dict[str, float]()
             if before is not None and before[0] == purse and last is not None and last[1].start == tally.start:
-                close = {name: purse.amounts[name] for name in before[1]}
-                used = dict(tally.used)
-                for name, amount in close.items():
-                    if used.get(name, 0.0) > (1 - _AGAIN) * amount:
-                        used[name] = max(used[name], amount)
+                close, used = before[1], dict(tally.used)
+                for name, enough in close.items():
+                    if used.get(name, 0.0) > (amount := purse.amounts[name]) - enough:
+                        used[name] = max(used.get(name, 0.0), amount)
                 tally = replace(tally, used=used)
-            seen[purse.name] = begun, tally
-            memory.up[purse.name] = purse, purse.used_up(tally.used)
             spending = Spending(purse, tally, up=purse.used_up(tally.used), jobs=sorted(keys))
             for hold in holds:
                 for name, rate in hold.rates.items():
                     spending.rates[name] = spending.rates.get(name, 0.0) + rate
+            seen[purse.name] = begun, tally
+            memory.up[purse.name] = (
+                purse,
+                {
+                    name: max(
+                        close.get(name, 0.0),
+                        _AGAIN * purse.amounts[name],
+                        _COARSE_SECONDS / HOUR * spending.rates.get(name, 0.0),
+                    )
+                    for name in spending.up
+                },
+            )
             self.all.append(spending)
         self.estimates = RunEstimates(session, learned=False)
         for spending in self.all:

@@ -23,6 +23,7 @@ import numpy as np
 from unisono.api.annotations import GOT
 from unisono.api.budgets import DEFAULT_PRICES, Prices
 from unisono.api.one_of import PRICE, SPEED, NodeKind, OneOf, kind_told, one_of, times_of
+from unisono.cluster.interning import Memory
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus
@@ -42,7 +43,7 @@ REMAKE_SECONDS = 60.0
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Asked(Memory):
     """For which kinds pods are to be made again, as the PodGroup is told, and since when, by job."""
 
     since: dict[str, tuple[str, float]] = field(default_factory=dict)

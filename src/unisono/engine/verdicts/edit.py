@@ -268,9 +268,9 @@ class Edit:
             moved = np.array([nodes.index[name] for name in origin.nodes.names], dtype=np.intp)
             tree = tree.over(moved, len(nodes))
         tasks_on, holders = self._places()
-        memo = origin.memo
+        memo = SharedObjects(origin.memo, origin.memo)
         if self._facts or self._classes or self._catalogue:
-            memo = SharedObjects()
+            memo = SharedObjects(origin.memo)
             memo.put(origin.memo.of(Promises, Promises))
         known = origin.active if isinstance(origin.active, frozenset | set) else set(origin.active)
         self.woken = [key for key, record in self._jobs.items() if record.pending and key not in known]

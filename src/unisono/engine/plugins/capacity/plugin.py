@@ -146,6 +146,7 @@ class QueueCapacity(Plugin):
             self.devices = DeviceQuotas(session, self.branches, consumable=consumable)
         told = session.book.shares
         told.plugin, told.room_of, told.metrics_of = self.name, self._room, self._figures
+        told.outgrown.append(self._outgrown)
 
     def _figures(self, queue: QueueState) -> ShareMetrics:
         """For metrics."""
@@ -158,6 +159,20 @@ class QueueCapacity(Plugin):
         chain = list(self.branches[queue.name].chain())
         rows = zip(*(zip(branch.ceiling, branch.held, strict=True) for branch in chain), strict=True)
         return np.array([max(min(limit - held for limit, held in row), 0) for row in rows], dtype=np.int64)
+
+    def _outgrown(self, queue: QueueState, lost: Amounts) -> bool:
+        """Whether the queue or an ancestor holds more than it might if what is ``lost`` were not there."""
+        rows = [row for row, amount in enumerate(lost) if amount]
+        if not rows:
+            return False
+        total = listed(self.session.sharable_total, self.registry)
+        after = self.branches.ceilings([max(there - gone, 0) for there, gone in zip(total, lost, strict=True)])
+        return any(
+            after[one.name][row] < one.held[row] <= one.ceiling[row]
+            for one in self.branches[queue.name].chain()
+            if one.name in after
+            for row in rows
+        )
 
     def _demand(self, pod_class: PodClass) -> Demand:
         demand = self._demands.get(pod_class.id)

@@ -120,7 +120,7 @@ class Branches(dict[str, Branch]):
     def __init__(self, session: Session, *, hierarchical: bool) -> None:
         registry = session.registry
         weighted = session.book.shares.deserved
-        self.width = len(registry)
+        self.width, self._hierarchical = len(registry), hierarchical
         for name, queue in session.queues.items():
             branch = self[name] = Branch(name, queue, self.width)
             record = queue.record
@@ -132,10 +132,12 @@ class Branches(dict[str, Branch]):
             branch.held = listed(queue.claimed, registry)
         total, promisable = listed(session.sharable_total, registry), listed(session.promisable_total, registry)
         if hierarchical:
-            self._grow(total)
-        else:  # each queue beside the guarantees of all others
-            _divide(list(self.values()), promisable, "admission")
-            _divide(list(self.values()), total, "ceiling")
+            self._grow()
+        else:
+            for name, amounts in _divided(list(self.values()), promisable):
+                self[name].admission = amounts
+        for name, amounts in self.ceilings(total).items():
+            self[name].ceiling = amounts
         _fit_shares(session, self, total, promisable)
         if hierarchical:
             self._sum_up()
@@ -144,9 +146,19 @@ class Branches(dict[str, Branch]):
             parts = zip(branch.deserved, branch.ceiling, branch.guarantee, strict=True)
             branch.deserved = [max(min(share, limit), own) for share, limit, own in parts]
 
+    def ceilings(self, total: Amounts) -> dict[str, Amounts]:
+        """What queues may hold of so much of the cluster: each beside the guarantees of all others, or its siblings."""
+        if not self._hierarchical:
+            return dict(_divided(list(self.values()), total))
+        root = self[ROOT]
+        found = {ROOT: [min(limit, whole) for limit, whole in zip(root.own, total, strict=True)]}
+        for branch in _top_down(root):
+            found.update(_divided(branch.children, found[branch.name]))
+        return found
+
     # ---- the tree
 
-    def _grow(self, total: Amounts) -> None:
+    def _grow(self) -> None:
         root = self.setdefault(ROOT, Branch(ROOT, None, self.width))
         for branch in self.values():
             self._hang(branch)
@@ -159,10 +171,9 @@ class Branches(dict[str, Branch]):
             branch.children = [child for child in branch.children if not child.fault]
         root.fault = ""
         root.admission = root.own
-        root.ceiling = [min(limit, whole) for limit, whole in zip(root.own, total, strict=True)]
         for branch in _top_down(root):
-            _divide(branch.children, branch.admission, "admission")
-            _divide(branch.children, branch.ceiling, "ceiling")
+            for name, amounts in _divided(branch.children, branch.admission):
+                self[name].admission = amounts
 
     def _hang(self, branch: Branch) -> None:
         if branch.name == ROOT or branch.queue is None:
@@ -242,12 +253,12 @@ def _top_down(root: Branch) -> Iterator[Branch]:
         waiting.extend(branch.children)
 
 
-def _divide(children: list[Branch], whole: Amounts, attribute: str) -> None:
-    """Give each child what the guarantees of its siblings leave of ``whole``, at most its own capability."""
+def _divided(children: list[Branch], whole: Amounts) -> Iterator[tuple[str, Amounts]]:
+    """For each child what the guarantees of its siblings leave of ``whole``, at most its own capability."""
     promised = _sum(len(whole), [child.guarantee for child in children])
     for child in children:
         rows = zip(whole, promised, child.guarantee, child.own, strict=True)
-        setattr(child, attribute, [min(max(limit - others, 0) + own, cap) for limit, others, own, cap in rows])
+        yield child.name, [min(max(limit - others, 0) + own, cap) for limit, others, own, cap in rows]
 
 
 def _sum(width: int, parts: list[Amounts]) -> Amounts:

@@ -23,7 +23,7 @@ from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import DESERVED
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.decisions import ShareMetrics
-from unisono.engine.plugins.proportion.division import divide
+from unisono.engine.plugins.proportion.division import Division, divide
 from unisono.engine.session.limit import (
     UNLIMITED,
     Amounts,
@@ -69,6 +69,7 @@ class ProportionPlugin(Plugin):
         told.plugin = self.name
         told.room_of, told.deserved, told.metrics_of = self._room, self.deserved, self._figures
         told.share_if = self._share_if
+        told.outgrown.append(self._outgrown)
         if self._first_gang or self.undivided is not self._reach:
             told.may_exceed = self._may_exceed
 
@@ -92,12 +93,31 @@ class ProportionPlugin(Plugin):
 
     def _share_if(self, queue: QueueState, more: Amounts | None, lost: Amounts | None) -> Amounts:
         """The queue's share if it asked for ``more``, and if what is ``lost`` were not there."""
-        asked = dict(self._requests)
-        if queue.name not in asked:
+        if queue.name not in self._requests:
             return listed(self.registry.zeros(), self.registry)
+        return self._divided_if(queue, more, lost).deserved[queue.name]
+
+    def _divided_if(self, queue: QueueState, more: Amounts | None, lost: Amounts | None) -> Division:
+        """The cluster divided again; ``queue`` is one of those that have asked."""
+        asked = dict(self._requests)
         if more is not None:
             asked[queue.name] = [sum(pair) for pair in zip(asked[queue.name], more, strict=True)]
-        return divide(self.session, deserved=self._states_deserved(), asked=asked, lost=lost).deserved[queue.name]
+        return divide(self.session, deserved=self._states_deserved(), asked=asked, lost=lost)
+
+    def _outgrown(self, queue: QueueState, lost: Amounts) -> bool:
+        """Whether the queue holds more than its share will be without what is ``lost``, once all it holds counts.
+
+        What it asked for as the session was opened may be less: what others held of a limit was not for it to claim.
+        """
+        requested, held = self._requests.get(queue.name), listed(queue.claimed, self.registry)
+        if requested is None:
+            return False
+        beyond = [max(amount - asked, 0) for amount, asked in zip(held, requested, strict=True)]
+        rows = [row for row, pair in enumerate(zip(lost, beyond, strict=True)) if any(pair) and row != PODS]
+        if not rows:
+            return False
+        before, after = self._reach[queue.name], self._divided_if(queue, beyond, lost).reach[queue.name]
+        return any(after[row] < held[row] <= before[row] for row in rows)
 
     # ---- orders and admission
 
