@@ -138,7 +138,8 @@ class ActorRank:
     def holds_against(self, cycle: Cycle, taken: Task, lost: Task, victim: JobState) -> bool:
         """Whether ``victim``, of another queue, which lost the task ``lost`` for ``taken``, cannot take it back.
 
-        Its queue comes later, or has no room for the task, or may not reclaim for it, or may not reclaim from this one.
+        Its queue comes later, or has no room for the task, or may not reclaim for it, or may not reclaim from this one
+        by any of the configured actions.
         """
         hooks, pod_class = cycle.hooks, lost.pod_class
         if (
@@ -150,7 +151,11 @@ class ActorRank:
             return True
         if not taken.preemptable or not self.job.queue.record.reclaimable:
             return True
-        return not hooks.victims(victim, lost, [taken], Purpose.RECLAIM).any()
+        return not any(
+            hooks.victims(victim, lost if purpose is Purpose.RECLAIM else None, [taken], purpose).any()
+            for purpose in (Purpose.RECLAIM, Purpose.GANG_RECLAIM)
+            if purpose.value in cycle.config.actions
+        )
 
     @staticmethod
     def _has_room(cycle: Cycle, victim: JobState, lost: Task) -> bool:
