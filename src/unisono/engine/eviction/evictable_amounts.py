@@ -151,11 +151,13 @@ class ActorRank:
             return True
         if not taken.preemptable or not self.job.queue.record.reclaimable:
             return True
-        return not any(
-            hooks.victims(victim, lost if purpose is Purpose.RECLAIM else None, [taken], purpose).any()
-            for purpose in (Purpose.RECLAIM, Purpose.GANG_RECLAIM)
-            if purpose.value in cycle.config.actions
-        )
+        if Purpose.GANG_RECLAIM.value in cycle.config.actions:
+            keeps = KeptShares(cycle.session, lost.pod_class.rows.tolist())
+            back = hooks.victims(victim, None, [taken], Purpose.GANG_RECLAIM)
+            if back.any() and keeps.lets_go([taken], self.job):
+                return False
+        by_tasks = Purpose.RECLAIM.value in cycle.config.actions
+        return not (by_tasks and hooks.victims(victim, lost, [taken], Purpose.RECLAIM).any())
 
     @staticmethod
     def _has_room(cycle: Cycle, victim: JobState, lost: Task) -> bool:
