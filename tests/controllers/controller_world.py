@@ -17,6 +17,7 @@ from unisono.api.core import ContainerState, ContainerStateTerminated, Container
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.times import rfc3339
+from unisono.controllers.execution import RETRIES
 from unisono.controllers.keeper import ObjectKeeper
 from unisono.kube.controller import Controller, Manager
 from unisono.kube.pace import Backoff
@@ -66,7 +67,9 @@ class ControllerWorld:
     async def start(self) -> None:
         # A registry of its own: a world may start its controllers again.
         keeper = ObjectKeeper(self.client, self.recorder, registry=CollectorRegistry(), clock=self.clock)
-        self.manager = Manager(self.client, clock=self.clock, backoff=lambda: Backoff(rng=self._random), keeper=keeper)
+        self.manager = Manager(
+            self.client, clock=self.clock, backoff=lambda: Backoff(rng=self._random), keeper=keeper, retries=RETRIES
+        )
         self._running = asyncio.create_task(self.manager.run(self.make_controllers()))
         await self.settle()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 from typing import Any
 
@@ -306,6 +307,22 @@ def test_nor_does_what_guarantees_leave(order: str, cordoned: bool, runs: int, t
         plane.cycle()
     assert plane.running().get("g", 0) == runs
     assert any(plane.evicted) != cordoned
+
+
+@pytest.mark.parametrize("second", ["drf", "overcommit"])
+@pytest.mark.parametrize("action", ["gangreclaim", "reclaim, gangreclaim", "reclaim"])
+def test_gangs_do_not_take_one_room_from_each_other(action: str, second: str) -> None:
+    """Where no plug-in divides the cluster each queue may take from the other, whole gangs at that."""
+    first, rest = ("priority", "gang", "conformance"), (second, "predicates", "nodeorder")
+    tiers = [{"plugins": [{"name": name} for name in tier]} for tier in (first, rest)]
+    text = json.dumps({"actions": f"enqueue, allocate, {action}, backfill", "tiers": tiers})
+    things = [queue("qa"), queue("qb"), node("n0", cpu=2), node("n1", cpu=2)]
+    things += [job("a", 2, 2, queue="qa"), job("b", 2, 2, queue="qb", created=10)]
+    plane = Plane(load_config(text), things)
+    for _ in range(8):
+        plane.cycle()
+    assert plane.running() == {"a": 2}
+    assert not any(plane.evicted)
 
 
 def world(random: Random) -> list[Any]:

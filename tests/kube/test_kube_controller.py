@@ -14,7 +14,7 @@ from support.memory import MemoryClient
 from support.virtual_clock import settle
 from unisono.controllers.objects import for_each
 from unisono.errors import Conflict, Invalid, Unavailable, UnisonoError
-from unisono.kube.controller import Context, Controller, Manager
+from unisono.kube.controller import Context, Controller, Manager, Retry
 from unisono.kube.pace import Backoff
 
 
@@ -85,6 +85,30 @@ async def test_a_controller_may_ask_to_look_again() -> None:
     async with managed(client, controller):
         await client.clock.advance(60)
         assert [when for when, _ in controller.calls] == [0, 5, 7]
+
+
+@pytest.mark.parametrize(("most", "woken"), [(0, ["a", "b"]), (1, ["a"])])
+async def test_what_was_refused_is_tried_again_when_it_may_be_allowed(most: int, woken: list[str]) -> None:
+    """Of the namespace of what has changed; what failed otherwise waits as long as before."""
+    client, controller = MemoryClient(), Recorder()
+    controller.workers = 1
+    controller.answers = [Invalid("no"), Invalid("no"), RuntimeError("broken"), None]
+    for name in "abcd":
+        await client.create(THINGS, thing(name))
+    await client.create(THINGS, thing("other", "ignored"))
+    retries = [Retry(THINGS, lambda event, new, old: event == "MODIFIED" and new.spec.color == "ignored", most)]
+    manager = Manager(client, clock=client.clock, backoff=lambda: Backoff(base=9.0, jitter=0.0), retries=retries)
+    task = asyncio.create_task(manager.run([controller]))
+    await settle()
+    first = len(controller.calls)
+    await client.patch(THINGS, "other", {"metadata": {"labels": {"a": "b"}}}, namespace="default")
+    await settle()
+    assert [key.partition("/")[2] for _, key in controller.calls[first:]] == woken
+    await client.patch(THINGS, "other", {"metadata": {"labels": {"a": "c"}}}, namespace="default")
+    await settle()
+    assert len(controller.calls) == first + 2
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_retry_after_of_the_server_is_respected() -> None:

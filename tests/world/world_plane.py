@@ -38,6 +38,7 @@ from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import parse_specs
 from unisono.api.kinds import JOBS, LEASES, POD_GROUPS, PODS
 from unisono.controllers.builtin import builtin_controllers
+from unisono.controllers.execution import RETRIES
 from unisono.controllers.keeper import ObjectKeeper
 from unisono.controllers.registry import COMPONENT, all_controllers
 from unisono.engine import run
@@ -209,7 +210,7 @@ class World(Deeds):
         everywhere = all_controllers(recorder, scheduler_names=_NAMES, registry=registry)
         source = Random(self.draw.getrandbits(32))
         try:
-            await Manager(client, clock=clock, keeper=keeper).run(
+            await Manager(client, clock=clock, keeper=keeper, retries=RETRIES).run(
                 [*everywhere, *builtin_controllers(recorder, source=source)]
             )
         finally:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.check.facts import Turn
+from benchmarks.check.facts import Turn, amounts
+
+_AGAIN, _SECONDS = 0.01, 2.0
+"""Part of an amount that must be left until jobs start again, or what is used in so long, as counts differ by that."""
 
 
 def rules(turn: Turn) -> Iterator[str]:
@@ -17,8 +20,11 @@ def rules(turn: Turn) -> Iterator[str]:
             yield f"a pod is evicted for {beneficiary}, and budget {shut} is used up"
 
 
-def used_up(turn: Turn, group: str) -> str:
-    """A hard budget of a PodGroup of which nothing is left, by its status: no other one is used up here."""
+def used_up(turn: Turn, group: str, *, nearly: bool = False) -> str:
+    """A hard budget of a PodGroup of which nothing is left, by its status: no other one is used up here.
+
+    ``nearly``: or so little that it may stay as it is until more is.
+    """
     found = turn.facts.all("PodGroup").get(group)
     if found is None:
         return ""
@@ -33,7 +39,15 @@ def used_up(turn: Turn, group: str) -> str:
         if (
             mine
             and spec["mode"] == "Hard"
-            and any(float(used[key]) >= amount for key, amount in spec["amounts"].items())
+            and any(
+                float(used[key]) >= amount - (_slack(turn, key, amount) if nearly else 0.0)
+                for key, amount in spec["amounts"].items()
+            )
         ):
             return str(name)
     return ""
+
+
+def _slack(turn: Turn, key: str, amount: float) -> float:
+    there = sum(amounts(node["status"].get("allocatable")).get(key, 0) for node in turn.facts.all("Node").values())
+    return max(_AGAIN * amount, float(there) * _SECONDS / 3600.0)

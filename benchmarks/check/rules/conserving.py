@@ -83,7 +83,7 @@ def fitting(turn: Turn) -> list[str]:
         pods = _next(turn, key, group, fresh)
         if not pods or key in coming or not all(_judged(pod) for pod in pods):
             continue
-        if budgets.used_up(turn, key):
+        if budgets.used_up(turn, key, nearly=True):
             continue
         if licenses.asks(turn, key) and not _licensed(turn, left, key, pods):
             continue

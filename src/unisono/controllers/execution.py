@@ -10,9 +10,11 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from unisono.api.base import Object
-from unisono.api.core import PriorityClass, ResourceQuota, ServiceAccount
+from unisono.api.core import PriorityClass, ResourceQuota
+from unisono.api.groups.scheduling import Queue
 from unisono.api.kind import Kind
-from unisono.api.kinds import POD_GROUPS, PODS, PRIORITY_CLASSES, RESOURCE_QUOTAS, SERVICE_ACCOUNTS
+from unisono.api.kinds import POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, RESOURCE_QUOTAS, SERVICE_ACCOUNTS
+from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.controllers.objects import (
     PARALLEL,
     BeingDeleted,
@@ -32,30 +34,14 @@ from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.errors import NotFound, UnisonoError
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import Clock
-from unisono.kube.controller import Context, Controller, free_frames
+from unisono.kube.controller import Context, Controller, Retry, free_frames
 from unisono.kube.informer import Informer
 
-# Try again at once when what refused pods has changed: a ResourceQuota, or a missing account or priority class.
+# Try again at once when what refused pods, pod groups or jobs has changed.
 
 
-def retry_when_allowed(context: Context, owners: Informer[Any]) -> None:
-    """Queue owners when pods may be created that were refused before.
-
-    That is when what a quota of their namespace allows changes or a quota is deleted, and when a service account or a
-    priority class is created.
-    """
-
-    def keys(changed: ResourceQuota | ServiceAccount) -> list[str]:
-        prefix = f"{changed.metadata.namespace}/"
-        return [key for key in owners.keys() if key.startswith(prefix)]  # noqa: SIM118 # an informer is no mapping
-
-    context.watch(RESOURCE_QUOTAS, keys, when=_allows_other_amounts)
-    context.watch(SERVICE_ACCOUNTS, keys, when=_is_new)
-    retry_when_classes_come(context, owners)
-
-
-def retry_when_classes_come(context: Context, owners: Informer[Any]) -> Informer[PriorityClass]:
-    """Queue all owners when a priority class is created; answers the cache of priority classes."""
+def all_when_classes_come(context: Context, owners: Informer[Any]) -> Informer[PriorityClass]:
+    """Queue all owners when a priority class is created, as its value counts; answers the cache of such classes."""
 
     def keys(_: PriorityClass) -> Iterable[str]:
         return list(owners.keys())
@@ -67,8 +53,36 @@ def _is_new(event: EventType, *_: object) -> bool:
     return event == "ADDED"
 
 
+def _takes_others(event: EventType, new: Queue, old: Queue | None) -> bool:
+    """It was opened, is there now, or says otherwise whose jobs it takes, and how many."""
+    return event != "MODIFIED" or old is None or _word(new) != _word(old)
+
+
+def _word(queue: Queue) -> tuple[object, ...]:
+    return queue.spec, queue.status.state, queue.metadata.annotations, queue.metadata.labels
+
+
 def _allows_other_amounts(event: EventType, new: ResourceQuota, old: ResourceQuota | None) -> bool:
     return event == "DELETED" or (old is not None and old.spec.hard != new.spec.hard)
+
+
+def _has_more_left(event: EventType, new: ResourceQuota, old: ResourceQuota | None) -> bool:
+    """Less of something is used than before; also where that cannot be read."""
+    before, now = (old.status.used if old is not None else None) or {}, new.status.used or {}
+    try:
+        return any(parse_quantity(now.get(name, 0)) < parse_quantity(amount) for name, amount in before.items())
+    except QuantityError:
+        return True
+
+
+RETRIES = (
+    Retry(QUEUES, _takes_others),
+    Retry(RESOURCE_QUOTAS, _allows_other_amounts),
+    Retry(RESOURCE_QUOTAS, _has_more_left, most=8),
+    Retry(SERVICE_ACCOUNTS, _is_new),
+    Retry(PRIORITY_CLASSES, _is_new),
+)
+"""When what the server refused to make is tried again; what a pod that ended has left is enough for a few."""
 
 
 # Carrying out the plans of jobs of every kind: the only place where their controllers write.

@@ -169,7 +169,8 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("patch", k.FLOATING_RESOURCES, k.BUDGETS, k.NODE_CHECKS, sub="status"),
     # Machines for gangs that wait, where a cluster is managed by Cluster API; those without use are drained.
     *_on("list watch patch", MACHINE_DEPLOYMENTS, MACHINES),
-    *_on("list watch", k.POD_DISRUPTION_BUDGETS, k.RESOURCE_QUOTAS),
+    # What pods were refused for is tried again when there is an account, or more of a quota.
+    *_on("list watch", k.POD_DISRUPTION_BUDGETS, k.RESOURCE_QUOTAS, k.SERVICE_ACCOUNTS),
     *_on("create", k.PODS, sub="eviction"),
     *_on("get list watch create", PROVISIONING_REQUESTS),
     *_on("get create", POD_TEMPLATES),

@@ -11,6 +11,8 @@ import asyncio
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from unisono.api.base import Object
@@ -33,6 +35,9 @@ _ABSENT_SECONDS = 60.0
 # Failures in a row of one key after which it is named in an error log: by then it is no passing trouble.
 _STUCK_AFTER = 8
 
+# Answers of a server that would answer otherwise if another object were different: a queue, a quota, an account.
+_REFUSED = (403, 404, 422)
+
 # An object that has to be changed before it can be worked on is looked at again without a change after so long.
 _ASIDE_SECONDS = 60.0
 
@@ -51,6 +56,22 @@ class Keeper(Protocol):
     async def settled(self, controller: str, kind: Kind[Any], obj: Object) -> None:
         """The controller has worked on the object; told at every success."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Changes after which the server may allow what it refused: what waits for that is tried again at once.
+
+    Attributes:
+        kind: of the objects; a change of one in a namespace concerns the keys of that namespace, others concern all.
+        when: which changes; see `Context.watch`.
+        most: how many keys of each controller are tried again at one change, those that wait longest first; 0: all.
+
+    """
+
+    kind: Kind[Any]
+    when: Callable[[EventType, Any, Any], bool]
+    most: int = 0
 
 
 class Informers:
@@ -233,11 +254,12 @@ class Manager:
         clock: Clock = SYSTEM_CLOCK,
         backoff: Callable[[], Backoff] = Backoff,
         keeper: Keeper | None = None,
+        retries: Sequence[Retry] = (),
     ) -> None:
         """``backoff`` makes the retry delays of one controller's queue; ``keeper`` looks after objects that cannot be
-        worked on.
+        worked on; ``retries`` say when keys that the server refused are tried again before their delay is over.
         """
-        self._keeper = keeper
+        self._keeper, self._retries = keeper, retries
         self._clock = clock
         self.informers = Informers(client, clock)
         self._backoff = backoff
@@ -248,6 +270,8 @@ class Manager:
     async def run(self, controllers: Sequence[Controller]) -> None:
         """Set up the controllers, wait for complete caches, reconcile until cancelled."""
         self._runs = [self._set_up(controller) for controller in controllers]
+        for retry in self._retries:
+            self.informers.of(retry.kind).on_change(partial(self._changed, retry))
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -283,6 +307,11 @@ class Manager:
         run.context, run.own = context, context.first
         return run
 
+    def _changed(self, retry: Retry, event_type: EventType, new: Object, old: Object | None) -> None:
+        if any(run.refused for run in self._runs) and retry.when(event_type, new, old):
+            for run in self._runs:
+                run.try_again(new.metadata.namespace or "", retry.most)
+
     def statistics(self) -> dict[str, ControllerStatistics]:
         """Counts by controller name."""
         return {run.controller.name: run.statistics() for run in self._runs}
@@ -295,6 +324,8 @@ class _Run:
         self.controller, self.queue, self._keeper = controller, queue, keeper
         self.own: Informer[Any] | None = None
         self.context: Context | None = None
+        # Keys of which the server refused something at the last try, the one that was tried last at the end.
+        self.refused: dict[str, None] = {}
         self.reconciles = self.conflicts = self.failures = 0
         self.last_error = ""
 
@@ -302,6 +333,12 @@ class _Run:
         return ControllerStatistics(
             self.reconciles, self.conflicts, self.failures, self.last_error, self.queue.statistics()
         )
+
+    def try_again(self, namespace: str, most: int) -> None:
+        """Queue keys that the server refused, of a namespace or of all."""
+        keys = (key for key in self.refused if not namespace or key.startswith(f"{namespace}/"))
+        for key in list(islice(keys, most or None)):
+            self.queue.add(key)
 
     async def loop(self, group: asyncio.TaskGroup, clock: Clock, backoff: Backoff) -> None:
         await self._start(clock, backoff)
@@ -333,12 +370,16 @@ class _Run:
             self.queue.add_rate_limited(key)
             free_frames(error)
         except Exception as error:
+            self.refused.pop(key, None)
+            if isinstance(error, ApiError) and error.code in _REFUSED:
+                self.refused[key] = None
             self.queue.add_rate_limited(key, at_least=_least_wait(error))
             self._failed(key, self.queue.failures(key), error)
             await self._tell(obj, error)
             free_frames(error)
         else:
             self.reconciles += 1
+            self.refused.pop(key, None)
             self.queue.forget(key)
             if again is not None:
                 self.queue.add_after(key, again)

@@ -11,6 +11,7 @@ from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import NodeSpec
 from unisono.api.pod_limit import MOST_PODS
 from unisono.controllers.builtin import builtin_controllers
+from unisono.controllers.execution import RETRIES
 from unisono.controllers.keeper import ObjectKeeper
 from unisono.controllers.metrics import MetricError
 from unisono.controllers.registry import COMPONENT, all_controllers
@@ -104,7 +105,7 @@ class Work:
         recorder = EventRecorder(client, COMPONENT)
         registry = self._metrics.renew("controllers")
         keeper = ObjectKeeper(client, recorder, most_pods=self._most_pods, registry=registry)
-        manager = Manager(client, keeper=keeper)
+        manager = Manager(client, keeper=keeper, retries=RETRIES)
         everywhere = all_controllers(
             recorder,
             scheduler_names=SCHEDULER_NAMES,

@@ -58,6 +58,7 @@ class _Controllers:
         *,
         fleet: bool = False,
     ) -> None:
+        from unisono.controllers.execution import RETRIES
         from unisono.controllers.keeper import ObjectKeeper
         from unisono.controllers.registry import COMPONENT, all_controllers
         from unisono.kube.controller import Manager
@@ -66,7 +67,7 @@ class _Controllers:
 
         self._recorder = EventRecorder(client, COMPONENT)
         keeper = ObjectKeeper(client, self._recorder, most_pods=most_pods, registry=registry)
-        self._manager = Manager(client, keeper=keeper)
+        self._manager = Manager(client, keeper=keeper, retries=RETRIES)
         self._controllers = all_controllers(
             self._recorder,
             scheduler_names=scheduler_names,

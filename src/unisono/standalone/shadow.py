@@ -37,6 +37,7 @@ from unisono.apiserver.server import ApiServer
 from unisono.apiserver.storage.database import Loaded
 from unisono.apiserver.storage.objects import Event, StoredEntry
 from unisono.controllers.builtin import builtin_controllers
+from unisono.controllers.execution import RETRIES
 from unisono.controllers.keeper import ObjectKeeper
 from unisono.controllers.node_scaling.decide import Pool
 from unisono.controllers.node_scaling.provisioning import pool_of
@@ -204,7 +205,7 @@ class Shadow:
             found = [one for one in found if not isinstance(one, NodeLifecycleController)]
             found += [_Kubelets(), _Cloud(), VolumeProvisioner(recorder, lambda _: True, Imagined())]
         try:
-            await Manager(client, clock=self.clock, keeper=keeper).run(found)
+            await Manager(client, clock=self.clock, keeper=keeper, retries=RETRIES).run(found)
         finally:
             await recorder.close(timeout=0.0)
 

@@ -23,8 +23,8 @@ from unisono.controllers.execution import (
     GangController,
     Offload,
     Wording,
+    all_when_classes_come,
     expectation,
-    retry_when_classes_come,
 )
 from unisono.controllers.job import view as phases
 from unisono.controllers.job.decide import beginning, decide
@@ -217,7 +217,7 @@ class JobController(GangController[Job, VolcanoPlan]):
         self._groups = context.watch(POD_GROUPS, owners.job_keys)
         self._commands = context.watch(COMMANDS, command_targets)
         index(self._commands, COMMAND_INDEX, command_targets)
-        self._priorities = retry_when_classes_come(context, self._jobs)
+        self._priorities = all_when_classes_come(context, self._jobs)
         self._executor = JobExecutor(
             self._client,
             self._clock,

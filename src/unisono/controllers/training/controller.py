@@ -13,7 +13,7 @@ from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
 from unisono.api.kinds import POD_GROUPS, PODS, SERVICES
 from unisono.controllers import owners
-from unisono.controllers.execution import Executor, GangController, Wording, expectation, retry_when_classes_come
+from unisono.controllers.execution import Executor, GangController, Wording, all_when_classes_come, expectation
 from unisono.controllers.owners import index
 from unisono.controllers.training.plan import TrainingPlan
 from unisono.kube.client import EventType
@@ -119,7 +119,7 @@ class TrainingController(GangController[T, TrainingPlan]):
             self._services.on_change(self._seen(SERVICES))
             index(self._services, OWNER_INDEX, owners.controller_keys)
         self._groups = context.watch(POD_GROUPS, self._owner_keys)
-        self._priorities = retry_when_classes_come(context, self._jobs)
+        self._priorities = all_when_classes_come(context, self._jobs)
         self._executor = TrainingExecutor(
             self._client, self._clock, self.kind, self._expectations, self._notify, self._offload
         )

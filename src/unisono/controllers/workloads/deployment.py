@@ -29,7 +29,6 @@ from unisono.api.kinds import PODS
 from unisono.api.pod_states import has_ended
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers import owners
-from unisono.controllers.execution import retry_when_allowed
 from unisono.controllers.objects import PATIENCE_SECONDS, LastWritten, write_status
 from unisono.controllers.owners import index
 from unisono.controllers.pod_facts import (
@@ -177,7 +176,6 @@ class ReplicaSetController(Controller):
         """Watch the kind's objects and their pods."""
         self._client, self._clock = context.client, context.clock
         self._sets = context.watch(self.kind)
-        retry_when_allowed(context, self._sets)
         self._pods: Dependents[Replicas, Pod] = Dependents(context, self.kind, PODS, _selector)
 
     async def reconcile(self, key: str) -> float | None:

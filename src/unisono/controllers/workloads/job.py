@@ -30,7 +30,6 @@ from unisono.api.kind import Kind
 from unisono.api.kind_families import BATCH_JOBS, WORKLOAD_POD_GROUPS, WORKLOADS
 from unisono.api.kinds import PODS
 from unisono.controllers import owners
-from unisono.controllers.execution import retry_when_allowed
 from unisono.controllers.objects import PATIENCE_SECONDS, LastWritten, for_each, remove_finalizer, to_json, write_status
 from unisono.controllers.owners import index, owned_by
 from unisono.controllers.recorder import Recorder
@@ -212,7 +211,6 @@ class BatchJobController(Controller):
         """Watch Jobs and their pods."""
         self._client, self._clock = context.client, context.clock
         self._jobs = context.watch(BATCH_JOBS)
-        retry_when_allowed(context, self._jobs)
         self._pods: Dependents[BatchJob, Pod] = Dependents(context, BATCH_JOBS, PODS, lambda job: job.spec.selector)
         self._groups = JobGroups(context)
         index(self._pods.informer, _JOB_INDEX, lambda pod: owners.keys_of(BATCH_JOBS, pod))

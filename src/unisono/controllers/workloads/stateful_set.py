@@ -19,7 +19,6 @@ from unisono.api.groups.apps import ControllerRevision, StatefulSet
 from unisono.api.kind_families import CONTROLLER_REVISIONS, STATEFUL_SETS
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS
 from unisono.controllers import owners
-from unisono.controllers.execution import retry_when_allowed
 from unisono.controllers.objects import PATIENCE_SECONDS, LastWritten, delete_seen, write_status
 from unisono.controllers.owners import owned_by, whole_number
 from unisono.controllers.pod_facts import is_deleting
@@ -109,7 +108,6 @@ class StatefulSetController(Controller):
         """Watch StatefulSets, their pods, revisions and claims."""
         self._client, self._clock = context.client, context.clock
         self._sets = context.watch(STATEFUL_SETS)
-        retry_when_allowed(context, self._sets)
         self._pods: Dependents[StatefulSet, Pod] = Dependents(
             context, STATEFUL_SETS, PODS, lambda stateful_set: stateful_set.spec.selector
         )

@@ -138,7 +138,8 @@ class ActorRank:
     def holds_against(self, cycle: Cycle, taken: Task, lost: Task, victim: JobState) -> bool:
         """Whether ``victim``, of another queue, which lost the task ``lost`` for ``taken``, cannot take it back.
 
-        Its queue comes later, or has no room for the task, or may not reclaim for it, or may not reclaim from this one.
+        Its queue comes later, or has no room for the task, or may not reclaim for it, or may not reclaim from this one
+        by any of the configured actions.
         """
         hooks, pod_class = cycle.hooks, lost.pod_class
         if (
@@ -150,7 +151,13 @@ class ActorRank:
             return True
         if not taken.preemptable or not self.job.queue.record.reclaimable:
             return True
-        return not hooks.victims(victim, lost, [taken], Purpose.RECLAIM).any()
+        if Purpose.GANG_RECLAIM.value in cycle.config.actions:
+            keeps = KeptShares(cycle.session, lost.pod_class.rows.tolist())
+            back = hooks.victims(victim, None, [taken], Purpose.GANG_RECLAIM)
+            if back.any() and keeps.lets_go([taken], self.job):
+                return False
+        by_tasks = Purpose.RECLAIM.value in cycle.config.actions
+        return not (by_tasks and hooks.victims(victim, lost, [taken], Purpose.RECLAIM).any())
 
     @staticmethod
     def _has_room(cycle: Cycle, victim: JobState, lost: Task) -> bool:
