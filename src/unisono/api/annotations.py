@@ -342,6 +342,12 @@ DRAINED: Final = "unisono.io/drained"
 MEMBER_REASONS: Final = "unisono.io/member-reasons"
 """On a PodGroup of a hub: for each member why the gang is not there, as a JSON object of sentences."""
 
+PLACES: Final = (CLUSTER, DISPATCH, GANG, SPLIT, MACHINES, DIVISION)
+"""What of these only the hub writes: a place that was written by hand would pass by limits, policies and drains."""
+
+FORGOTTEN: Final = (MACHINES, DIVISION)
+"""Those of them that users may take away: the hub decides again."""
+
 USER: Final = "unisono.io/user"
 """On a job or a PodGroup: who submitted it, as the server knows; only controllers may say otherwise."""
 
