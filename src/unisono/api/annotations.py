@@ -231,6 +231,9 @@ EVICT_NOTICE: Final = "unisono.io/evict-notice"
 MOST_NOTICE_SECONDS: Final = 1800.0
 """The longest notice; longer ones are shortened, because another job waits for the resources."""
 
+MOST_GRACE_SECONDS: Final = 1800
+"""The longest ``terminationGracePeriodSeconds`` of a pod that is evicted, for the same reason."""
+
 NOTICE_GIVEN: Final = "unisono.io/EvictionNotice"
 """Type of a pod's condition: it will be evicted. The condition is the scheduler's; what users may write has no part in
 it, as the pod counts as one that leaves."""
