@@ -16,7 +16,7 @@ from unisono.api.annotations import CLUSTER, DISPATCH, DIVISION, GANG, MACHINES,
 from unisono.api.cel import Budget, compile_expression
 from unisono.api.cel.functions import Authorizer
 from unisono.api.kinds import POD_GROUPS
-from unisono.api.policies import RIGHTS, Policy
+from unisono.api.policies import RIGHTS, RUNNING, Policy
 from unisono.api.policies.rule import Rule
 from unisono.install.admission import PLACES_OF_JOBS, policies
 from unisono.kube.http import HttpClient
@@ -253,6 +253,40 @@ def test_only_the_hub_says_where_jobs_are(
     }
     asked = evaluated(PLACES_OF_JOBS.only_if, values)
     assert (not asked or all(evaluated(rule.expression(), values) for rule in PLACES_OF_JOBS.rules)) is expected
+
+
+GROUP, SAME = "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"
+MEMBERS = [
+    ("annotated", {GROUP: "g", "mine": "1"}, {GROUP: "g"}, "n0", set(), True),
+    ("first group", {GROUP: "g"}, {}, "n0", set(), True),
+    ("another group before it has a node", {GROUP: "h"}, {GROUP: "g"}, "", set(), True),
+    ("another group", {GROUP: "h"}, {GROUP: "g"}, "n0", set(), False),
+    ("no group", {}, {GROUP: "g"}, "n0", set(), False),
+    ("no group by Volcano's key", {SAME: ""}, {SAME: "g"}, "n0", set(), False),
+    ("the key that counts more", {GROUP: "h", SAME: "g"}, {SAME: "g"}, "n0", set(), False),
+    ("the other key", {GROUP: "g"}, {SAME: "g"}, "n0", set(), True),
+    ("by controllers", {GROUP: "h"}, {GROUP: "g"}, "n0", {"act-for"}, True),
+]
+
+
+@pytest.mark.parametrize(
+    ("what", "notes", "before", "node", "may", "expected"), MEMBERS, ids=[each[0] for each in MEMBERS]
+)
+def test_a_pod_that_has_a_node_stays_in_its_gang(
+    what: str, notes: dict[str, str], before: dict[str, str], node: str, may: set[str], expected: bool
+) -> None:
+    def noted(given: dict[str, str]) -> dict[str, Any]:
+        return {"metadata": {"annotations": given} if given else {}, "spec": {"nodeName": node} if node else {}}
+
+    values = {
+        "object": noted(notes),
+        "oldObject": noted(before),
+        "authorizer": Authorizer(lambda asked: asked.verb in may),
+        "request": {"operation": "UPDATE", "userInfo": {"username": "alice"}},
+    }
+    (policy,) = RUNNING
+    asked = evaluated(policy.only_if, values)
+    assert (not asked or all(evaluated(rule.expression(), values) for rule in policy.rules)) is expected
 
 
 def test_hubs_alone_ask_where_jobs_are() -> None:

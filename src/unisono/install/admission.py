@@ -12,7 +12,7 @@ from unisono.api.keys import CONFIG_MAP_NAMES, CONFIG_MAP_SUFFIX, KUEUE_QUEUE
 from unisono.api.kind import Kind
 from unisono.api.kind_families import CRON_JOBS, FLEET_KINDS, FLOW_KINDS, HYPER_JOBS, JOB_FLOWS, KUBEFLOW_KINDS
 from unisono.api.kinds import JOBS, PODS
-from unisono.api.policies import POLICIES, RIGHTS, Policy
+from unisono.api.policies import POLICIES, RIGHTS, RUNNING, Policy
 from unisono.api.policies.rule import PLACED, Rule, place_rules
 from unisono.api.seal import sealed
 from unisono.install.workloads import InstallOptions, labels
@@ -282,7 +282,7 @@ def policies(*, webhook: bool = False, hub: bool = False) -> list[dict[str, Any]
 
     """
     made = [(_policy(policy), policy) for policy in POLICIES if not (webhook and policy.kind in ASKED)]
-    made += [(_right(policy), policy) for policy in (*RIGHTS, *([PLACES_OF_JOBS] if hub else ()))]
+    made += [(_right(policy), policy) for policy in (*RIGHTS, *RUNNING, *([PLACES_OF_JOBS] if hub else ()))]
     return [manifest for one, policy in made for manifest in (one, _binding(policy))]
 
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from unisono.api.annotations import CLUSTER, DISPATCH, FORGOTTEN, PLACES, USER
 from unisono.api.commands import TARGETS
+from unisono.api.keys import GROUP_NAME, GROUP_NAME_OF_VOLCANO
 from unisono.api.kind import Kind
+from unisono.api.messages import same_group
 
 # Comparing every entry with every other stays within a server's bounds up to so many; the webhook has no such bound.
 MANY = 200
@@ -164,6 +166,30 @@ def user_rules() -> tuple[Rule, ...]:
         Rule(
             f"!{FOR_ANOTHER} || {queues}.check('{ACT_FOR}').allowed()",
             text(f"metadata.annotations[{USER}]: it names who submits the object, and cannot be chosen or changed"),
+        ),
+    )
+
+
+_GROUP_KEYS = (GROUP_NAME, GROUP_NAME_OF_VOLCANO)
+
+
+def _group(obj: str) -> str:
+    first, second = (_noted(obj, key) for key in _GROUP_KEYS)
+    return f"({first} != '' ? {first} : {second})"
+
+
+LEAVES_GROUP = (
+    f"has(oldObject.spec.nodeName) && {_group('oldObject')} != '' && {_group('oldObject')} != {_group('object')}"
+)
+"""CEL: a pod that has a node names another PodGroup than before."""
+
+
+def group_rules() -> tuple[Rule, ...]:
+    """A pod that has a node stays in its PodGroup: it would count for no queue, user or budget."""
+    queues = f"authorizer.group('{QUEUE_GROUP}').resource('queues')"
+    return (
+        Rule(
+            f"!({LEAVES_GROUP}) || {queues}.check('{ACT_FOR}').allowed()", text(f"metadata.annotations: {same_group()}")
         ),
     )
 
