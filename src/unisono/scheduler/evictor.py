@@ -186,7 +186,7 @@ class Evictor:
                 continue
             job = state.book.jobs.get(self._beneficiaries.get(task.uid, ""))
             end = task.noticed + self._notice(task.annotations, task.job)
-            if task.uid in self._beneficiaries and (job is None or not job.pending):
+            if task.uid in self._beneficiaries and (job is None or job.gone or not job.pending):
                 self._begin(task.uid)
                 self._start(self._take_back(task))
             elif end <= now:
