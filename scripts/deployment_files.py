@@ -44,6 +44,7 @@ def files() -> dict[Path, str]:
     made[CHART / "files" / "numa-exporter-cluster-rules.yaml"] = _yaml(rules(NUMA_EXPORTER))
     made[CHART / "files" / "policies.yaml"] = _yaml(*policies(webhook=True))
     made[CHART / "files" / "policies-without-webhook.yaml"] = _yaml(*policies())
+    made[CHART / "files" / "policies-of-hubs.yaml"] = _yaml(*policies(hub=True)[len(policies()) :])
     hooks = {
         one["kind"].removesuffix("WebhookConfiguration").lower(): one["webhooks"] for one in webhooks(InstallOptions())
     }

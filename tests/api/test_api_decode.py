@@ -295,3 +295,10 @@ def test_unknown_fields_are_told_with_what_is_probably_meant(
     path, meant = told
     hint = f" (did you mean {meant}?)" if meant else ""
     assert decode(kind, value).unknown_texts() == [f'unknown field "{path}"{hint}']
+
+
+def test_what_is_meant_is_worked_out_for_a_bounded_number_of_fields() -> None:
+    """It takes longest of all, and an object may have a hundred thousand that it should not have."""
+    found = decode(kinds.JOBS, {"spec": {"tasks": [{"replica": 1}] * 100}})
+    assert len(found.unknown_fields) == 100
+    assert sum("did you mean" in text for text in found.unknown_texts()) == 64

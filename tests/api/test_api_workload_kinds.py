@@ -212,6 +212,10 @@ def test_the_minimums_of_a_tree_of_templates_may_change_and_nothing_else() -> No
         ([{"name": "a", "minSubGroups": 1}, {"name": "b", "parent": "a", "podGroupName": "b"}], []),
         ([{"name": "b", "parent": "a"}], ["spec.subGroupPolicy[0].parent: Invalid value"]),
         (
+            [{"name": "p0"}, *({"name": f"p{n}", "parent": f"p{n - 1}"} for n in range(1, 9))],
+            ['spec.subGroupPolicy[8].parent: Invalid value: "p7": policies may be nested 8 levels deep at most'],
+        ),
+        (
             [{"name": "a", "matchLabelKeys": ["x"]}, {"name": "b", "parent": "a", "matchLabelKeys": ["y"]}],
             ["spec.subGroupPolicy[0]: Forbidden"],
         ),

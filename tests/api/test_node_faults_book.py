@@ -50,9 +50,17 @@ def test_conditions(kind: str, status: str, reason: str, message: str, signal: s
     assert of_condition(given) == ((signal, START) if signal else None)
 
 
-def event(reason: str, *, message: str = "", type: str = "Warning", kind: str = "Node", source: str = "npd") -> Event:
+def event(
+    reason: str,
+    *,
+    message: str = "",
+    type: str = "Warning",
+    kind: str = "Node",
+    source: str = "npd",
+    namespace: str = "default",
+) -> Event:
     return Event(
-        metadata=ObjectMeta(name="e"),
+        metadata=ObjectMeta(name="e", namespace=namespace),
         involved_object=ObjectReference(kind=kind, name="n0"),
         reason=reason,
         message=message,
@@ -70,6 +78,8 @@ def event(reason: str, *, message: str = "", type: str = "Warning", kind: str = 
         (event("XIDError", type="Normal"), ""),
         (event("XIDError", kind="Pod"), ""),
         (event("OOMKilling"), ""),
+        # Users write events in namespaces of their own.
+        (event("XIDError", namespace="team"), ""),
         # What we have said ourselves of a check is no news.
         (event("NodeCheckFailed", message="exit code 1: XID 79", source="unisono-controllers"), ""),
     ],

@@ -9,8 +9,9 @@ import pytest
 
 from support.backends import OPTIONS, WriteOptions, job_body, opened, queue_body, value
 from support.definitions import crd, define, version, widget
-from unisono.api.annotations import CLUSTER, DISPATCH, GANG
+from unisono.api.annotations import CLUSTER, DISPATCH, DIVISION, GANG, MACHINES, PLACES
 from unisono.api.keys import MASTERS
+from unisono.api.kind_families import BATCH_JOBS
 from unisono.api.kinds import JOBS, QUEUES
 from unisono.apiserver.access.user import AUTHENTICATED
 from unisono.apiserver.backend import Backend
@@ -38,7 +39,7 @@ def body(**marks: str) -> dict[str, Any]:
 
 async def marks(backend: Backend) -> dict[str, str]:
     found = value(await backend.service.get(JOBS, "default", "j"))["metadata"].get("annotations") or {}
-    return {key: each for key, each in found.items() if key in (CLUSTER, DISPATCH, GANG)}
+    return {key: each for key, each in found.items() if key in PLACES}
 
 
 async def patch(backend: Backend, changes: dict[str, str | None], options: WriteOptions) -> None:
@@ -47,7 +48,7 @@ async def patch(backend: Backend, changes: dict[str, str | None], options: Write
 
 @pytest.mark.parametrize("author", [ALICE, HUB])
 async def test_a_new_job_has_no_place(backend: Backend, author: WriteOptions) -> None:
-    given = {CLUSTER: "b", DISPATCH: "7", GANG: "{}", "mine": "1"}
+    given = {**dict.fromkeys(PLACES, "{}"), CLUSTER: "b", DISPATCH: "7", "mine": "1"}
     await backend.service.create(JOBS, "default", body(**given), author)
     assert await marks(backend) == {}
     made = value(await backend.service.get(JOBS, "default", "j"))
@@ -63,6 +64,8 @@ async def test_a_new_job_has_no_place(backend: Backend, author: WriteOptions) ->
         ({DISPATCH: "999999999"}, PLACED),
         ({CLUSTER: None, DISPATCH: "5"}, PLACED),
         ({GANG: '{"number":1}'}, PLACED),
+        ({MACHINES: '{"dispatch":3}'}, PLACED),
+        ({CLUSTER: None, DISPATCH: "4", MACHINES: '{"dispatch":4}'}, PLACED),
     ],
 )
 async def test_a_user_takes_a_job_back_and_no_more(
@@ -82,6 +85,25 @@ async def test_a_user_sends_no_job_anywhere(backend: Backend) -> None:
     with pytest.raises(ApiError, match="the hub chooses the member"):
         await patch(backend, {CLUSTER: "b", DISPATCH: "4"}, ALICE)
     assert await marks(backend) == PLACED
+
+
+async def test_a_user_has_replicas_divided_again_and_divides_none(backend: Backend) -> None:
+    service = backend.service
+    pods = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+    meta = {"name": "w", "namespace": "default", "annotations": {DIVISION: '{"closed":1000}'}}
+    given = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": {"spec": pods}}}
+    await service.create(BATCH_JOBS, "default", given, ALICE)
+
+    async def division(text: str | None, author: WriteOptions) -> str | None:
+        change = {"metadata": {"annotations": {DIVISION: text}}}
+        await service.patch(BATCH_JOBS, "default", "w", change, "merge", author)
+        found = value(await service.get(BATCH_JOBS, "default", "w"))["metadata"].get("annotations") or {}
+        return found.get(DIVISION)
+
+    assert await division('{"closed":1000}', ALICE) is None
+    assert await division('{"a":1}', HUB) == '{"a":1}'
+    assert await division('{"closed":1000}', ALICE) == '{"a":1}'
+    assert await division(None, ALICE) is None
 
 
 async def test_an_object_of_a_kind_that_is_described_later_has_no_place_written_by_hand(backend: Backend) -> None:

@@ -8,7 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.backends import OPTIONS, WriteOptions, group_body, job_body, namespace_body, opened, queue_body, value
+from support.backends import (
+    OPTIONS,
+    WriteOptions,
+    group_body,
+    job_body,
+    namespace_body,
+    opened,
+    pod_body,
+    queue_body,
+    value,
+)
 from unisono.api.annotations import (
     DEFAULT_RUN_TIME,
     EVICTABLE,
@@ -21,7 +31,7 @@ from unisono.api.annotations import (
     WRITABLE_DIRECTORIES,
 )
 from unisono.api.groups.batch import CronJob
-from unisono.api.keys import MASTERS, POD_QUEUE
+from unisono.api.keys import GROUP_NAME, GROUP_NAME_OF_VOLCANO, MASTERS, POD_QUEUE
 from unisono.api.kind import Kind
 from unisono.api.kind_families import CRON_JOBS
 from unisono.api.kinds import (
@@ -191,6 +201,25 @@ async def test_what_jobs_are_made_from_has_its_author_too(backend: Backend) -> N
     assert made["metadata"]["annotations"][USER] == "alice"
     started = VOLCANO.make(msgspec.convert(made, CronJob), "c-1", {})
     assert started.metadata.annotations == {USER: "alice"}
+
+
+async def test_a_pod_that_has_a_node_stays_in_its_gang(backend: Backend) -> None:
+    for name, node in (("waits", {}), ("runs", {"spec_nodeName": "n0"})):
+        await make(backend, PODS, pod_body(name, "team-a", annotations={GROUP_NAME: "g"}, **node), ALICE)
+
+    async def name_group(pod: str, group: str | None, author: WriteOptions, key: str = GROUP_NAME) -> str | None:
+        change = {"metadata": {"annotations": {key: group, "mine": "1"}}}
+        await backend.service.patch(PODS, "team-a", pod, change, "merge", author)
+        notes = value(await backend.service.get(PODS, "team-a", pod))["metadata"]["annotations"]
+        return notes.get(GROUP_NAME)
+
+    for group in ("ghost", None, ""):
+        with pytest.raises(ApiError, match="stays in its PodGroup g") as refused:
+            await name_group("runs", group, ALICE)
+        assert refused.value.code == 403
+    assert await name_group("runs", "other", ALICE, GROUP_NAME_OF_VOLCANO) == "g"
+    assert await name_group("runs", "other", MASTER) == "other"
+    assert await name_group("waits", "other", ALICE) == "other"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from unisono.api.kinds import NODE_CHECKS as CHECKS
 from unisono.api.kinds import NODES, PODS
 from unisono.api.node_checks import BY_HAND, book_of, lifting, quarantined_by, taking_out
 from unisono.controllers.node_checks.controller import NodeCheckController
+from unisono.controllers.owners import owned_by
 from unisono.kube.controller import Controller
 
 EVICTED = PodCondition(type="DisruptionTarget", status="True")
@@ -234,3 +235,38 @@ async def test_whatever_write_fails_the_end_is_the_same(fault: Fault) -> None:
         await it.advance(20)
         assert await it.state() == "Failed out:gpus"
         assert len(it.tries()) == 1
+
+
+@pytest.mark.parametrize("owned", [False, True], ids=["labelled", "owned"])
+async def test_pods_in_other_namespaces_that_say_they_check_a_node_are_pods_of_jobs(owned: bool) -> None:
+    async with World() as it:
+        await it.begin(retries=0, when=["AfterUse"])
+        assert await it.state() == ""
+        forged = pod("u", "g", node="n0", phase="Running", namespace="team", labels={NODE_CHECK: "gpus"}, gpu=8)
+        if owned:
+            forged.metadata.owner_references = [owned_by(CHECKS, await it.check())]
+        it.client.put(PODS, forged)
+        await it.advance(3)
+        assert await it.state() == "InUse"  # nothing is checked beside it
+
+
+async def test_nobody_but_the_check_ends_a_try() -> None:
+    async with World() as it:
+        await it.begin(retries=0)
+        (real,) = it.tries()
+        forged = pod(real.metadata.name, node="n0", phase="Failed", namespace="a", labels={NODE_CHECK: "gpus"})
+        forged.metadata.owner_references = real.metadata.owner_references
+        it.client.put(PODS, forged)
+        await it.restart()  # who starts reads pods in order of their namespaces
+        await it.advance(3)
+        assert await it.state() == "Checking"
+        await it.end()
+        assert await it.state() == "Passed"
+
+
+async def test_who_says_that_another_check_is_at_work_holds_no_node() -> None:
+    async with World() as it:
+        forged = pod("u", node="n0", phase="Running", namespace="team", labels={NODE_CHECK: "other"}, cpu=1)
+        it.client.put(PODS, forged)
+        await it.begin()
+        assert await it.state() == "Checking"

@@ -14,6 +14,7 @@ from unisono.agent.pods.containers import _LEAST_PIDS, _PIDS_PER_CPU
 from unisono.agent.processes.launch import LOG_BYTES, LOG_FILES
 from unisono.agent.volumes.mounts import MOST_FILES
 from unisono.api import patterns
+from unisono.api.annotations import MOST_GRACE_SECONDS, MOST_NOTICE_SECONDS
 from unisono.api.cel import estimate, syntax, values
 from unisono.api.documents import MAX_COPIED
 from unisono.api.pod_limit import MOST_PODS
@@ -47,6 +48,7 @@ DEFAULTS = [
     f"| {LIMITS.handshake_seconds:g} s, {LIMITS.head_seconds:g} s |",
     f"| preferences of others that a pod's points heed | {MOST_PREFERENCES} |",
     f"and values in them | {MOST_TERMS}, {MOST_TERMS}, {MOST_VALUES:,} |",
+    f"| {MOST_NOTICE_SECONDS / 60:g} min each |" if MOST_NOTICE_SECONDS == MOST_GRACE_SECONDS else "",
     f"| tolerations, host ports, volumes of a pod | {MOST_TOLERATIONS}, {MOST_PORTS:,}, {MOST_VOLUMES} |",
     f"| what one JSON patch copies | {MAX_COPIED // MIB} MiB |",
     f"| pods of one object | {MOST_PODS:,} |",

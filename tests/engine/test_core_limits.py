@@ -23,6 +23,7 @@ from support.build import (
     schedule,
 )
 from unisono.api import kinds
+from unisono.api.annotations import USER_LIMITS
 from unisono.api.base import LabelSelector
 from unisono.api.core import (
     Affinity,
@@ -131,6 +132,29 @@ def test_terminating_pods_count_towards_the_capability_until_they_are_gone(shari
     for leaving in old:
         state.apply("DELETED", kinds.PODS, leaving)
     assert len(schedule(state, SHARING[sharing]).binds) == 4
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+@pytest.mark.parametrize("deleting", [True, False], ids=["terminating", "running"])
+def test_pods_count_until_they_are_gone_also_where_their_gang_is_gone_first(sharing: str, deleting: bool) -> None:
+    """Who deletes a job whose pods take long to end would start as much again beside them, without end."""
+    old = [pod(f"old-{at}", "old", node="n1", deleting=deleting, cpu=1) for at in range(3)]
+    head = group("old", 1, queue="q", phase="Running")
+    limits = {USER_LIMITS: "pods=4"}
+    things = [node("n1", cpu=16), queue("q", capability={"cpu": 4}, deserved={"cpu": 8}, annotations=limits), head]
+    late = pod("old-3", "old", cpu=1)
+    state: ClusterState = cluster(*things, old, late, [gang(f"j{at}", 1, queue="q", cpu=1) for at in range(4)])
+    state.apply("DELETED", kinds.POD_GROUPS, head)
+    for _ in range(2):
+        decisions = schedule(state, SHARING[sharing])
+        assert len(decisions.binds) == 1
+        assert not {"ns/old-3"} & {f"{bind.namespace}/{bind.pod}" for bind in decisions.binds}
+        assert "ns/old" not in {update.key for update in decisions.pod_groups}
+        state.apply("MODIFIED", kinds.PODS, old[0])  # the only news of the pod is no news of its gang
+    for leaving in old:
+        state.apply("DELETED", kinds.PODS, leaving)
+    assert len(schedule(state, SHARING[sharing]).binds) == 4
+    assert not state.book.jobs["ns/old"].known
 
 
 def test_gangs_of_one_shape_stop_at_the_capability_above_their_queue() -> None:

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from installed import cluster, eventually, needs_cluster, place_of, refused, send
 
 from support.cluster_turn import config
-from unisono.api.annotations import SUBMITTED, USER
+from unisono.api.annotations import CLUSTER, DISPATCH, DIVISION, GANG, MACHINES, SUBMITTED, USER
 from unisono.api.cel import Budget, compile_expression
 from unisono.api.cel.functions import Authorizer
 from unisono.api.kinds import POD_GROUPS
-from unisono.api.policies import RIGHTS, Policy
+from unisono.api.policies import RIGHTS, RUNNING, Policy
 from unisono.api.policies.rule import Rule
-from unisono.install.admission import policies
+from unisono.install.admission import PLACES_OF_JOBS, policies
 from unisono.kube.http import HttpClient
 
 QUEUE = "scheduling.volcano.sh"
@@ -215,6 +215,83 @@ def test_whose_object_it_is_cannot_be_chosen(
         for rule in rules(policy)
     ]
     assert all(found) is expected
+
+
+PLACED = {CLUSTER: "a", DISPATCH: "3", MACHINES: '{"dispatch":3}'}
+PLACES = [
+    ("a new job without a place", {"mine": "1"}, None, set(), True),
+    ("a new job with a place", {CLUSTER: "a"}, None, set(), False),
+    ("a new job with replicas in members", {DIVISION: '{"a":9}'}, None, set(), False),
+    ("made by the hub", PLACED, None, {"place"}, True),
+    ("made of a template by who acts for users", PLACED, None, {"act-for"}, False),
+    ("stays where it is", {**PLACED, "mine": "1"}, PLACED, set(), True),
+    ("sent by its author", PLACED, {}, set(), False),
+    ("sent by the hub", PLACED, {}, {"place"}, True),
+    ("moved by its author", {**PLACED, CLUSTER: "b", DISPATCH: "4"}, PLACED, set(), False),
+    ("taken back", {DISPATCH: "4"}, PLACED, set(), True),
+    ("taken back under a number of later", {DISPATCH: "5"}, PLACED, set(), False),
+    ("taken back with another gang", {DISPATCH: "4", GANG: "{}"}, PLACED, set(), False),
+    ("forgotten", {}, PLACED, set(), False),
+    ("other machines", {**PLACED, MACHINES: '{"dispatch":3,"patience":1e300}'}, PLACED, set(), False),
+    ("divided again", {}, {DIVISION: '{"a":9}'}, set(), True),
+    ("divided by hand", {DIVISION: '{"b":9}'}, {DIVISION: '{"a":9}'}, set(), False),
+]
+
+
+@pytest.mark.parametrize(("what", "notes", "before", "may", "expected"), PLACES, ids=[each[0] for each in PLACES])
+def test_only_the_hub_says_where_jobs_are(
+    what: str, notes: dict[str, str], before: dict[str, str] | None, may: set[str], expected: bool
+) -> None:
+    def noted(given: dict[str, str]) -> dict[str, Any]:
+        return {"metadata": {"name": "x", "namespace": "a", **({"annotations": given} if given else {})}}
+
+    values = {
+        "object": noted(notes),
+        "oldObject": None if before is None else noted(before),
+        "authorizer": Authorizer(lambda asked: asked.verb in may and asked.resource == "queues"),
+        "request": {"operation": "CREATE" if before is None else "UPDATE", "userInfo": {"username": "alice"}},
+    }
+    asked = evaluated(PLACES_OF_JOBS.only_if, values)
+    assert (not asked or all(evaluated(rule.expression(), values) for rule in PLACES_OF_JOBS.rules)) is expected
+
+
+GROUP, SAME = "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"
+MEMBERS = [
+    ("annotated", {GROUP: "g", "mine": "1"}, {GROUP: "g"}, "n0", set(), True),
+    ("first group", {GROUP: "g"}, {}, "n0", set(), True),
+    ("another group before it has a node", {GROUP: "h"}, {GROUP: "g"}, "", set(), True),
+    ("another group", {GROUP: "h"}, {GROUP: "g"}, "n0", set(), False),
+    ("no group", {}, {GROUP: "g"}, "n0", set(), False),
+    ("no group by Volcano's key", {SAME: ""}, {SAME: "g"}, "n0", set(), False),
+    ("the key that counts more", {GROUP: "h", SAME: "g"}, {SAME: "g"}, "n0", set(), False),
+    ("the other key", {GROUP: "g"}, {SAME: "g"}, "n0", set(), True),
+    ("by controllers", {GROUP: "h"}, {GROUP: "g"}, "n0", {"act-for"}, True),
+]
+
+
+@pytest.mark.parametrize(
+    ("what", "notes", "before", "node", "may", "expected"), MEMBERS, ids=[each[0] for each in MEMBERS]
+)
+def test_a_pod_that_has_a_node_stays_in_its_gang(
+    what: str, notes: dict[str, str], before: dict[str, str], node: str, may: set[str], expected: bool
+) -> None:
+    def noted(given: dict[str, str]) -> dict[str, Any]:
+        return {"metadata": {"annotations": given} if given else {}, "spec": {"nodeName": node} if node else {}}
+
+    values = {
+        "object": noted(notes),
+        "oldObject": noted(before),
+        "authorizer": Authorizer(lambda asked: asked.verb in may),
+        "request": {"operation": "UPDATE", "userInfo": {"username": "alice"}},
+    }
+    (policy,) = RUNNING
+    asked = evaluated(policy.only_if, values)
+    assert (not asked or all(evaluated(rule.expression(), values) for rule in policy.rules)) is expected
+
+
+def test_hubs_alone_ask_where_jobs_are() -> None:
+    made = [{one["metadata"]["name"] for one in policies(webhook=True, hub=hub)} for hub in (False, True)]
+    assert made[1] - made[0] == {"places.unisono"}
 
 
 # ---- on a cluster

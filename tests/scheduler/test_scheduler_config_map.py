@@ -174,6 +174,8 @@ async def test_a_scheduler_that_may_not_read_it_goes_on() -> None:
         (config_map(WRONG), ["the scheduler will not use this configuration"]),
         (config_map(None), ["has no key volcano-scheduler.conf"]),
         (config_map(BINPACK, namespace="default"), ["in namespace volcano-system only"]),
+        # It takes seconds to read a long one, and everybody may write it: it is not read.
+        (config_map(WRONG, namespace="default"), ["in namespace volcano-system only"]),
         (config_map("tiers: []\n"), ["no actions", "no plug-in gang"]),
         (config_map("actions: allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: my.module:Plugin\n"), []),
         (config_map("whatever", name="mine"), []),
@@ -186,3 +188,10 @@ def test_what_its_writer_is_told(written: ConfigMap, expected: list[str]) -> Non
     found = advice(written)
     assert len(found) == len(expected)
     assert all(part in text for part, text in zip(expected, found, strict=True))
+
+
+@pytest.mark.parametrize(("home", "told"), [("unisono-system", 1), ("", 0), ("other", 0)])
+def test_the_configuration_of_an_installation_is_read_in_its_namespace_alone(home: str, told: int) -> None:
+    written = config_map(None, namespace="unisono-system", name="unisono-scheduler")
+    written.data = {"unisono-scheduler.conf": WRONG}
+    assert len(advice(written, home)) == told

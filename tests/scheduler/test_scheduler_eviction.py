@@ -242,6 +242,32 @@ async def test_a_failed_pod_is_deleted_counts_as_an_eviction_and_is_not_marked_a
     assert not [p for p in client.objects(PODS) if not p.metadata.deletion_timestamp]
 
 
+async def test_no_pod_stays_for_longer_than_half_an_hour_once_it_is_evicted() -> None:
+    """Neither by its own grace, nor because its owner has deleted it with one that never ends."""
+    client = MemoryClient()
+    put_gangs(client, gangs={"j": 4})
+    year = 365 * 86_400
+    for number, one in enumerate(client.objects(PODS)):
+        one.spec.node_name, one.status.phase = "n0", "Running"
+        one.spec.termination_grace_period_seconds = (60, year, 60, 60)[number]
+        client.put(PODS, one)
+    await client.delete(PODS, "j-2", "team", grace_seconds=year)
+    await client.delete(PODS, "j-3", "team", grace_seconds=120)
+    feed = Feed(ClusterState(), lambda: None)
+    for kind in (QUEUES, NODES, POD_GROUPS, PODS):
+        feed.take_all(kind, client.objects(kind))
+    states = [feed.state.tasks[f"team/j-{number}"].status for number in range(4)]
+    assert states == [TaskStatus.RUNNING] * 3 + [TaskStatus.RELEASING]
+    evictor = Evictor(client, Recorder(), Metrics(), client.clock, feed=feed)  # type: ignore[arg-type]
+    pods = {one.metadata.name: one.metadata.uid or "" for one in client.objects(PODS)}
+    evictor.submit([("team", name, uid) for name, uid in pods.items() if name != "j-3"], "budget", "why")
+    await evictor.drain()
+    found = {one.metadata.name: one.metadata.deletion_grace_period_seconds for one in client.objects(PODS)}
+    assert found == {"j-0": 60, "j-1": 1800, "j-2": 1800, "j-3": 120}
+    feed.take_all(PODS, client.objects(PODS))
+    assert {task.status for task in feed.state.tasks.values()} == {TaskStatus.RELEASING}
+
+
 def noticed(client: MemoryClient) -> list[str]:
     pods: list[Pod] = client.objects(PODS)
     return [p.metadata.name for p in pods if CHECKPOINT_BEFORE in (p.metadata.annotations or {})]

@@ -231,6 +231,9 @@ EVICT_NOTICE: Final = "unisono.io/evict-notice"
 MOST_NOTICE_SECONDS: Final = 1800.0
 """The longest notice; longer ones are shortened, because another job waits for the resources."""
 
+MOST_GRACE_SECONDS: Final = 1800
+"""The longest ``terminationGracePeriodSeconds`` of a pod that is evicted, for the same reason."""
+
 NOTICE_GIVEN: Final = "unisono.io/EvictionNotice"
 """Type of a pod's condition: it will be evicted. The condition is the scheduler's; what users may write has no part in
 it, as the pod counts as one that leaves."""
@@ -341,6 +344,12 @@ DRAINED: Final = "unisono.io/drained"
 
 MEMBER_REASONS: Final = "unisono.io/member-reasons"
 """On a PodGroup of a hub: for each member why the gang is not there, as a JSON object of sentences."""
+
+PLACES: Final = (CLUSTER, DISPATCH, GANG, SPLIT, MACHINES, DIVISION)
+"""What of these only the hub writes: a place that was written by hand would pass by limits, policies and drains."""
+
+FORGOTTEN: Final = (MACHINES, DIVISION)
+"""Those of them that users may take away: the hub decides again."""
 
 USER: Final = "unisono.io/user"
 """On a job or a PodGroup: who submitted it, as the server knows; only controllers may say otherwise."""

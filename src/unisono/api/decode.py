@@ -345,6 +345,8 @@ _Path = tuple[Any, str | int | tuple[str]] | None
 _DROP = object()
 _HOLDERS = ("metadata", "spec", "template")
 """Fields beside which people write what belongs into them."""
+_MOST_MEANT = 64
+"""Unknown fields of one object for which it is worked out what is probably meant, which takes longest of all."""
 _LEAST = 6
 """Shortest field that counts as the beginning of another."""
 
@@ -426,7 +428,7 @@ class _DecodingWalk:
             if known is None:
                 unknown = render_path((path, utf8(str(name))))
                 self.unknown.append(unknown)
-                if near := _meant(str(name), fields):
+                if len(self.unknown) <= _MOST_MEANT and (near := _meant(str(name), fields)):
                     self.meant[unknown] = near
             elif each is not None:
                 result = self.value(known.shape, each, (path, name))

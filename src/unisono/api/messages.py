@@ -97,3 +97,8 @@ def queue_has_pods(queue: str, pods: int) -> str:
 def several_budgets(annotations: Iterable[str]) -> str:
     """A pod that names two budgets of disruptions."""
     return f"not allow configure multiple annotations <[{' '.join(annotations)}]> at same time"
+
+
+def same_group(name: str = "") -> str:
+    """A pod that has a node cannot leave its PodGroup."""
+    return f"a pod that has a node stays in its PodGroup{name and f' {name}'}: delete the pod and make another one"

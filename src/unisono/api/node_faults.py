@@ -58,7 +58,12 @@ def of_condition(condition: NodeCondition) -> tuple[str, float] | None:
 
 
 def of_event(event: Event) -> tuple[str, str, float] | None:
-    """The node of which a warning tells, the signal, and when it came last; None where it is no such warning."""
+    """The node of which a warning tells, the signal, and when it came last; None where it is no such warning.
+
+    Who tells of nodes does it in the namespace of what has none; users write events in their own.
+    """
+    if event.metadata.namespace not in ("", None, "default"):
+        return None
     about = event.involved_object
     source = (event.source.component if event.source is not None else None) or event.reporting_component or ""
     if event.type != "Warning" or about.kind != "Node" or not about.name or source.startswith(_OURS):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from unisono.api.base import LabelSelector
-from unisono.api.groups.scheduling import SubGroupPolicySpec
+from unisono.api.groups.scheduling import MOST_LEVELS, SubGroupPolicySpec, policies_above
 from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.selecting import selects
 
@@ -92,5 +92,13 @@ def wish_of(spec: NetworkTopologySpec | None) -> TopologyWish | None:
 
 
 def policies_of(specs: Sequence[SubGroupPolicySpec] | None) -> tuple[SubGroupPolicy, ...]:
-    """Policies from the wire, in order."""
+    """Policies from the wire, in order.
+
+    Raises:
+        ValueError: they are nested too deep.
+
+    """
+    parents = {spec.name: spec.parent for spec in specs or ()}
+    if any(len(policies_above(name, parents)) == MOST_LEVELS for name in parents):
+        raise ValueError(f"spec.subGroupPolicy: policies may be nested {MOST_LEVELS} levels deep at most")
     return tuple(SubGroupPolicy(spec) for spec in specs or ())

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from unisono.api.annotations import GOT, NOTICE_GIVEN, ONE_OF, RUN_SECONDS
+from unisono.api.annotations import GOT, MOST_GRACE_SECONDS, NOTICE_GIVEN, ONE_OF, RUN_SECONDS
 from unisono.api.base import Quantity
 from unisono.api.core import Container, ContainerStatus, Pod, PodSpec, ResourceRequirements
 from unisono.api.extended_devices import limit_claim
@@ -372,7 +372,9 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     task.created = _seconds(meta.creation_timestamp) if meta.creation_timestamp else 0.0
     task.ordinal = _ordinal(meta.name)
     task.node = spec.node_name or ""
-    task.status = _status(status.phase or "Pending", task.node, deleting=meta.deletion_timestamp is not None)
+    # Who may take long to end holds the place as one that runs, and may be evicted.
+    deleting = meta.deletion_timestamp is not None and (meta.deletion_grace_period_seconds or 0) <= MOST_GRACE_SECONDS
+    task.status = _status(status.phase or "Pending", task.node, deleting=deleting)
     if spec.scheduling_gates:
         task.gated, task.gates = True, tuple(intern(gate.name) for gate in spec.scheduling_gates)
     if meta.owner_references:

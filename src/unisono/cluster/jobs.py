@@ -23,7 +23,15 @@ from unisono.cluster.job_licenses import JobLicenses
 from unisono.cluster.promises import owner_of
 from unisono.cluster.records import JOB_SUMS, Job, Queue, Task
 from unisono.cluster.resources import LARGE, LargeSums, ResourceRegistry, Vector, add, fitted, scheduled
-from unisono.cluster.status import ALLOCATED_STATES, COMPLETED_STATES, SCHEDULED_STATES, STATUS_COUNT, TaskStatus, count
+from unisono.cluster.status import (
+    ALLOCATED_STATES,
+    COMPLETED_STATES,
+    ON_NODE_STATES,
+    SCHEDULED_STATES,
+    STATUS_COUNT,
+    TaskStatus,
+    count,
+)
 from unisono.cluster.waiting_jobs import WaitingJobs
 
 # Shapes of jobs: PodGroups that scheduling cannot tell apart share a number.
@@ -302,8 +310,8 @@ class JobBook:
         job = self.jobs.get(key)
         if job is None:
             job = self.jobs[key] = Job(meta.namespace or "", meta.name, len(self.registry))
-        before = self._group_facts(job) if job.known else None
-        job.known = True
+        before = self._group_facts(job) if job.known and not job.gone else None
+        job.known, job.gone = True, False
         job.uid = meta.uid or ""
         job.labels, job.annotations = meta.labels or {}, meta.annotations or {}
         self._note_words(("PodGroup", key), job.annotations)
@@ -349,10 +357,25 @@ class JobBook:
         )
 
     def remove_group(self, key: str) -> bool:
-        """Forget a PodGroup; its pods stay counted in case it comes back."""
+        """Forget a PodGroup; its pods stay counted in case it comes back.
+
+        While pods hold nodes it is only `Job.gone`: else whoever deletes a job with pods that take long to end could
+        start as much again beside them, whatever the limits of queue and user.
+        """
         job = self.jobs.get(key)
-        if job is None or not job.known:
+        if job is None or not job.known or job.gone:
             return False
+        self._dirty.add(key)
+        if _holds_nodes(job):
+            job.gone, job.promised = True, None
+            job.min_resources = job.min_amounts = None
+            job.phase = "Running"
+        else:
+            self._forget_group(job)
+        return True
+
+    def _forget_group(self, job: Job) -> None:
+        key = job.key
         self._note_words(("PodGroup", key), {})
         self.licenses.put(job, {})
         fresh = Job(job.namespace, job.name, len(self.registry))
@@ -363,7 +386,6 @@ class JobBook:
         self._leave_queue(key)
         self._dirty.add(key)
         self._drop_if_empty(fresh)
-        return True
 
     def _drop_if_empty(self, job: Job) -> None:
         if not job.known and not job.tasks:
@@ -466,7 +488,7 @@ class JobBook:
         if not before and not amounts:
             return
         for job in self.jobs.values():
-            found = amounts.get(owner_of(job.namespace, job.labels)) if job.known else None
+            found = amounts.get(owner_of(job.namespace, job.labels)) if job.known and not job.gone else None
             if found is not None or job.promised is not None:
                 job.promised = found
                 self._dirty.add(job.key)
@@ -477,6 +499,10 @@ class JobBook:
         """Bring sums and the active set up to date with the events since the last call."""
         self._widen()
         moved: list[Job] = []
+        for key in list(self._dirty):
+            job = self.jobs.get(key)
+            if job is not None and job.gone and not _holds_nodes(job):
+                self._forget_group(job)
         for key in self._dirty:
             job = self.jobs.get(key)
             self._withdraw(key)
@@ -507,6 +533,8 @@ class JobBook:
     @staticmethod
     def needs_attention(job: Job) -> bool:
         """Pending tasks, not yet running, or a status that no longer fits the counts."""
+        if job.gone:
+            return False
         if job.pending or job.phase not in ("Running", "Completed"):
             return True
         expected = phase_of(job.counts, job.min_member, job.phase, job.releasing_on_node, unschedulable=False)
@@ -550,11 +578,16 @@ class JobBook:
                 job.license_vector = fitted(job.license_vector, width)
 
 
+def _holds_nodes(job: Job) -> bool:
+    """Whether pods of ours hold a node; those that end do, too."""
+    return any(task.owned and task.node and task.status in ON_NODE_STATES for task in job.tasks.values())
+
+
 def shares_of(jobs: Sequence[Job], width: int) -> Sums:
     """``[J, 6, R]`` what each job adds to the sums of its queue, in the order of ``_SUM_NAMES``."""
     shares = np.zeros((len(jobs), len(_SUM_NAMES), width), dtype=np.int64)
     allocated = shares[:, 0] = np.array([job.allocated for job in jobs])
-    shares[:, 1] = [job.allocated if job.held else job.request for job in jobs]
+    shares[:, 1] = [job.allocated if job.held or job.gone else job.request for job in jobs]
     shares[:, 4] = allocated
     stated = [at for at, job in enumerate(jobs) if job.min_resources is not None]
     if not stated:

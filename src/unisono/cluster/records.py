@@ -200,6 +200,7 @@ class Job:
         gated_request: requests of pending tasks with scheduling gates, ``[R]``.
         elsewhere: requests of tasks that other schedulers have placed, which are in none of the other sums, ``[R]``.
         held: it waits after a failed bind, and asks for nothing meanwhile.
+        gone: its PodGroup went while pods held nodes: it counts as before until these are gone, and gets nothing.
         owned: another object controls the PodGroup.
         promised: ``[R]`` room on nodes that is kept for its pods which are to come (`unisono.cluster.promises`), None
             where none is.
@@ -224,6 +225,7 @@ class Job:
         "derived",
         "elsewhere",
         "gated_request",
+        "gone",
         "held",
         "key",
         "kin",
@@ -289,7 +291,7 @@ class Job:
         self.counts: list[int] = [0] * STATUS_COUNT
         self.role_counts: dict[str, list[int]] = {}
         self.shape = self.kin = 0
-        self.held = False
+        self.held = self.gone = False
         self.promised: Vector | None = None
         self.derived: dict[object, Any] = {}
         self.allocated: Vector = np.zeros(size, dtype=np.int64)

@@ -107,7 +107,7 @@ class ClusterState:
             "PodGroup": (
                 self._put_group,
                 self._remove_group,
-                lambda: [key for key, job in self.book.jobs.items() if job.known],
+                lambda: [key for key, job in self.book.jobs.items() if job.known and not job.gone],
             ),
             "Queue": (
                 self.book.put_queue,

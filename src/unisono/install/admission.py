@@ -12,13 +12,13 @@ from unisono.api.keys import CONFIG_MAP_NAMES, CONFIG_MAP_SUFFIX, KUEUE_QUEUE
 from unisono.api.kind import Kind
 from unisono.api.kind_families import CRON_JOBS, FLEET_KINDS, FLOW_KINDS, HYPER_JOBS, JOB_FLOWS, KUBEFLOW_KINDS
 from unisono.api.kinds import JOBS, PODS
-from unisono.api.policies import POLICIES, RIGHTS, Policy
-from unisono.api.policies.rule import Rule
+from unisono.api.policies import POLICIES, RIGHTS, RUNNING, Policy
+from unisono.api.policies.rule import PLACED, Rule, place_rules
 from unisono.api.seal import sealed
 from unisono.install.workloads import InstallOptions, labels
 from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.paths import steps
-from unisono.jobkinds.registry import FAMILIES, foreign
+from unisono.jobkinds.registry import DISPATCHED, DIVIDED, FAMILIES, foreign
 from unisono.jobkinds.workloads import PODS_ALONE
 from unisono.scheduler.settings import INSTALLED_NAME
 
@@ -267,16 +267,22 @@ def _rule(of: tuple[Kind[Any], ...], *operations: str) -> dict[str, Any]:
 # ValidatingAdmissionPolicies of the rules that CEL can say, and their bindings.
 
 
-def policies(*, webhook: bool = False) -> list[dict[str, Any]]:
+_PLACED, *_ALSO_PLACED = (*DISPATCHED, *DIVIDED)
+PLACES_OF_JOBS = Policy(_PLACED, "places", {}, place_rules(), only_if=PLACED, also=tuple(_ALSO_PLACED))
+"""Of hubs alone: other clusters have no members."""
+
+
+def policies(*, webhook: bool = False, hub: bool = False) -> list[dict[str, Any]]:
     """One policy and one binding per entry of ``api.policies``; refused is what breaks a rule, on every namespace.
 
     Args:
+        hub: the cluster is the hub of a fleet.
         webhook: the webhook is installed, too. It holds the rules of all kinds that it is asked about itself, and a
             server would spend more time on the same rules in CEL than on storing the object.
 
     """
     made = [(_policy(policy), policy) for policy in POLICIES if not (webhook and policy.kind in ASKED)]
-    made += [(_right(policy), policy) for policy in RIGHTS]
+    made += [(_right(policy), policy) for policy in (*RIGHTS, *RUNNING, *([PLACES_OF_JOBS] if hub else ()))]
     return [manifest for one, policy in made for manifest in (one, _binding(policy))]
 
 

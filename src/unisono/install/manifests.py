@@ -33,7 +33,7 @@ def manifests(options: InstallOptions) -> list[dict[str, Any]]:
         *(manifest for each in chosen for manifest in workload(each, options)),
         *(dashboard_server(options) if options.dashboard else ()),
         *(numa_exporter(options) if options.numa_exporter else ()),
-        *(policies(webhook=options.webhook) if options.policies else ()),
+        *(policies(webhook=options.webhook, hub=options.hub) if options.policies else ()),
         *(webhooks(options) if options.webhook else ()),
         *(monitors(options) if options.monitoring else ()),
     ]

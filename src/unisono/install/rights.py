@@ -49,7 +49,7 @@ from unisono.api.kind_families import (
     WORKLOAD_POD_GROUPS,
     XGBOOST_JOBS,
 )
-from unisono.api.policies.rule import ACT_FOR
+from unisono.api.policies.rule import ACT_FOR, PLACE
 from unisono.install.workloads import InstallOptions, labels
 from unisono.jobkinds.registry import foreign
 
@@ -217,8 +217,8 @@ HUB: tuple[Right, ...] = (
     *_on("patch", *_DISPATCHED, *_DIVIDED, k.QUEUES, APPLICATIONS, ATTACHED_CLUSTERS, FLEETS, sub="status"),
     *_on("patch", DATA_SOURCES, DATA_SOURCE_CLAIMS, sub="status"),
     *_on("patch", k.QUEUES),
-    # What stands for a user's job carries the user's name, and blocks its deletion.
-    Right(k.QUEUES.group, k.QUEUES.plural, (ACT_FOR,)),
+    # What stands for a user's job carries the user's name, and blocks its deletion; the hub alone says where jobs are.
+    Right(k.QUEUES.group, k.QUEUES.plural, (ACT_FOR, PLACE)),
     *_on("update", *_DISPATCHED, HYPER_JOBS, sub="finalizers"),
     *_EVENTS,
 )

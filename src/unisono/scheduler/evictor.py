@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from unisono.api.annotations import CHECKPOINT_BEFORE, EVICT_NOTICE, NOTICE_GIVEN
+from unisono.api.annotations import CHECKPOINT_BEFORE, EVICT_NOTICE, MOST_GRACE_SECONDS, NOTICE_GIVEN
 from unisono.api.core import ObjectReference, Pod, PodCondition
 from unisono.api.kinds import PODS
 from unisono.api.pod_states import notice_seconds
@@ -186,7 +186,7 @@ class Evictor:
                 continue
             job = state.book.jobs.get(self._beneficiaries.get(task.uid, ""))
             end = task.noticed + self._notice(task.annotations, task.job)
-            if task.uid in self._beneficiaries and (job is None or not job.pending):
+            if task.uid in self._beneficiaries and (job is None or job.gone or not job.pending):
                 self._begin(task.uid)
                 self._start(self._take_back(task))
             elif end <= now:
@@ -245,11 +245,11 @@ class Evictor:
             return None  # its notice was taken back, or is given now
         if action != RUN_TIME and self._has_budget(f"{namespace}/{name}"):  # as with a deadline of its own
             # The server marks the pod itself, and only if the budget allows it to go.
-            await self._client.evict(namespace, name, uid=uid)
+            await self._client.evict(namespace, name, uid=uid, grace_seconds=_shorter_grace(pod))
             return action, why
         if pod.status.phase != "Failed":  # a failure that has happened is not to look like a disruption
             await self._mark(pod, why)
-        await self._client.delete(PODS, name, namespace, uid=uid)
+        await self._client.delete(PODS, name, namespace, uid=uid, grace_seconds=_shorter_grace(pod))
         return action, why
 
     async def _tell(self, pod: Pod, action: str, why: str, notice: float) -> bool:
@@ -343,6 +343,13 @@ class Evictor:
 def _notice_given(pod: Pod) -> PodCondition | None:
     given = (each for each in pod.status.conditions or () if (each.type, each.status) == (NOTICE_GIVEN, "True"))
     return next(given, None)
+
+
+def _shorter_grace(pod: Pod) -> int | None:
+    """Seconds to end, where the pod wants more than anybody gets; None: as it says."""
+    leaving, own = pod.metadata.deletion_timestamp, pod.spec.termination_grace_period_seconds
+    wanted = pod.metadata.deletion_grace_period_seconds if leaving else own
+    return MOST_GRACE_SECONDS if (wanted or 0) > MOST_GRACE_SECONDS else None
 
 
 def _job_of(pod: Pod) -> str:

@@ -257,22 +257,28 @@ def concerns(name: str) -> bool:
     return name == INSTALLED_NAME or holds_configuration(name)
 
 
-def advice(config_map: ConfigMap) -> list[str]:
+def advice(config_map: ConfigMap, installed_in: str = "") -> list[str]:
     """Sentences for its author: what is wrong, has no effect, or will not be read at all.
 
-    Plug-ins that are named as ``module:Class`` are not imported: only the scheduler has to have them.
+    Plug-ins that are named as ``module:Class`` are not imported: only the scheduler has to have them. What no scheduler
+    reads is not read here either: everybody may write a ConfigMap of any name, and it takes seconds to read a long one.
+
+    Args:
+        config_map: as it would be.
+        installed_in: namespace of the installation; empty where there is none.
+
     """
     meta = config_map.metadata
     if not concerns(meta.name):
         return []
     installed = meta.name == INSTALLED_NAME
     key = INSTALLED_KEY if installed else key_of(config_map)
-    if installed and key not in (config_map.data or {}):
+    if installed and (meta.namespace != installed_in or key not in (config_map.data or {})):
         return []
-    told = []
     if not installed and meta.namespace != CONFIG_MAP_NAMESPACE:
-        told.append(f"the scheduler reads {meta.name} in namespace {CONFIG_MAP_NAMESPACE} only")
-    elif not installed and meta.name not in CONFIG_MAP_NAMES:
+        return [f"the scheduler reads {meta.name} in namespace {CONFIG_MAP_NAMESPACE} only"]
+    told = []
+    if not installed and meta.name not in CONFIG_MAP_NAMES:
         told.append(
             f"a scheduler that may read only what it must reads {' and '.join(CONFIG_MAP_NAMES)} alone: give "
             f"{meta.name} one of these names"

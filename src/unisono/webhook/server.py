@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -336,6 +337,7 @@ class WebhookServer:
         """
         self._client, self._clock, self._host, self._port = client, clock, host, port
         self._components = f"system:serviceaccounts:{namespace}"
+        self._advice = partial(advice, installed_in=namespace)
         self._configuration, self._settings = configuration, Settings(most_pods=most_pods)
         self._informers = Informers(client, clock)
         for kind in SEEN:
@@ -457,7 +459,8 @@ class WebhookServer:
         return await self._look_again(question, answer) if refused(answer) else answer
 
     async def _check(self, question: Question, view: Clocked) -> dict[str, Any]:
-        return await self._with_roles(question, lambda may_use: check(question, view, self._settings, advice, may_use))
+        settings, told = self._settings, self._advice
+        return await self._with_roles(question, lambda may_use: check(question, view, settings, told, may_use))
 
     async def _with_roles(self, question: Question, answer: Callable[[MayUse], T]) -> T:
         """An answer, after the API server was asked about every queue for which the author's roles count."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -72,6 +73,26 @@ class SubGroupPolicySpec(Base):
         if self.match_label_keys is not None:
             return tuple(self.match_label_keys)
         return tuple(each.label_key for each in self.match_policy or () if each.label_key)
+
+
+MOST_LEVELS: Final = 8
+"""So deep policies of one gang may be nested: what is decided about one goes through all that are above it."""
+
+
+def policies_above(name: str | None, parents: Mapping[str | None, str | None]) -> list[str | None]:
+    """The policies of a gang that are above one, from the nearest on, each once; ``MOST_LEVELS`` of them at most.
+
+    Args:
+        name: of the policy.
+        parents: what each policy says, by its name.
+
+    """
+    found: list[str | None] = []
+    above = parents.get(name)
+    while above in parents and above is not None and above not in found and len(found) < MOST_LEVELS:
+        found.append(above)
+        above = parents.get(above)
+    return found
 
 
 class PodGroupSpec(Base):

@@ -22,7 +22,16 @@ from unisono.api.policies.jobs import (
     queue_removal_rules,
     queue_rules,
 )
-from unisono.api.policies.rule import FOR_ANOTHER, OF_THE_SYSTEM, Policy, command_rules, priority_rules, user_rules
+from unisono.api.policies.rule import (
+    FOR_ANOTHER,
+    LEAVES_GROUP,
+    OF_THE_SYSTEM,
+    Policy,
+    command_rules,
+    group_rules,
+    priority_rules,
+    user_rules,
+)
 
 POLICIES: tuple[Policy, ...] = (
     Policy(kinds.JOBS, "jobs", {"spec": "object.spec"}, job_rules("spec")),
@@ -59,4 +68,9 @@ RIGHTS: tuple[Policy, ...] = (
 )
 """Rules about who asks: they refuse with Forbidden, and hold for objects on their way out too."""
 
-__all__ = ["POLICIES", "RIGHTS", "Policy"]
+RUNNING: tuple[Policy, ...] = (
+    Policy(kinds.PODS, "group-of-pods", {}, group_rules(), ("UPDATE",), only_if=LEAVES_GROUP),
+)
+"""The same about pods that have a node; a server that cannot evaluate them lets pods pass."""
+
+__all__ = ["POLICIES", "RIGHTS", "RUNNING", "Policy"]

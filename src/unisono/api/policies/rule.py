@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.api.annotations import USER
+from unisono.api.annotations import CLUSTER, DISPATCH, FORGOTTEN, PLACES, USER
 from unisono.api.commands import TARGETS
+from unisono.api.keys import GROUP_NAME, GROUP_NAME_OF_VOLCANO
 from unisono.api.kind import Kind
+from unisono.api.messages import same_group
 
 # Comparing every entry with every other stays within a server's bounds up to so many; the webhook has no such bound.
 MANY = 200
@@ -100,6 +102,8 @@ def number(path: str) -> str:
 _TARGET = "object.target"
 ACT_FOR = "act-for"
 """The verb, on queues, of those who say for which user an object is."""
+PLACE = "place"
+"""The verb, on queues, of those who say in which member of a fleet jobs are."""
 QUEUE_GROUP = "scheduling.volcano.sh"
 VERBS = ("update", "patch")
 """Either lets a user change the target, which is what a command does."""
@@ -140,9 +144,9 @@ def priority_rules() -> tuple[Rule, ...]:
     )
 
 
-def _noted(obj: str) -> str:
+def _noted(obj: str, key: str = USER) -> str:
     notes = f"{obj}.metadata.annotations"
-    return f"(has({notes}) && '{USER}' in {notes} ? {notes}['{USER}'] : '')"
+    return f"(has({notes}) && '{key}' in {notes} ? {notes}['{key}'] : '')"
 
 
 FOR_ANOTHER = (
@@ -162,6 +166,63 @@ def user_rules() -> tuple[Rule, ...]:
         Rule(
             f"!{FOR_ANOTHER} || {queues}.check('{ACT_FOR}').allowed()",
             text(f"metadata.annotations[{USER}]: it names who submits the object, and cannot be chosen or changed"),
+        ),
+    )
+
+
+_GROUP_KEYS = (GROUP_NAME, GROUP_NAME_OF_VOLCANO)
+
+
+def _group(obj: str) -> str:
+    first, second = (_noted(obj, key) for key in _GROUP_KEYS)
+    return f"({first} != '' ? {first} : {second})"
+
+
+LEAVES_GROUP = (
+    f"has(oldObject.spec.nodeName) && {_group('oldObject')} != '' && {_group('oldObject')} != {_group('object')}"
+)
+"""CEL: a pod that has a node names another PodGroup than before."""
+
+
+def group_rules() -> tuple[Rule, ...]:
+    """A pod that has a node stays in its PodGroup: it would count for no queue, user or budget."""
+    queues = f"authorizer.group('{QUEUE_GROUP}').resource('queues')"
+    return (
+        Rule(
+            f"!({LEAVES_GROUP}) || {queues}.check('{ACT_FOR}').allowed()", text(f"metadata.annotations: {same_group()}")
+        ),
+    )
+
+
+def _is_placed(keys: Iterable[str]) -> str:
+    """CEL: an annotation of these is not as it was."""
+    before = {key: f"(request.operation == 'UPDATE' ? {_noted('oldObject', key)} : '')" for key in keys}
+    away = {key: f"{_noted('object', key)} != '' && " if key in FORGOTTEN else "" for key in before}
+    return " || ".join(f"({away[key]}{_noted('object', key)} != {text})" for key, text in before.items())
+
+
+PLACED = _is_placed(PLACES)
+"""CEL: an author says in which member of a fleet an object is, or has its replicas."""
+
+
+def place_rules() -> tuple[Rule, ...]:
+    """Where jobs of a hub are only the hub says; a user may take an own job back.
+
+    What is made from a template is a controller's, and has no place either.
+    """
+    number = _noted("oldObject", DISPATCH)
+    back = (
+        f"request.operation == 'UPDATE' && {_noted('oldObject', CLUSTER)} != '' && "
+        f"{_noted('object', CLUSTER)} == '' && "
+        f"{number}.matches('^[0-9]{{1,18}}$') && {_noted('object', DISPATCH)} == string(int({number}) + 1) && "
+        f"!({_is_placed(key for key in PLACES if key not in (CLUSTER, DISPATCH))})"
+    )
+    queues = f"authorizer.group('{QUEUE_GROUP}').resource('queues')"
+    keys = ", ".join(PLACES)
+    return (
+        Rule(
+            f"!({PLACED}) || ({back}) || {queues}.check('{PLACE}').allowed()",
+            text(f"metadata.annotations: the hub chooses the members, and nobody else writes any of {keys}"),
         ),
     )
 

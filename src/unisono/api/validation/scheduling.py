@@ -25,7 +25,7 @@ from unisono.api.groups.propagation import (
     PropagationPolicy,
 )
 from unisono.api.groups.quota import FloatingResource
-from unisono.api.groups.scheduling import PodGroup, Queue, SubGroupPolicySpec
+from unisono.api.groups.scheduling import MOST_LEVELS, PodGroup, Queue, SubGroupPolicySpec, policies_above
 from unisono.api.groups.topology import HyperNode, MemberSpec
 from unisono.api.keys import HIERARCHY, HIERARCHY_WEIGHTS
 from unisono.api.licenses import NAME, PREFIX, licenses_of
@@ -55,9 +55,10 @@ def validate_pod_group(group: PodGroup, old: PodGroup | None) -> Iterator[FieldE
         yield invalid("spec.networkTopology", topology.highest_tier_name, f"{TOPOLOGY_EXCLUSIVE}.")
     policies = spec.sub_group_policy or ()
     parents = {policy.name: policy.parent for policy in policies}
+    inner = frozenset(parents.values()) - {None}
     for index, policy in enumerate(policies):
         at = f"spec.subGroupPolicy[{index}]"
-        yield from _part(policy, parents, at)
+        yield from _part(policy, parents, at, inner=policy.name in inner)
         yield from validate_selector(policy.label_selector, f"{at}.labelSelector")
         below = policy.network_topology
         if below is not None and below.highest_tier_allowed is not None and below.highest_tier_name:
@@ -65,10 +66,11 @@ def validate_pod_group(group: PodGroup, old: PodGroup | None) -> Iterator[FieldE
             yield invalid(f"{at}.networkTopology", below.highest_tier_name, detail)
 
 
-def _part(policy: SubGroupPolicySpec, parents: Mapping[str | None, str | None], path: str) -> Iterator[FieldError]:
+def _part(
+    policy: SubGroupPolicySpec, parents: Mapping[str | None, str | None], path: str, *, inner: bool
+) -> Iterator[FieldError]:
     """Which pods are those of the policy, and which policy it is part of."""
     by_labels = policy.label_selector is not None or policy.match_label_keys or policy.match_policy
-    inner = policy.name is not None and policy.name in parents.values()
     if policy.pod_group_name and by_labels:
         yield forbidden(f"{path}.podGroupName", "may not be set beside labels: either tells which pods are meant")
     if inner and (by_labels or policy.pod_group_name or (policy.sub_group_size or 1) > 1):  # 1 is the default
@@ -80,12 +82,10 @@ def _part(policy: SubGroupPolicySpec, parents: Mapping[str | None, str | None], 
     if policy.min_sub_groups and not inner:
         detail = f"may not be set beside parent: minSubGroups of {policy.parent} counts its sub-groups"
         yield forbidden(f"{path}.minSubGroups", detail)
-    seen = [policy.name]
-    above: str | None = policy.parent
-    while above is not None and above not in seen:
-        seen.append(above)
-        above = parents.get(above)
-    if above == policy.name:
+    above = policies_above(policy.name, parents)
+    if len(above) == MOST_LEVELS:
+        yield invalid(f"{path}.parent", policy.parent, f"policies may be nested {MOST_LEVELS} levels deep at most")
+    elif policy.name in above:
         yield invalid(f"{path}.parent", policy.parent, "policies may not be part of each other")
 
 

@@ -36,6 +36,7 @@ _CHECKING: dict[str, tuple[Rule, ...]] = {
     "namespaces": (cluster.protect,),
     "pods": (
         pods.check_exists,
+        pods.check_same_group,
         pods.check_system_priority,
         pods.check_foreign_pods,
         pods.check_disruption_budget,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from unisono.api import field_error, messages
-from unisono.api.annotations import CLUSTER, CYCLES_LEASE, DISPATCH, GANG, SPLIT
+from unisono.api.annotations import CLUSTER, CYCLES_LEASE, DISPATCH, FORGOTTEN, PLACES
 from unisono.api.base import Object, OwnerReference
 from unisono.api.defaulting.kubeflow import settle_replicas
 from unisono.api.field_error import FieldError
@@ -130,9 +130,8 @@ def check_size(settings: Settings, request: Request, _: View) -> None:
 
 # Where jobs of a hub are: only the hub says so; a user may take a job of his own back, and no more.
 
-DISPATCHED: Final = frozenset(kind.resource for kind in registry.DISPATCHED)
-"""Resources whose objects carry their place, of those that this program knows."""
-_KEYS: Final = (CLUSTER, DISPATCH, GANG, SPLIT)
+DISPATCHED: Final = frozenset(kind.resource for kind in (*registry.DISPATCHED, *registry.DIVIDED))
+"""Resources whose objects carry their place, or those of their replicas, of those that this program knows."""
 
 
 def is_dispatched(kind: Kind[Any]) -> bool:
@@ -158,24 +157,28 @@ def keep(request: Request, _: View) -> None:
         if not request.user or MASTERS in request.groups:
             return
         before = request.old.metadata.annotations or {}
-    if all(given.get(key) == before.get(key) for key in _KEYS) or _takes_back(before, given):
+    if all(given.get(key) == before.get(key) for key in PLACES) or _takes_back(before, given):
         return
     if request.operation == "UPDATE" and given.get(CLUSTER) not in (None, before.get(CLUSTER)):
         why = f"metadata.annotations[{CLUSTER}]: the hub chooses the member; remove it to have the job wait again"
         raise forbidden(request.kind, request.name, why)
-    kept = {key: before[key] for key in _KEYS if key in before}
-    meta.annotations = {**{key: each for key, each in given.items() if key not in _KEYS}, **kept} or None
+    kept = {key: before[key] for key in PLACES if key in before}
+    meta.annotations = {**{key: each for key, each in given.items() if key not in PLACES}, **kept} or None
 
 
 def _takes_back(before: dict[str, str], given: dict[str, str]) -> bool:
-    """The job was with a member, waits again, and its number is the next one."""
+    """The job was with a member, waits again, and its number is the next one; or its replicas are divided again."""
+    fixed = (key for key in PLACES if key not in (CLUSTER, DISPATCH) and not (key in FORGOTTEN and key not in given))
+    if not all(given.get(key) == before.get(key) for key in fixed):
+        return False
+    if all(given.get(key) == before.get(key) for key in (CLUSTER, DISPATCH)):
+        return True
     number = before.get(DISPATCH, "")
     return (
         CLUSTER in before
         and CLUSTER not in given
         and number.isdecimal()
         and given.get(DISPATCH) == str(int(number) + 1)
-        and all(given.get(key) == before.get(key) for key in (GANG, SPLIT))
     )
 
 

@@ -25,7 +25,7 @@ from unisono.api.field_error import forbidden as forbidden_field
 from unisono.api.groups.batch import Job
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.groups.workload import CompositePodGroupSpec, WorkloadPodGroupSpec
-from unisono.api.keys import ADMIN_ACCESS, JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE, JOBSET_JOB_KEY
+from unisono.api.keys import ADMIN_ACCESS, JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE, JOBSET_JOB_KEY, MASTERS
 from unisono.api.kinds import (
     JOBS,
     NAMESPACES,
@@ -37,7 +37,7 @@ from unisono.api.kinds import (
 )
 from unisono.api.quota import CROSS_NAMESPACE, covers_class, has_scope
 from unisono.api.resources import resource_list
-from unisono.api.selecting import controller_of
+from unisono.api.selecting import controller_of, pod_group_name
 from unisono.apiserver.admission.request import Request, View
 from unisono.apiserver.custom.kinds import as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid
@@ -301,6 +301,24 @@ def protect(request: Request, view: View) -> None:
     if request.name.startswith("system-") and request.operation == "CREATE" and request.name not in SYSTEM:
         detail = "priority class names with 'system-' prefix are reserved for system use only"
         raise invalid(request.kind, request.name, [field_error.forbidden("metadata.name", detail)])
+
+
+# A pod that holds a node stays in its gang: for the gang's queue and user it counts.
+
+
+def check_same_group(request: Request, _: View) -> None:
+    """Refuse to take a pod that has a node out of its PodGroup: it would count for no queue, user or budget.
+
+    Raises:
+        ApiError: 403 naming the PodGroup.
+
+    """
+    if request.operation != "UPDATE" or request.subresource or not request.user or MASTERS in request.groups:
+        return
+    old: Pod = request.old
+    before = pod_group_name(old.metadata.annotations, old.spec)
+    if before and old.spec.node_name and before != pod_group_name(request.object.metadata.annotations, old.spec):
+        raise forbidden(request.kind, request.name, f"metadata.annotations: {messages.same_group(before)}")
 
 
 # The system's priority classes belong to the system: a user who takes one would be served before all others.

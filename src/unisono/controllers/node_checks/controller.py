@@ -39,6 +39,7 @@ from unisono.controllers.node_checks.decide import (
     plan,
     pod_name,
     pod_of,
+    pods_namespace,
     suspicion,
 )
 from unisono.controllers.node_scaling.shrink import is_of_node
@@ -85,7 +86,7 @@ class NodeCheckController(Controller):
     def _pod_changed(self, event: EventType, new: Pod, old: Pod | None) -> None:
         if not len(self._checks):
             return
-        if name := _check(new):
+        if name := self._checked_by(new):
             self._context.enqueue(name)
         elif (old is None or event == "DELETED" or _stands(new) != _stands(old)) and (_using(new) or _failed(new)):
             self._look_again()
@@ -125,15 +126,15 @@ class NodeCheckController(Controller):
     def _see(self, rule: CheckRule, node: Node) -> Seen:
         name = node.metadata.name
         mark = _marks((node.metadata.annotations or {}).get(NODE_CHECKS)).get(rule.name)
-        using = [pod for pod in self._pods.by_index(_USING, name) if _uses(rule, pod)]
+        using = [pod for pod in self._jobs_pods(_USING, name) if _uses(rule, pod)]
         ends = [finished_at(pod) for pod in using if has_ended(pod)]
-        fails = [finished_at(pod) for pod in self._pods.by_index(_FAILED, name)]
-        checking = self._pods.by_index(_CHECKING, name)
+        fails = [finished_at(pod) for pod in self._jobs_pods(_FAILED, name)]
+        checking = {pod.metadata.name: pod for pod in self._pods.by_index(_CHECKING, name) if self._checked_by(pod)}
         faults = faults_of(node.metadata.annotations)
         own = None
         if mark is not None and mark.state == CHECKING:
             wanted = pod_name(rule.name, name, node.metadata.uid or "", mark)
-            own = next((pod for pod in checking if pod.metadata.name == wanted), None)
+            own = checking.get(wanted)
         ready = all(each.status == "True" for each in node.status.conditions or () if each.type == "Ready")
         return Seen(
             name,
@@ -146,10 +147,19 @@ class NodeCheckController(Controller):
             number(faults, self._clock.time()),
             (node.metadata.annotations or {}).get(NODE_FAULTS, ""),
             ready and not node.spec.unschedulable,
-            any(not has_ended(pod) and _check(pod) != rule.name for pod in checking),
+            any(not has_ended(pod) and self._checked_by(pod) != rule.name for pod in checking.values()),
             own is not None,
             outcome_of(own) if own is not None else None,
         )
+
+    def _checked_by(self, pod: Pod) -> str:
+        """The check that has made a pod, in its namespace; empty for those of jobs, for anybody may set the label."""
+        check = self._checks.get(_claimed(pod))
+        made = check is not None and pod.metadata.namespace == pods_namespace(check) and _is_owned(pod, check)
+        return check.metadata.name if check is not None and made else ""
+
+    def _jobs_pods(self, index: str, node: str) -> list[Pod]:
+        return [pod for pod in self._pods.by_index(index, node) if not self._checked_by(pod)]
 
     # ---- what is written
 
@@ -195,14 +205,15 @@ class NodeCheckController(Controller):
     ) -> float | None:
         """The pod of the present try is there, and those of earlier ones are not; of a failure the last one stays."""
         name = node.metadata.name
-        there = [pod for pod in self._pods.by_index(_CHECKING, name) if _check(pod) == rule.name]
+        there = [pod for pod in self._pods.by_index(_CHECKING, name) if _is_owned(pod, check)]
         wanted = pod_name(rule.name, name, node.metadata.uid or "", mark) if mark is not None else ""
         checking = mark is not None and mark.state == CHECKING
         if mark is None or mark.state not in (FAILED, KEPT):
             for pod in there:
-                if not (checking and pod.metadata.name == wanted) and not pod.metadata.deletion_timestamp:
+                own = checking and pod.metadata.name == wanted and self._checked_by(pod)
+                if not own and not pod.metadata.deletion_timestamp:
                     await self._delete(pod)
-        if mark is None or not checking or any(pod.metadata.name == wanted for pod in there):
+        if mark is None or not checking or any(pod.metadata.name == wanted and self._checked_by(pod) for pod in there):
             return None
         # The mark is read back before the pod is made: a write that was refused makes none.
         if fresh:
@@ -272,8 +283,13 @@ def _after(rule: CheckRule, seen: Seen, planned: Plan) -> Seen:
     return Seen(seen.name, step.mark, out)
 
 
-def _check(pod: Pod) -> str:
+def _claimed(pod: Pod) -> str:
     return (pod.metadata.labels or {}).get(NODE_CHECK, "")
+
+
+def _is_owned(pod: Pod, check: NodeCheck) -> bool:
+    names = (each.uid for each in pod.metadata.owner_references or ())
+    return _claimed(pod) == check.metadata.name and check.metadata.uid in names
 
 
 def _stands(pod: Pod) -> tuple[Any, ...]:
@@ -283,7 +299,7 @@ def _stands(pod: Pod) -> tuple[Any, ...]:
 def _using(pod: Pod) -> list[str]:
     """Index function: the node of a pod that has extended resources there, or had."""
     node = pod.spec.node_name
-    return [node] if node and not _check(pod) and any("/" in name for name in pod_requests(pod.spec)) else []
+    return [node] if node and any("/" in name for name in pod_requests(pod.spec)) else []
 
 
 def _uses(rule: CheckRule, pod: Pod) -> bool:
@@ -292,13 +308,13 @@ def _uses(rule: CheckRule, pod: Pod) -> bool:
 
 def _failed(pod: Pod) -> list[str]:
     """Index function: the node on which a pod of a job has failed."""
-    failed = failed_on_its_node(pod) and not _check(pod) and not is_of_node(pod)
+    failed = failed_on_its_node(pod) and not is_of_node(pod)
     return [pod.spec.node_name or ""] if failed else []
 
 
 def _checking(pod: Pod) -> list[str]:
-    """Index function: the node that a pod checks."""
-    return [pod.spec.node_name] if _check(pod) and pod.spec.node_name else []
+    """Index function: the node that a pod says it checks."""
+    return [pod.spec.node_name] if _claimed(pod) and pod.spec.node_name else []
 
 
 def _facts(node: Node) -> tuple[Any, ...]:

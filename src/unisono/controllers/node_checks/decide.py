@@ -254,7 +254,7 @@ def pod_of(check: NodeCheck, rule: CheckRule, node: Node, mark: Mark) -> Pod:
     return Pod(
         metadata=ObjectMeta(
             name=pod_name(meta.name, name, node.metadata.uid or "", mark),
-            namespace=spec.namespace or "default",
+            namespace=pods_namespace(check),
             labels={**(given.labels or {}), NODE_CHECK: meta.name},
             annotations=notes or None,
             owner_references=[
@@ -271,6 +271,11 @@ def pod_of(check: NodeCheck, rule: CheckRule, node: Node, mark: Mark) -> Pod:
             tolerations=[Toleration(operator="Exists")],
         ),
     )
+
+
+def pods_namespace(check: NodeCheck) -> str:
+    """Where its pods are made."""
+    return check.spec.namespace or "default"
 
 
 def pod_name(check: str, node: str, uid: str, mark: Mark) -> str:

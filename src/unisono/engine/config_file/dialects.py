@@ -206,6 +206,8 @@ def convert(text: str, file: str = "") -> Converted:
         root = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"the YAML is broken: {error}", file=file) from None
+    except RecursionError:
+        raise ConfigError("the YAML is nested too deep", file=file) from None
     if not isinstance(root, dict):
         raise ConfigError("the file must be a map of keys to values", file=file)
     if root.get("kind") == KUBE_SCHEDULER:

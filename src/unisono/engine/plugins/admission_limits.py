@@ -169,7 +169,7 @@ class UserLimitsPlugin(Plugin):
 
     @staticmethod
     def _counts(job: JobState) -> bool:
-        return job.phase in ("Inqueue", "Running")
+        return job.phase in ("Inqueue", "Running") and not job.record.gone
 
     def enqueueable(self, job: JobState) -> Vote | Refusal:
         """Refuse the next job of a user who has as many as the queue allows, or whose gang would go beyond a limit."""
