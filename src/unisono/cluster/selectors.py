@@ -9,7 +9,7 @@ import msgspec
 
 from unisono.api.base import LabelSelector, LabelSelectorRequirement
 from unisono.api.core import PodAffinityTerm, PodSpec, TopologySpreadConstraint, WeightedPodAffinityTerm
-from unisono.api.keys import NAMESPACE_NAME
+from unisono.api.keys import GROUP_NAME, NAMESPACE_NAME
 from unisono.api.selecting import selects
 from unisono.cluster.label_index import WIDE, LabelIndex, Labels, Pair, rules_of
 
@@ -91,10 +91,12 @@ class SelectorBook:
     Attributes:
         all: by id; ids are never used twice.
         namespace_labels: labels of namespaces by name.
+        by_gang: some selector has asked for `GROUP_NAME` as if it were a label of pods.
 
     """
 
     def __init__(self) -> None:
+        self.by_gang = False
         self.all: dict[int, Selector] = {}
         self.namespace_labels: dict[str, Labels] = {}
         self._next = 0
@@ -149,6 +151,7 @@ class SelectorBook:
         self._idle[selector.id] = None
         self._fresh.append(selector)
         if selector.rules is not None:
+            self.by_gang = self.by_gang or GROUP_NAME in selector.rules.keys
             self._labels.add(selector.id, selector.rules)
             if _is_asked(selector):
                 self._asked[selector.id] = selector

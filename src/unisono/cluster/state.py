@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.api.base import Object
+from unisono.api.between import words_of_gang
 from unisono.api.core import Node, Pod, PodDisruptionBudget, PriorityClass, ResourceQuota
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
@@ -92,6 +93,7 @@ class ClusterState:
         self.memo = SharedObjects()
         self.rejected = RejectionBook()
         self.promises = Promises()
+        self._words: dict[str, Mapping[str, str]] = {}
         self._foreign = ForeignPods(self._look_again_at)
         self._self_placed = SelfPlaced()
         self._assumed: dict[str, _AssumedBind] = {}
@@ -228,7 +230,7 @@ class ClusterState:
     # ---- pods
 
     def _put_pod(self, pod: Pod) -> bool:
-        task = task_of(pod, self.classes, self.scheduler_names)
+        task = task_of(pod, self.classes, self.scheduler_names, self._words)
         if task.pod_class.device_resources:
             self.device_counts.ask(task.pod_class.device_resources)
         self._foreign.note(task)
@@ -329,14 +331,31 @@ class ClusterState:
     def _put_group(self, group: PodGroup) -> bool:
         key = group.key
         before = self._annotations_of(key)
+        words = words_of_gang(group.metadata.annotations or {})
         changed = self.book.put_group(group)
         if self._annotations_of(key) != before:
             self._look_again_at_pods_of(key)
+        self._heed(key, words)
         return changed
 
     def _remove_group(self, key: str) -> bool:
         self._look_again_at_pods_of(key)
+        self._heed(key, {})
         return self.book.remove_group(key)
+
+    def _heed(self, key: str, words: Mapping[str, str]) -> None:
+        """Let the pods of a gang stand where its PodGroup says, as far as they do not say it themselves."""
+        if words == self._words.get(key, {}):
+            return
+        if words:
+            self._words[key] = words
+        else:
+            del self._words[key]
+        job = self.book.jobs.get(key)
+        for task in list(job.tasks.values()) if job is not None else ():
+            self._take_out(task)
+            self.classes.reterm(task, words)
+            self._put_in(task)
 
     def _annotations_of(self, key: str) -> Mapping[str, str]:
         job = self.book.jobs.get(key)
