@@ -178,6 +178,8 @@ def _span(columns: Index) -> slice | Index:
 # How many more tasks of a class nodes and domains could hold: bounds that spare hopeless trials.
 
 Counts = npt.NDArray[np.int64]
+_FEW = 4
+"""Domains that are tried without another look."""
 _MOST_FOLLOWED = 64
 """Classes of pods whose counts are kept at a time."""
 
@@ -265,6 +267,36 @@ class Search:
             if answer is not None:
                 return [list(gradient) for gradient in answer if len(gradient)]
         return [[top]]
+
+    def able(self, tasks: Sequence[Task], domains: Sequence[int], least: int) -> list[int]:
+        """Those of the domains that may hold ``least`` of the tasks, and where one of these may be the first.
+
+        Which nodes are free of unwanted company, or have the company that is wanted, is looked at for all domains at
+        once: a trial of each takes many times as long. Where it is none, one is left, whose trial tells why.
+        """
+        held = self.slots.held(tasks, domains).tolist()
+        able = [at for at, number in zip(domains, held, strict=True) if number >= least]
+        if len(able) < _FEW:
+            return able
+        first = self._may_be_first(tasks)
+        if first is None:
+            return able
+        opened = self.tree.sums_at(first.astype(np.int64), able).tolist()
+        return [at for at, number in zip(able, opened, strict=True) if number] or able[:1]
+
+    def _may_be_first(self, tasks: Iterable[Task]) -> BoolArray | None:
+        """``[N]`` nodes off which what they want of other pods does not keep all of the tasks; None for all nodes."""
+        found: BoolArray | None = None
+        for pod_class in by_class(tasks):
+            if pod_class.base is pod_class:
+                return None
+            for future in (False, True):
+                layer = self.tables.of(pod_class, future=future).layer
+                if layer is None or not layer.filters:
+                    return None
+                allowed = ~layer.refused()
+                found = allowed if found is None else found | allowed
+        return found
 
     def points(self, group: SubGroup, domains: Sequence[int]) -> FloatArray:
         """``[len(domains)]`` points of all plug-ins."""
