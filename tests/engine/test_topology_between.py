@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from company_oracle import HOST, KEYS, RACK, ZONE, Part, Place, World, member
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from topology_world import INSTANCE, TOPOLOGY, hyper, job, policy, racks, spine, used_racks, wish, world
 
-from support.build import cluster, config, confirm, group, node, placed, schedule
+from support.build import cluster, config, confirm, flatten, group, node, placed, schedule
 from support.examples import examples
 from unisono.api import kinds
 from unisono.api.annotations import APART, NEAR, SPREAD, TIER
 from unisono.cluster.state import ClusterState
 
 PLAIN = config(("priority", "gang"), ("predicates", "nodeorder"))
+PREFERRING = config(("priority", "gang"), ("predicates", "nodeorder", "network-topology-aware"))
 TIER_OF = {RACK: f"{TIER}tier-1", ZONE: f"{TIER}tier-2", HOST: HOST}
 
 
@@ -256,3 +258,139 @@ def test_a_node_selector_does_not_know_tiers() -> None:
     things = job("j", 1)
     things[1].spec.node_selector = {f"{TIER}tier-1": "a"}
     assert not schedule(world(BIG, things), TOPOLOGY).binds
+
+
+# ---- what is said, and what would help
+
+FULL = [racks({"a": 3, "b": 4}), stated("pre", 2, running={0: "a-0", 1: "a-1"})]
+APART_R = [
+    stated(f"r{at}", 2, None, app="r", running={0: f"{name}-0", 1: f"{name}-1"}) for at, name in enumerate("abc")
+]
+TOLD: dict[str, tuple[list[Any], str, str, str]] = {
+    "no room beside them": (
+        [FULL, stated("x", 2, said={NEAR: "app=pre@tier-1"})],
+        f"nnotation {NEAR} asks for the same HyperNode of tier-1 as pods with app=pre, which are in a.",
+        f'annotate its pods with {NEAR}: "app=pre@tier-1:preferred"',
+        "b",
+    ),
+    "nobody to be near to": (
+        [BIG, stated("x", 2, said={NEAR: "app=pre@tier-1"})],
+        f"nnotation {NEAR} asks for a pod with app=pre, and no pod on a node has it.",
+        f'annotate its pods with {NEAR}: "app=pre@tier-1:preferred"',
+        "a",
+    ),
+    "no domain without them": (
+        [BIG, APART_R, stated("x", 2, said={APART: "app=r@tier-1"})],
+        f"nnotation {APART} allows no pods with app=r of other gangs in the same HyperNode of tier-1.",
+        f'annotate its pods with {APART}: "app=r@tier-1:preferred"',
+        "a",
+    ),
+    "too few domains": (
+        [BIG, stated("x", 4, None, said={SPREAD: "@tier-1:min=4"})],
+        f"nnotation {SPREAD} allows a skew of 1 over HyperNodes of tier-1 and wants at least 4 domains (minDomains), "
+        "and there are 3 such domains.",
+        f'annotate its pods with {SPREAD}: "@tier-1:preferred"',
+        "a",
+    ),
+    "a tier that does not exist": (
+        [BIG, spine("s", "a", "b"), stated("x", 2, None, said={SPREAD: "@tier-7"})],
+        f"nnotation {SPREAD} asks for a HyperNode of tier-7, of which no HyperNode is; there are tier-1 and tier-2.",
+        f'annotate its pods with {SPREAD}: "@tier-7:preferred"',
+        "c",
+    ),
+    "no HyperNodes at all": (
+        [[node("a-0", cpu=4)], stated("y", 1, None, running={0: "a-0"}), [node("b-0", cpu=4)],
+         stated("x", 1, None, said={NEAR: "app=y@tier-1"})],
+        f"nnotation {NEAR} asks for a HyperNode of tier-1, of which no HyperNode is; there are no HyperNodes.",
+        f'annotate its pods with {NEAR}: "app=y@tier-1:preferred"',
+        "b",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("things", "text", "fix", "then"), TOLD.values(), ids=TOLD)
+def test_the_verdict_names_the_annotation_and_the_fix_that_works(
+    things: list[Any], text: str, fix: str, then: str
+) -> None:
+    state = world(*things)
+    verdict = schedule(state, TOPOLOGY).verdicts["ns/x"]
+    assert text in verdict.message
+    assert fix in verdict.suggestion
+    for key in [key for key, task in state.tasks.items() if task.job == "ns/x"]:
+        one = next(each for each in flatten(things) if each.metadata.name == key.partition("/")[2])
+        word, _, value = fix.removeprefix("annotate its pods with ").partition(": ")
+        one = msgspec.convert(msgspec.to_builtins(one), type(one))
+        one.metadata.annotations = {**(one.metadata.annotations or {}), word: value.strip('"')}
+        state.apply("MODIFIED", kinds.PODS, one)
+    assert set(used_racks(schedule(state, TOPOLOGY), "x")) == set(then)
+
+
+def test_terms_of_the_spec_are_told_as_such() -> None:
+    part = Part(1, 4, "x", near=(f"{TIER}tier-3", "pre"))
+    state = world(FULL, group("x", 1), member("x-0", "x", part))
+    verdict = schedule(state, TOPOLOGY).verdicts["ns/x"]
+    assert "Pod affinity asks for a HyperNode of tier-3, of which no HyperNode is; there are tier-1." in verdict.message
+    assert "make the podAffinity that its pods require a preference" in verdict.suggestion
+
+
+# ---- many domains
+
+
+@pytest.mark.parametrize("parts", [0, 1], ids=["gang", "sub-groups"])
+@pytest.mark.parametrize("word", [NEAR, APART])
+def test_the_one_domain_that_will_do_is_found_among_many(word: str, parts: int) -> None:
+    """More domains than a gang with sub-groups may try, of which what it wants of others leaves one."""
+    many = [f"r{at:02}" for at in range(60)]
+    there = {0: f"{many[50]}-0"} if word == NEAR else {at: f"{name}-0" for at, name in enumerate(many) if at != 50}
+    policies = [policy(1, 1, minimum=2)] if parts else []
+    state = world(
+        racks(dict.fromkeys(many, 4)),
+        stated("run", len(there), None, app="r", running=there),
+        stated("x", 2, 1, parts=parts, policies=policies, said={word: "app=r@tier-1"}),
+    )
+    assert used_racks(schedule(state, TOPOLOGY), "x") == {many[50]: 2}
+
+
+# ---- preferences
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({}, {"b": 2}),
+        ({NEAR: "app=pre@tier-1:preferred"}, {"c": 2}),
+        ({NEAR: "app=pre@tier-1:preferred=1"}, {"c": 2}),
+        ({NEAR: "app=pre@tier-2:preferred"}, {"d": 2}),
+        ({APART: "app=hog@tier-1:preferred; app=pre@tier-1:preferred"}, {"d": 2}),
+        ({APART: "app=hog@tier-2:preferred; app=pre@tier-1:preferred=1"}, {"d": 2}),
+    ],
+    ids=[
+        "the fullest rack",
+        "that of the other gang",
+        "whatever the weight",
+        "that of its spine, the fuller one of two",
+        "away from both, the fuller one of two",
+        "away from all in the spine",
+    ],
+)
+def test_preferences_choose_among_domains(said: dict[str, str], expected: dict[str, int]) -> None:
+    """Rack b is the fullest, then d; c and d are in one spine."""
+    state = world(
+        racks({"a": 4, "b": 4, "c": 4, "d": 5}),
+        spine("s", "a", "b"),
+        spine("t", "c", "d"),
+        stated("hog", 2, None, running={0: "b-0", 1: "b-1"}),
+        stated("pre", 1, None, running={0: "c-0"}),
+        stated("pad", 2, None, running={0: "d-0", 1: "d-1"}),
+        stated("x", 2, 1, said=said),
+    )
+    assert used_racks(schedule(state, PREFERRING), "x") == expected
+
+
+def test_replicas_that_prefer_to_be_apart_are_spread_as_evenly_as_they_can_be() -> None:
+    said = {APART: "app=r@tier-1:preferred"}
+    state = world(BIG, *(stated(f"r{at}", 1, 1, app="r", said=said, created=at) for at in range(5)))
+    for _ in range(3):
+        confirm(state, schedule(state, PREFERRING))
+    found = [rack for at in range(5) for rack in where(state, f"r{at}")]
+    assert sorted(found.count(rack) for rack in "abc") == [1, 2, 2]

@@ -306,8 +306,15 @@ class Search:
         return total
 
     def ranked(self, group: SubGroup, domains: Sequence[int]) -> list[tuple[int, float]]:
-        """Domains with their points, best first; among equals that with most of the group's tasks, then by name."""
+        """Domains with their points, best first; among equals that with most of the group's tasks, then by name.
+
+        Those that the pods themselves prefer, for the company that they have there, come before all others.
+        """
         points = self.points(group, domains).tolist()
+        liked = self._liked(group, domains)
+        if liked is not None:
+            chosen = dict(zip(domains, liked, strict=True))
+            return sorted(zip(domains, points, strict=True), key=lambda item: (-chosen[item[0]], -item[1], item[0]))
         if not group.on:
             return sorted(zip(domains, points, strict=True), key=lambda item: (-item[1], item[0]))
 
@@ -317,6 +324,21 @@ class Search:
             return -value, -own, at
 
         return sorted(zip(domains, points, strict=True), key=key)
+
+    def _liked(self, group: SubGroup, domains: Sequence[int]) -> list[float] | None:
+        """``[len(domains)]`` the most points that preferences about other pods give a node; None without any."""
+        found: FloatArray | None = None
+        for pod_class in by_class(group.tasks):
+            terms = pod_class.terms
+            layer = None
+            if terms.preferred or any(not spread.hard for spread in terms.spread):
+                layer = self.tables.of(pod_class).layer
+            if layer is not None and layer.scores:
+                points = layer.points(np.ones(self.session.nodes.size, dtype=np.bool_)) + np.zeros(1)
+                found = points if found is None else found + points
+        if found is None or not found.any():
+            return None
+        return [float(found[columns].max(initial=0.0)) for columns in (self.tree.columns[at] for at in domains)]
 
     def taker(
         self, group: SubGroup, domain: int, pod_class: PodClass, kept: BoolArray | None = None, *, future: bool
