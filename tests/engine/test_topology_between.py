@@ -325,6 +325,18 @@ def test_the_verdict_names_the_annotation_and_the_fix_that_works(
     assert set(used_racks(schedule(state, TOPOLOGY), "x")) == set(then)
 
 
+def test_new_nodes_are_in_no_hyper_node() -> None:
+    """Others' annotations keep all racks: a trial with more nodes, which are in none, says that these would do."""
+    running = [
+        stated(f"r{at}", 1, None, app="r", running={0: f"{name}-0"}, said={APART: "app=r@tier-1"})
+        for at, name in enumerate("abc")
+    ]
+    state = world(BIG, running, stated("x", 1, None, app="r"))
+    verdict = schedule(state, TOPOLOGY).verdicts["ns/x"]
+    assert "allows no pods with app=r of other gangs in the same HyperNode of tier-1" in verdict.message
+    assert "add 1 node like a-0" in verdict.suggestion
+
+
 def test_terms_of_the_spec_are_told_as_such() -> None:
     part = Part(1, 4, "x", near=(f"{TIER}tier-3", "pre"))
     state = world(FULL, group("x", 1), member("x-0", "x", part))
