@@ -12,6 +12,8 @@ from support.build import group, node, pod
 from support.examples import examples
 from unisono.api import kinds
 from unisono.api.annotations import APART, NEAR, SPREAD
+from unisono.api.base import LabelSelector, ObjectMeta
+from unisono.api.core import Affinity, Namespace, PodAffinity, PodAffinityTerm
 from unisono.api.selecting import selects
 from unisono.cluster.state import ClusterState
 
@@ -23,6 +25,7 @@ SAID = [
     {SPREAD: "@tier-1; app=a@tier-1:preferred"},
     {NEAR: ""},
 ]
+PARTED = "@tier-1:by=part"
 GROUPS, PODS = ("g", "h"), ("p0", "p1", "p2", "p3")
 said = st.sampled_from(SAID)
 changes = st.one_of(
@@ -101,3 +104,24 @@ def test_the_order_of_events_does_not_matter(history: list[tuple[str, str, Any]]
             if kind is of_group and not change[0].startswith("no "):
                 apply(fresh, *change)
     assert told(state) == told(fresh)
+
+
+def test_pods_that_came_between_two_selectors_of_their_gang_are_found_by_the_second() -> None:
+    state = ClusterState()
+    for name, part, notes in (("p0", "1", {SPREAD: "@tier-1"}), ("p1", "2", {}), ("p2", "1", {APART: PARTED})):
+        apply(state, "pod", name, ("g", "a", part, notes, False))
+        told(state)
+
+
+def test_labels_of_namespaces_change_nothing_of_gangs() -> None:
+    state = ClusterState()
+    apply(state, "pod", "p0", ("g", "a", "1", {SPREAD: "@tier-1"}, False))
+    wanted = LabelSelector(match_labels={"team": "x"})
+    term = PodAffinityTerm(topology_key="zone", label_selector=wanted, namespace_selector=wanted)
+    near = PodAffinity(required_during_scheduling_ignored_during_execution=[term])
+    state.apply("ADDED", kinds.PODS, pod("other", "h", affinity=Affinity(pod_affinity=near)))
+    told(state)
+    space = Namespace(metadata=ObjectMeta(name="ns", labels={"team": "x"}))
+    state.apply("MODIFIED", kinds.NAMESPACES, space)
+    (spread,) = state.tasks["ns/p0"].pod_class.terms.spread
+    assert spread.selector in state.tasks["ns/p0"].pod_class.matched
