@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -406,3 +407,77 @@ def test_replicas_that_prefer_to_be_apart_are_spread_as_evenly_as_they_can_be() 
         confirm(state, schedule(state, PREFERRING))
     found = [rack for at in range(5) for rack in where(state, f"r{at}")]
     assert sorted(found.count(rack) for rack in "abc") == [1, 2, 2]
+
+
+# ---- annotations, against brute force
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> dict[str, Any]:
+    """Racks of nodes with room for a pod each, pods of other gangs that run there, and a gang that comes."""
+    sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+    nodes = [(rack, at) for rack, size in enumerate(sizes) for at in range(size)]
+    wishes = st.sampled_from(["", "app=a@tier-1", "app=b@tier-1", "app=a@tier-2", "app=b@tier-2"])
+    taken = draw(st.lists(st.sampled_from(nodes), max_size=3, unique=True))
+    return {
+        "sizes": sizes,
+        "spines": draw(st.integers(0, len(sizes))),
+        "running": [(place, draw(st.sampled_from("ab")), draw(wishes)) for place in taken],
+        "size": draw(st.integers(1, 3)),
+        "app": draw(st.sampled_from("ab")),
+        "near": draw(wishes),
+        "apart": draw(wishes),
+        "tier": draw(st.sampled_from([1, None])),
+    }
+
+
+def can_start(story: dict[str, Any]) -> bool:
+    """Whether some nodes that are free take the gang, by what the annotations say in words."""
+    nodes = [(rack, at) for rack, size in enumerate(story["sizes"]) for at in range(size)]
+    there = {place: (app, apart) for place, app, apart in story["running"]}
+
+    def domain(place: tuple[int, int], key: str) -> Any:
+        if key == "tier-1":
+            return place[0]
+        return int(place[0] >= story["spines"])
+
+    def split(text: str) -> tuple[str, str]:
+        pods, _, key = text.partition("@")
+        return pods.removeprefix("app="), key
+
+    def good(chosen: tuple[tuple[int, int], ...]) -> bool:
+        if story["tier"] and len({rack for rack, _ in chosen}) > 1:
+            return False
+        for place in chosen:
+            for other, (app, apart) in there.items():
+                mine, theirs = split(story["apart"]), split(apart)
+                if story["apart"] and app == mine[0] and domain(place, mine[1]) == domain(other, mine[1]):
+                    return False
+                if apart and story["app"] == theirs[0] and domain(place, theirs[1]) == domain(other, theirs[1]):
+                    return False
+        if story["near"]:
+            app, key = split(story["near"])
+            company = {domain(other, key) for other, (name, _) in there.items() if name == app}
+            mine = {domain(place, key) for place in chosen}
+            return mine <= company if company else app == story["app"] and len(mine) == 1
+        return True
+
+    free = [place for place in nodes if place not in there]
+    return any(good(chosen) for chosen in combinations(free, story["size"]))
+
+
+@settings(max_examples=examples(150), deadline=None, derandomize=True)
+@given(stories())
+def test_gangs_start_exactly_where_a_plain_reading_of_annotations_finds_places(story: dict[str, Any]) -> None:
+    names = [f"k{rack}" for rack in range(len(story["sizes"]))]
+    things: list[Any] = [racks(dict(zip(names, story["sizes"], strict=True)))]
+    spines = {"s": names[: story["spines"]], "t": names[story["spines"] :]}
+    things += [spine(name, *below) for name, below in spines.items() if below]
+    for number, ((rack, at), app, apart) in enumerate(story["running"]):
+        note = {APART: apart} if apart else {}
+        things += stated(f"r{number}", 1, None, app=app, running={0: f"k{rack}-{at}"}, said=note)
+    note = {word: story[key] for word, key in ((NEAR, "near"), (APART, "apart")) if story[key]}
+    things += stated("x", story["size"], story["tier"], app=story["app"], said=note)
+    decisions = schedule(world(*things), TOPOLOGY)
+    assert not decisions.violations
+    assert bool(decisions.binds) == can_start(story)
