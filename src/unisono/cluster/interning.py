@@ -11,7 +11,6 @@ import msgspec
 
 from unisono.api.annotations import GOT, NOTICE_GIVEN, ONE_OF, RUN_SECONDS
 from unisono.api.base import Quantity
-from unisono.api.between import said, with_wishes
 from unisono.api.core import Container, ContainerStatus, Pod, PodSpec, ResourceRequirements
 from unisono.api.extended_devices import limit_claim
 from unisono.api.keys import GROUP_NAME, PREEMPTABLE, TASK_PRIORITY, TASK_SPEC
@@ -21,11 +20,11 @@ from unisono.api.pod_states import stated_run_seconds
 from unisono.api.quantity import QuantityError, to_int
 from unisono.api.selecting import pod_group_name
 from unisono.api.times import parse_time, time_or
-from unisono.cluster.label_index import Labels
+from unisono.cluster.between import terms_for, terms_of_task
 from unisono.cluster.podclass import UNTIED, PodClass, PodRelations, check_volumes, images_of, relevant_notes
 from unisono.cluster.records import Failure, Task
 from unisono.cluster.resources import ResourceRegistry
-from unisono.cluster.selectors import NO_TERMS, Match, PodTerms, SelectorBook, has_terms, terms_of
+from unisono.cluster.selectors import Match, SelectorBook
 from unisono.cluster.status import PREEMPTABLE_STATES, TaskStatus
 
 # Interned pod classes: which specs share one, and which classes are still in use.
@@ -488,41 +487,6 @@ def class_of(pod: Pod, classes: PodClasses, words: Mapping[str, Mapping[str, str
     matched = selectors.matching(namespace, labels)
     ties = PodRelations(terms, matched, _volume_claims(pod), _device_claims(pod), _claim_templates(pod))
     return classes.refine(base, ties)
-
-
-def terms_for(
-    spec: PodSpec,
-    whose: tuple[str, str, Labels],
-    annotations: Mapping[str, str],
-    of_gang: Mapping[str, str] | None,
-    selectors: SelectorBook,
-) -> PodTerms:
-    """The terms of a pod, those that annotations stand for included.
-
-    Args:
-        spec: of the pod.
-        whose: its namespace, the name of its PodGroup, and its labels.
-        annotations: of the pod.
-        of_gang: what its PodGroup says in such annotations.
-        selectors: where terms are interned.
-
-    Raises:
-        ValueError: an annotation cannot be read.
-
-    """
-    wishes = said(annotations, of_gang)
-    if not wishes and not has_terms(spec):
-        return NO_TERMS
-    namespace, gang, labels = whose
-    if wishes:
-        spec = with_wishes(spec, wishes, labels, gang)
-    return terms_of(spec, namespace, {**labels, GROUP_NAME: gang} if gang else labels, selectors)
-
-
-def terms_of_task(task: Task, spec: PodSpec, of_gang: Mapping[str, str] | None, selectors: SelectorBook) -> PodTerms:
-    """The same of a pod that is known, with a spec like its own."""
-    whose = task.namespace, task.job.partition("/")[2], task.labels
-    return terms_for(spec, whose, task.annotations, of_gang, selectors)
 
 
 def _volume_claims(pod: Pod) -> tuple[str, ...]:
