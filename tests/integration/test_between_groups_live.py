@@ -95,6 +95,16 @@ async def _story(folder: Path) -> None:
         assert f"nnotation {NEAR} asks for the same HyperNode of rack as pods with app=prefill" in said.message
         assert f"in {rack}" in said.message
 
+        # What the job says may be changed while it waits.
+        patch = {"metadata": {"annotations": {NEAR: "app=prefill@rack:preferred"}}}
+        await client.patch(JOBS, "more", patch, namespace="default")
+        await asyncio.sleep(20.0)
+        elsewhere = await racks_of(client, "more")
+        assert len(set(elsewhere)) == 1
+        assert not {rack, ""} & set(elsewhere)
+        await client.delete(JOBS, "more", namespace="default")
+        await asyncio.sleep(20.0)
+
         # Two replicas apart from one another, each packed.
         for name in ("one", "two"):
             await client.create(JOBS, a_job(f"replica-{name}", "replica", **{APART: "app=replica@rack"}))
