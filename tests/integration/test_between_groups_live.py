@@ -114,13 +114,13 @@ async def _story(folder: Path) -> None:
         assert sorted((*set(one), *set(two))) == others
         assert (len(set(one)), len(set(two))) == (1, 1)
 
-        # On the template of another kind's pods; and terms of Kubernetes' own, as its API server stores them.
+        # On a Deployment, and on the template of its pods; and terms of Kubernetes' own, as its API server stores them.
         body = {
-            "metadata": {"name": "web", "namespace": "default"},
+            "metadata": {"name": "web", "namespace": "default", "annotations": {SPREAD: "app=web@rack"}},
             "spec": {
                 "replicas": 2,
                 "selector": {"matchLabels": {"app": "web"}},
-                "template": template("web", **{SPREAD: "app=web@rack", APART: "app=prefill@rack"}),
+                "template": template("web", **{APART: "app=prefill@rack"}),
             },
         }
         await client.create(DEPLOYMENTS, an(DEPLOYMENTS, body))
