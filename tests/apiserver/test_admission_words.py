@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from support.backends import OPTIONS, job_body, namespace_body, opened, value
+from unisono.api.annotations import APART, NEAR, SPREAD, TIER
 from unisono.api.kind import Kind
 from unisono.api.kind_families import (
     ATTACHED_CLUSTERS,
@@ -18,7 +19,7 @@ from unisono.api.kind_families import (
     RAY_CLUSTERS,
     RAY_JOBS,
 )
-from unisono.api.kinds import COMMANDS, JOBS, NAMESPACES, PODS, QUEUES, RESOURCE_QUOTAS
+from unisono.api.kinds import COMMANDS, HYPER_NODES, JOBS, NAMESPACES, PODS, QUEUES, RESOURCE_QUOTAS
 from unisono.apiserver.backend import Backend
 from unisono.errors import Invalid
 
@@ -59,6 +60,12 @@ POLICY = {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]
             "maxReplicas": 3, "rayStartParams": {}, "template": {"spec": POD}}]}), "replicas: 5 counts as 3"),
         (FLEETS, body(FLEETS, {}), "no cluster is attached"),
         (PROPAGATION_POLICIES, body(PROPAGATION_POLICIES, POLICY), "no cluster is attached"),
+        (PODS, body(PODS, POD, annotations={NEAR: "app=a@tier-7"}), f"metadata.annotations[{NEAR}]: no HyperNode is of "
+            '"tier-7", so that no node is in such a domain; there are no HyperNodes'),
+        (JOBS, job_body("x") | {"metadata": {"name": "x", "namespace": "default", "annotations": {SPREAD: "@rack"}}},
+            f'metadata.annotations[{SPREAD}]: no HyperNode is of "rack"'),
+        (PODS, body(PODS, POD | {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": f"{TIER}tier-1",
+            "whenUnsatisfiable": "DoNotSchedule"}]}), 'topologySpreadConstraints[0].topologyKey: no HyperNode is of'),
         (HYPER_JOBS, body(HYPER_JOBS, PARTS), "no cluster is attached: all jobs run here, whatever clusterNames says"),
     ],
     ids=lambda value: value.kind if isinstance(value, Kind) else "",
@@ -138,3 +145,17 @@ async def test_a_task_that_needs_more_pods_than_it_has_is_refused(backend: Backe
     job["spec"]["tasks"][0] |= {"replicas": 2, "minAvailable": 3}
     with pytest.raises(Invalid, match="'minAvailable' is greater than 'replicas' in task"):
         await backend.service.create(JOBS, "default", job, OPTIONS)
+
+
+async def test_tiers_that_exist_are_named_and_no_reason_for_a_warning(backend: Backend) -> None:
+    member = {"type": "Node", "selector": {"exactMatch": {"name": "n"}}}
+    for name, tier, called in (("a", 1, "rack"), ("s", 2, "spine")):
+        spec = {"tier": tier, "tierName": called, "members": [member]}
+        made = {"apiVersion": HYPER_NODES.api_version, "kind": "HyperNode", "metadata": {"name": name}, "spec": spec}
+        await backend.service.create(HYPER_NODES, None, made, OPTIONS)
+    good = body(PODS, POD, annotations={NEAR: "app=a@tier-2", SPREAD: "@rack; @example.com/zone"})
+    assert not (await backend.service.create(PODS, "default", good, OPTIONS)).warnings
+    bad = body(PODS, POD, annotations={APART: "app=a@tier-3"})
+    bad["metadata"]["name"] = "y"
+    (told,) = (await backend.service.create(PODS, "default", bad, OPTIONS)).warnings
+    assert told.endswith("there are tier-1, rack, tier-2, spine")

@@ -10,8 +10,10 @@ from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 from topology_world import job, racks, spine, wish, world
 
-from support.build import confirm, priority_class, queue, schedule
+from support.build import confirm, flatten, priority_class, queue, schedule
 from support.examples import examples
+from unisono.api import kinds
+from unisono.api.annotations import APART, NEAR
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
@@ -211,3 +213,18 @@ def test_victims_only_for_gangs_that_get_all_their_places(
             assert loser.queue != record.queue
         if record.topology is not None and record.topology.tier == 1:
             assert len({node[0] for node in promised[eviction.beneficiary]}) == 1
+
+
+@pytest.mark.parametrize(("word", "expected"), [(NEAR, ["vb0-w-0", "vb1-w-0"]), (APART, ["va0-w-0", "va1-w-0"])])
+@pytest.mark.parametrize("tier", [1, None], ids=["hard", "unbound"])
+def test_room_is_made_where_the_gang_may_stand(word: str, expected: list[str], tier: int | None) -> None:
+    things: list[Any] = [racks({"a": 3, "b": 3}), CLASSES, ranked("there", 1, "high", running={0: "b-2"})]
+    things += ranked("pad", 1, "high", running={0: "a-2"})
+    things += [ranked(f"v{rack}{at}", 1, "low", running={0: f"{rack}-{at}"}) for rack in "ab" for at in range(2)]
+    gang = ranked("g", 2, "high", topology=None if tier is None else wish(tier))
+    gang[0].metadata.annotations = {word: "app=there@tier-1"}
+    state = world(*things, gang)
+    for one in (obj for obj in flatten(things) if obj.metadata.name == "there-w-0"):
+        one.metadata.labels = {"app": "there"}
+        state.apply("MODIFIED", kinds.PODS, one)
+    assert evicted(schedule(state, PREEMPT)) == expected

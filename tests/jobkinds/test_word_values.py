@@ -44,7 +44,7 @@ READ = {
 
 REFUSED = {
     *(ours.LICENSES, ours.PRICES, ours.GIGABYTES, ours.HOT_SPARES, ours.IDLE_GPUS),
-    *(ours.ONE_OF, ours.ONE_OF_BY),
+    *(ours.ONE_OF, ours.ONE_OF_BY, ours.NEAR, ours.APART, ours.SPREAD),
     *(ours.MAX_RUN_TIME, ours.DEFAULT_RUN_TIME, ours.QUOTAS, ours.QUEUE_NAMESPACES, ours.USER_LIMITS, ours.JOB_KIND),
 }
 """Admission refuses what cannot be read of these."""

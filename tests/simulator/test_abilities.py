@@ -188,3 +188,18 @@ def test_an_annotation_of_a_job_that_acts_is_taken_and_any_other_of_ours_is_refu
 def test_kinds_of_nodes_that_a_job_names(text: str, said: str) -> None:
     found = check(Job(name="j", submit=0.0, run_seconds=60.0, roles=(Role(),), annotations={"unisono.io/one-of": text}))
     assert found.startswith(said) and bool(found) is bool(said)
+
+
+@pytest.mark.parametrize(
+    ("word", "text", "said"),
+    [
+        ("unisono.io/spread", "@tier-1:min=2", ""),
+        ("unisono.io/near", "@tier-1", ""),
+        ("unisono.io/near", "app=a@tier-1", "annotations: unisono.io/near: pods of a simulation have no labels"),
+        ("unisono.io/apart", "@tier-1:by=a", "annotations: unisono.io/apart: pods of a simulation have no labels"),
+        ("unisono.io/near", "app=a", "annotations: annotation unisono.io/near: 'app=a' names no domain"),
+    ],
+)
+def test_where_a_job_stands(word: str, text: str, said: str) -> None:
+    found = check(Job(name="j", submit=0.0, run_seconds=60.0, roles=(Role(),), annotations={word: text}))
+    assert found.startswith(said) and bool(found) is bool(said)

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from support.virtual_clock import VirtualClock
+from unisono.api.annotations import APART, NEAR
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
 from unisono.api.documents import apply_json_patch
 from unisono.api.groups.scheduling import Queue, QueueSpec, QueueStatus
-from unisono.api.kinds import NAMESPACES, QUEUES
+from unisono.api.groups.topology import HyperNode, HyperNodeSpec
+from unisono.api.kinds import HYPER_NODES, NAMESPACES, QUEUES
 from unisono.apiserver.admission import Settings
 from unisono.webhook.review import BadReview, Question, check, completed, patching, read
 from unisono.webhook.server import Objects
@@ -294,3 +296,25 @@ def test_who_submits_a_job_is_written_down(
         value["metadata"]["ownerReferences"] = [owner]
     after = patched(value, mutate(ask(value, userInfo=author), view(queue("default"))))
     assert after["metadata"]["annotations"].get("unisono.io/user") == noted
+
+
+def test_where_gangs_stand_is_checked_and_tiers_that_do_not_exist_are_told() -> None:
+    rack = HyperNode(metadata=ObjectMeta(name="a"), spec=HyperNodeSpec(tier=1, tier_name="rack"))
+    seen = Objects({QUEUES: [queue("team")], NAMESPACES: [], HYPER_NODES: [rack]}, VirtualClock())
+    wrong = job(queue="team")
+    wrong["metadata"]["annotations"] = {NEAR: "app=a"}
+    answer = check(ask(wrong), seen)["response"]
+    assert not answer["allowed"]
+    assert "names no domain behind an @" in answer["status"]["message"]
+    wrong["metadata"]["annotations"] = {NEAR: "app=a@tier-2"}
+    (told,) = check(ask(wrong), seen)["response"]["warnings"]
+    assert told.startswith(f'metadata.annotations[{NEAR}]: no HyperNode is of "tier-2"')
+    assert told.endswith("there are tier-1, rack")
+    web = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "ns"},
+        "spec": {"template": {"metadata": {"annotations": {NEAR: "app=a", APART: "app=a@rack"}}, **TASK["template"]}},
+    }
+    (told,) = check(ask(web), seen)["response"]["warnings"]
+    assert told.startswith(f"spec.template.metadata.annotations[{NEAR}]: its pods will not be placed: 'app=a' names no")

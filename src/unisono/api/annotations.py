@@ -184,6 +184,20 @@ RELOCATE_AFTER: Final = "unisono.io/relocate-after"
 """On a job, the template of its pods, or a PodGroup: how long a gang that lost members waits for places in its domain
 before all its pods are made again elsewhere, such as ``5m``."""
 
+TIER: Final = "topology.unisono.io/"
+"""In a topology key of a pod's terms, before ``tier-N`` or the name of a tier: a node's value of such a key is the name
+of the HyperNode of that tier which holds it. No object has the label."""
+
+NEAR: Final = "unisono.io/near"
+"""On a job, the template of its pods, or a PodGroup: in the same domain as pods with labels, ``app=prefill@tier-1``
+(`unisono.api.between`)."""
+
+APART: Final = "unisono.io/apart"
+"""There too: in no domain with such pods of other gangs, ``app=trainer@tier-2``."""
+
+SPREAD: Final = "unisono.io/spread"
+"""There too: evenly over domains, ``@tier-1:min=3``."""
+
 RESERVATION: Final = "unisono.io/reservation"
 """On a job, the template of its pods, or a PodGroup: the Reservation on whose nodes, and within whose windows alone, it
 runs."""

@@ -35,6 +35,7 @@ HARD_TOPOLOGY: Final = "networkTopology: hard"
 OF_JOBS: Final[Mapping[str, Bound]] = {
     ours.ONE_OF: Bound(("one-of",)),
     ours.RESERVATION: Bound(("calendar",)),
+    **dict.fromkeys((ours.NEAR, ours.APART, ours.SPREAD), Bound(("predicates",))),
     ours.RETRY_ELSEWHERE: Bound(("failed-nodes",)),
     ours.FAILED_NODES: Bound(("failed-nodes",)),
     ours.MIN_RUN_TIME: Bound(("eviction-guard",), evictions=True),

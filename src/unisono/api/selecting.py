@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from unisono.api.annotations import USER, tenant
@@ -80,6 +80,36 @@ def controller_of(obj: Object) -> OwnerReference | None:
     A reference is only what its author wrote: code that acts on it compares the UID as well.
     """
     return next((each for each in obj.metadata.owner_references or () if each.controller), None)
+
+
+def with_keys(
+    selector: LabelSelector | None,
+    labels: Mapping[str, str],
+    same: Sequence[str] | None,
+    other: Sequence[str] | None = None,
+) -> LabelSelector | None:
+    """A selector with a pod's own values of some labels added, as an API server does when the pod is made.
+
+    Labels that the pod lacks add nothing, nor does a key of which the selector says the same already.
+
+    Args:
+        selector: of a term of the pod; None selects nothing and stays so.
+        labels: of the pod.
+        same: ``matchLabelKeys``.
+        other: ``mismatchLabelKeys``.
+
+    """
+    if selector is None or not (same or other):
+        return selector
+    present = selector.match_expressions or []
+    said = {(one.key, one.operator) for one in present if len(one.values or ()) == 1}
+    added = [
+        LabelSelectorRequirement(key=key, operator=operator, values=[labels[key]])
+        for keys, operator in ((same, "In"), (other, "NotIn"))
+        for key in dict.fromkeys(keys or ())
+        if key in labels and (key, operator) not in said
+    ]
+    return LabelSelector(match_labels=selector.match_labels, match_expressions=[*present, *added] or None)
 
 
 def pod_group_name(annotations: Mapping[str, str] | None, spec: PodSpec | None = None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TypeVar
 
+from unisono.api.keys import GROUP_NAME
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.selectors import Held, Match, Selector, SelectorBook
@@ -87,8 +88,9 @@ class AffinityIndex:
     # ---- pods by label
 
     def _index(self, task: Task, *, present: bool) -> None:
-        for key in self._watched.keys() & task.labels.keys():
-            by_value, value = self._watched[key], task.labels[key]
+        labels = task.seen if GROUP_NAME in self._watched else task.labels
+        for key in self._watched.keys() & labels.keys():
+            by_value, value = self._watched[key], labels[key]
             if present:
                 by_value.setdefault(value, {})[task.key] = task
                 continue
@@ -102,8 +104,9 @@ class AffinityIndex:
         if by_value is None:
             by_value = self._watched[key] = {}
             for task in tasks.values():
-                if key in task.labels:
-                    by_value.setdefault(task.labels[key], {})[task.key] = task
+                labels = task.seen if key == GROUP_NAME else task.labels
+                if key in labels:
+                    by_value.setdefault(labels[key], {})[task.key] = task
         return by_value
 
     def candidates(self, selectors: Iterable[Selector], tasks: Mapping[str, Task]) -> list[Task]:
@@ -134,10 +137,11 @@ class AffinityIndex:
                 near = seen[task.namespace] = any(one.sees(task.namespace, self.selectors.labels_of) for one in fresh)
             if not near:
                 continue
-            alike = task.namespace, frozenset(task.labels.items())
+            labels = task.seen if self.selectors.by_gang else task.labels
+            alike = task.namespace, frozenset(labels.items())
             found = known.get(alike)
             if found is None:
-                found = known[alike] = self.selectors.matching(task.namespace, task.labels)
+                found = known[alike] = self.selectors.matching(task.namespace, labels)
             if found is not task.pod_class.matched and found != task.pod_class.matched:
                 reclass(task, found)
 
@@ -152,7 +156,7 @@ class AffinityIndex:
 
 def rematched(task: Task, selectors: SelectorBook) -> frozenset[int] | None:
     """The selectors that select a pod now; None when its class knows them already."""
-    matched = selectors.matching(task.namespace, task.labels)
+    matched = selectors.matching(task.namespace, task.seen if selectors.by_gang else task.labels)
     return None if matched == task.pod_class.matched else matched
 
 

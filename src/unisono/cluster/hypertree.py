@@ -16,7 +16,7 @@ from unisono.api.base import LabelSelector
 from unisono.api.groups.topology import HyperNode, MemberSpec
 from unisono.api.patterns import Pattern, PatternError, compile_pattern
 from unisono.api.selecting import selects
-from unisono.cluster.nodes import NodeTable
+from unisono.cluster.nodes import Codes, NodeTable
 from unisono.cluster.resources import total, totals_from
 
 ROOT = "<cluster-top-hypernode>"
@@ -24,6 +24,9 @@ ROOT = "<cluster-top-hypernode>"
 NOWHERE = -1
 CLUSTER_TIER: Final = 1000
 """Tiers of clusters, regions and whatever else joins networks: above all tiers of one network."""
+
+_DIGITS: Final = 9
+"""Digits of the number of a tier that are looked at."""
 
 Index = npt.NDArray[np.intp]
 
@@ -114,6 +117,38 @@ class HyperNodeTree:
                 owner[self.columns[at]] = at
         return held
 
+    def tier_called(self, name: str) -> int | None:
+        """The tier that ``tier-N`` or the name of a tier means; None where no HyperNode is of it."""
+        number = name.removeprefix("tier-")
+        by_number = number != name and number.isascii() and number.isdigit() and len(number) <= _DIGITS
+        tier = int(number) if by_number else self.tier_names.get(name)
+        return tier if tier in self.at_tier and tier != self.top_tier else None
+
+    def names_of_tiers(self) -> list[str]:
+        """What `tier_called` understands, in order: ``tier-1``, its name, ``tier-2``, ..."""
+        named: dict[int, list[str]] = {tier: [f"tier-{tier}"] for tier in self.levels if tier != self.top_tier}
+        for name, tier in sorted(self.tier_names.items()):
+            named[tier].append(name)
+        return [each for tier in named for each in named[tier]]
+
+    def places(self, name: str) -> Codes:
+        """``[N]`` the HyperNode (its position) of the tier of a name that holds each node, -1 where there is none.
+
+        Of several HyperNodes of one tier that hold a node the first in name order counts. Do not change it.
+        """
+        tier = self.tier_called(name)
+        found = self._places.get(tier)
+        if found is None:
+            size = len(self.leaf)
+            owner = np.full(size, NOWHERE) if tier is None else self.at_tier[tier]
+            found = self._places[tier] = owner.astype(np.int32)
+            found.flags.writeable = False
+        return found
+
+    @cached_property
+    def _places(self) -> dict[int | None, Codes]:
+        return {}
+
     @cached_property
     def lines(self) -> tuple[Index, Index]:
         """Nodes that the same HyperNodes hold, tier by tier: ``[N]`` the group of each node, and ``[G, T]`` its owners.
@@ -149,7 +184,7 @@ class HyperNodeTree:
 
         """
         fresh = copy(self)
-        for name in ("at_tier", "lines", "disjoint", "_flat", "_holders"):
+        for name in ("at_tier", "lines", "disjoint", "_flat", "_holders", "_places"):
             vars(fresh).pop(name, None)
         fresh.columns = [moved[columns] for columns in self.columns[:-1]]
         fresh.columns.append(np.arange(size, dtype=np.intp))

@@ -14,17 +14,18 @@ from unisono.api.annotations import GOT, MOST_GRACE_SECONDS, NOTICE_GIVEN, ONE_O
 from unisono.api.base import Quantity
 from unisono.api.core import Container, ContainerStatus, Pod, PodSpec, ResourceRequirements
 from unisono.api.extended_devices import limit_claim
-from unisono.api.keys import PREEMPTABLE, TASK_PRIORITY, TASK_SPEC
+from unisono.api.keys import GROUP_NAME, PREEMPTABLE, TASK_PRIORITY, TASK_SPEC
 from unisono.api.kinds import JOBS
 from unisono.api.one_of import one_of, scaled, times_of
 from unisono.api.pod_states import stated_run_seconds
 from unisono.api.quantity import QuantityError, to_int
 from unisono.api.selecting import pod_group_name
 from unisono.api.times import parse_time, time_or
+from unisono.cluster.between import terms_for, terms_of_task
 from unisono.cluster.podclass import UNTIED, PodClass, PodRelations, check_volumes, images_of, relevant_notes
 from unisono.cluster.records import Failure, Task
 from unisono.cluster.resources import ResourceRegistry
-from unisono.cluster.selectors import NO_TERMS, Match, SelectorBook, has_terms, terms_of
+from unisono.cluster.selectors import Match, SelectorBook
 from unisono.cluster.status import PREEMPTABLE_STATES, TaskStatus
 
 # Interned pod classes: which specs share one, and which classes are still in use.
@@ -219,6 +220,14 @@ class PodClasses:
         fresh = [self.refine(each.base, each.ties._replace(matched=matched)) for each in task.classes]
         task.pod_class, task.scaled = fresh[0], dict(zip(task.scaled, fresh[1:], strict=True))
 
+    def reterm(self, task: Task, of_gang: Mapping[str, str] | None) -> None:
+        """Give a pod that is not counted the classes of those whose PodGroup says this of where its gang stands."""
+        fresh = []
+        for each in task.classes:
+            terms = terms_of_task(task, each.base.spec, of_gang, self.selectors)
+            fresh.append(self.refine(each.base, each.ties._replace(terms=terms)))
+        task.pod_class, task.scaled = fresh[0], dict(zip(task.scaled, fresh[1:], strict=True))
+
     def exchange(self, task: Task, instead: Mapping[int, PodClass]) -> None:
         """Give a pod other classes for some of its own, by their ids."""
         fresh = [instead.get(each.id, each) for each in task.classes]
@@ -342,6 +351,7 @@ _DIGITS = 9
 
 _COMPARED = tuple(name for name in Task.__slots__ if name != "told")
 _NOTHING: Mapping[str, str] = {}
+_NO_WORDS: Mapping[str, Mapping[str, str]] = {}
 _NO_CLASSES: Mapping[int, PodClass] = {}
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _RARE = frozenset((TASK_PRIORITY, PREEMPTABLE, RUN_SECONDS))
@@ -353,11 +363,19 @@ _seconds = lru_cache(maxsize=4096)(parse_time)
 """Pods of one job are made within a second or two, and many jobs at once."""
 
 
-def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> Task:
-    """The record of a pod; whether its job, queue or node exist does not matter."""
+def task_of(
+    pod: Pod,
+    classes: PodClasses,
+    scheduler_names: frozenset[str],
+    words: Mapping[str, Mapping[str, str]] = _NO_WORDS,
+) -> Task:
+    """The record of a pod; whether its job, queue or node exist does not matter.
+
+    ``words`` are what PodGroups say of where their gangs stand, by their keys (`unisono.api.between`).
+    """
     meta, spec, status = pod.metadata, pod.spec, pod.status
     annotations, labels = meta.annotations or _NOTHING, meta.labels or _NOTHING
-    task = Task(meta.namespace or "", meta.name, meta.uid or "", class_of(pod, classes))
+    task = Task(meta.namespace or "", meta.name, meta.uid or "", class_of(pod, classes, words))
     group = pod_group_name(annotations, spec)
     task.job = f"{task.namespace}/{group}" if group else ""
     if spec.scheduling_group is not None:
@@ -390,7 +408,7 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
         task.node, task.status = task.nominated_node, TaskStatus.BINDING
     task.labels, task.annotations = labels, annotations
     if ONE_OF in annotations and task.status is TaskStatus.PENDING:
-        task.scaled = _scaled_classes(pod, classes)
+        task.scaled = _scaled_classes(pod, classes, words)
     scheduled = status.start_time
     for condition in status.conditions or ():
         if condition.type == NOTICE_GIVEN and condition.status == "True" and task.status in PREEMPTABLE_STATES:
@@ -411,7 +429,7 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     return task
 
 
-def _scaled_classes(pod: Pod, classes: PodClasses) -> Mapping[int, PodClass]:
+def _scaled_classes(pod: Pod, classes: PodClasses, words: Mapping[str, Mapping[str, str]]) -> Mapping[int, PodClass]:
     """Classes of such a pod with the devices that it would ask for on the kinds of nodes that it may take."""
     annotations = pod.metadata.annotations or _NOTHING
     said = one_of(annotations, _NOTHING)
@@ -420,7 +438,7 @@ def _scaled_classes(pod: Pod, classes: PodClasses) -> Mapping[int, PodClass]:
     made = times_of(annotations.get(GOT, ""))
     others = {kind.times for kind in said.kinds} - {made}
     return {
-        times: class_of(msgspec.structs.replace(pod, spec=scaled(pod.spec, times, made)), classes)
+        times: class_of(msgspec.structs.replace(pod, spec=scaled(pod.spec, times, made)), classes, words)
         for times in sorted(others)
     }
 
@@ -479,14 +497,18 @@ def _is_quantity(value: Quantity) -> bool:
     return True
 
 
-def class_of(pod: Pod, classes: PodClasses) -> PodClass:
-    """The class of a pod; pods that nothing ties to others have that of their spec."""
+def class_of(pod: Pod, classes: PodClasses, words: Mapping[str, Mapping[str, str]] = _NO_WORDS) -> PodClass:
+    """The class of a pod; pods that nothing ties to others have that of their spec. ``words`` as for `task_of`."""
     meta, spec = pod.metadata, pod.spec
     selectors, namespace, labels = classes.selectors, meta.namespace or "", meta.labels or _NOTHING
     if spec.volumes:
         check_volumes(spec)
     base = classes.intern(spec, meta.annotations, namespace)
-    terms = terms_of(spec, namespace, labels, selectors) if has_terms(spec) else NO_TERMS
+    gang = pod_group_name(meta.annotations, spec)
+    of_gang = words.get(f"{namespace}/{gang}") if words else None
+    terms = terms_for(spec, (namespace, gang, labels), meta.annotations or _NOTHING, of_gang, selectors)
+    if gang and selectors.by_gang:
+        labels = {**labels, GROUP_NAME: gang}
     if not selectors.all and not spec.volumes and not spec.resource_claims and limit_claim(pod) is None:
         return base
     matched = selectors.matching(namespace, labels)

@@ -49,6 +49,11 @@ class Rules(msgspec.Struct, frozen=True):
         )
 
     @property
+    def keys(self) -> set[str]:
+        """Keys of all labels that they ask for."""
+        return {*self.allowed, *self.present, *self.refused, *self.absent}
+
+    @property
     def wide(self) -> bool:
         """Whether a requirement has too many values to index each."""
         return any(len(values) > WIDE for each in (self.allowed, self.refused) for values in each.values())

@@ -13,6 +13,17 @@ from unisono.cluster.records import Task
 from unisono.cluster.resources import Vector, fitted, total
 from unisono.cluster.status import TaskStatus
 
+
+@dataclass(slots=True)
+class AssumedBind:
+    """A bind on its way; ``before`` are the pod's annotations without what the bind writes."""
+
+    uid: str
+    node: str
+    annotations: Mapping[str, str]
+    before: Mapping[str, str]
+
+
 # Pods that name their node themselves: what the node is going to refuse holds nothing.
 #
 # Any user may write ``spec.nodeName``. A node accepts such pods in the order in which they come, as far as it has room,

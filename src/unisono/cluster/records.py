@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from unisono.api.groups.scheduling import QueueAffinity
+from unisono.api.keys import GROUP_NAME
 from unisono.cluster.groups import SubGroupPolicy, TopologyWish
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Matrix, Vector, WideSum, fitted
@@ -153,6 +154,11 @@ class Task:
     def queued(self) -> bool:
         """What it holds counts in a queue; what others hold is not for queues to share."""
         return self.owned and bool(self.job)
+
+    @property
+    def seen(self) -> Mapping[str, str]:
+        """Its labels for selectors of the scheduler, which also know its gang, as a label ``GROUP_NAME``."""
+        return {**self.labels, GROUP_NAME: self.job.partition("/")[2]} if self.job else self.labels
 
     @property
     def classes(self) -> tuple[PodClass, ...]:

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from unisono.api.base import LabelSelector, LabelSelectorRequirement
+from unisono.api.base import LabelSelector
 from unisono.api.core import PodAffinityTerm, PodSpec, TopologySpreadConstraint, WeightedPodAffinityTerm
-from unisono.api.keys import NAMESPACE_NAME
-from unisono.api.selecting import selects
+from unisono.api.keys import GROUP_NAME, NAMESPACE_NAME
+from unisono.api.selecting import selects, with_keys
 from unisono.cluster.label_index import WIDE, LabelIndex, Labels, Pair, rules_of
 
 # Pod selectors of affinity and spread terms, interned, and which of them select a pod.
@@ -91,10 +91,12 @@ class SelectorBook:
     Attributes:
         all: by id; ids are never used twice.
         namespace_labels: labels of namespaces by name.
+        by_gang: some selector has asked for `GROUP_NAME` as if it were a label of pods.
 
     """
 
     def __init__(self) -> None:
+        self.by_gang = False
         self.all: dict[int, Selector] = {}
         self.namespace_labels: dict[str, Labels] = {}
         self._next = 0
@@ -149,6 +151,7 @@ class SelectorBook:
         self._idle[selector.id] = None
         self._fresh.append(selector)
         if selector.rules is not None:
+            self.by_gang = self.by_gang or GROUP_NAME in selector.rules.keys
             self._labels.add(selector.id, selector.rules)
             if _is_asked(selector):
                 self._asked[selector.id] = selector
@@ -383,12 +386,12 @@ def _required(terms: Sequence[PodAffinityTerm] | None) -> Sequence[PodAffinityTe
 def _term(given: PodAffinityTerm, namespace: str, labels: Labels, book: SelectorBook) -> Term:
     alone = not given.namespaces and given.namespace_selector is None
     namespaces = [namespace] if alone else given.namespaces or []
-    selector = _with_keys(given.label_selector, labels, given.match_label_keys, given.mismatch_label_keys)
+    selector = with_keys(given.label_selector, labels, given.match_label_keys, given.mismatch_label_keys)
     return Term(book.intern(selector, namespaces, given.namespace_selector).id, given.topology_key)
 
 
 def _spread(given: TopologySpreadConstraint, namespace: str, labels: Labels, book: SelectorBook) -> Spread:
-    selector = _with_keys(given.label_selector, labels, given.match_label_keys, None)
+    selector = with_keys(given.label_selector, labels, given.match_label_keys, None)
     return Spread(
         book.intern(selector, (namespace,)).id,
         given.topology_key,
@@ -399,20 +402,3 @@ def _spread(given: TopologySpreadConstraint, namespace: str, labels: Labels, boo
         given.node_affinity_policy != "Ignore",
         given.node_taints_policy == "Honor",
     )
-
-
-def _with_keys(
-    selector: LabelSelector | None, labels: Labels, same: Sequence[str] | None, other: Sequence[str] | None
-) -> LabelSelector | None:
-    """A selector with the pod's own values of some labels added, as an API server does; absent labels add none."""
-    if selector is None or not (same or other):
-        return selector
-    added = [
-        LabelSelectorRequirement(key=key, operator=operator, values=[labels[key]])
-        for keys, operator in ((same, "In"), (other, "NotIn"))
-        for key in keys or ()
-        if key in labels
-    ]
-    present = selector.match_expressions or []
-    fresh = [requirement for requirement in added if requirement not in present]
-    return LabelSelector(match_labels=selector.match_labels, match_expressions=[*present, *fresh] or None)

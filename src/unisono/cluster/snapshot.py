@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
+from unisono.api.annotations import TIER
 from unisono.api.node_usage import NodeUsage
 from unisono.cluster.affinity_index import AffinityIndex
 from unisono.cluster.calendar import CalendarWords
@@ -13,13 +15,15 @@ from unisono.cluster.hypertree import HyperNodeTree
 from unisono.cluster.interning import PodClasses, SharedObjects
 from unisono.cluster.jobs import Shapes
 from unisono.cluster.limits import Budget, Quota
-from unisono.cluster.nodes import NodeTable
+from unisono.cluster.nodes import Codes, NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.promises import Promise
 from unisono.cluster.recent import EvictionLog, RunTimes, Setback
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import ResourceRegistry
 from unisono.cluster.waiting_jobs import WaitingJobs
+
+_PREFIX: Final = len(TIER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,25 @@ class Snapshot:
             job = self.jobs.get(next(iter(keys)))
             if job is not None:
                 yield job, keys
+
+    # ---- topology keys: labels of nodes, and tiers of HyperNodes as if each were a label
+
+    def domains_of(self, key: str) -> Codes:
+        """``[N]`` codes of the domains of a topology key, -1 for nodes that are in none. Do not change it."""
+        return self.hyper_nodes.places(key[_PREFIX:]) if key.startswith(TIER) else self.nodes.label_column(key)
+
+    def domain_count(self, key: str) -> int:
+        """A number above all codes of a topology key."""
+        return len(self.hyper_nodes) if key.startswith(TIER) else self.nodes.label_domains(key)
+
+    def domain_names(self, key: str) -> Sequence[str]:
+        """Domains of a topology key by code: values of the label, or names of HyperNodes."""
+        return self.hyper_nodes.names if key.startswith(TIER) else self.nodes.label_values(key)
+
+    def topology_keys(self) -> list[str]:
+        """Topology keys that some node has a value of."""
+        tiers = (name for name in self.hyper_nodes.names_of_tiers() if "/" not in name)
+        return [*self.nodes.label_keys(), *(f"{TIER}{name}" for name in tiers)]
 
     def priority_of(self, job: Job) -> int:
         """Value of the job's PriorityClass, else of the global default, else 0."""

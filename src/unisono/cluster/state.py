@@ -7,10 +7,10 @@ it had been built from lists.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass
 from typing import Any
 
 from unisono.api.base import Object
+from unisono.api.between import words_of_gang
 from unisono.api.core import Node, Pod, PodDisruptionBudget, PriorityClass, ResourceQuota
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
@@ -28,7 +28,7 @@ from unisono.cluster.jobs import JobBook
 from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, closed_budget, closed_quota, quota_of
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.promises import Promise, Promises, SelfPlaced, holds, set_aside, take_back
+from unisono.cluster.promises import AssumedBind, Promise, Promises, SelfPlaced, holds, set_aside, take_back
 from unisono.cluster.recent import EvictionLog, PastEviction, RunTimes, Setback
 from unisono.cluster.records import NodePods, Task
 from unisono.cluster.rejections import RejectionBook
@@ -41,16 +41,6 @@ from unisono.errors import UnisonoError
 
 _Handler = tuple[Callable[[Any], bool], Callable[[str], bool], Callable[[], list[str]]]
 """How to put an object in, how to remove one by key, and the keys of those that are there."""
-
-
-@dataclass(slots=True)
-class _AssumedBind:
-    """A bind on its way; ``before`` are the pod's annotations without what the bind writes."""
-
-    uid: str
-    node: str
-    annotations: Mapping[str, str]
-    before: Mapping[str, str]
 
 
 class ClusterState:
@@ -92,9 +82,10 @@ class ClusterState:
         self.memo = SharedObjects()
         self.rejected = RejectionBook()
         self.promises = Promises()
+        self._words: dict[str, Mapping[str, str]] = {}
         self._foreign = ForeignPods(self._look_again_at)
         self._self_placed = SelfPlaced()
-        self._assumed: dict[str, _AssumedBind] = {}
+        self._assumed: dict[str, AssumedBind] = {}
         self._released: dict[str, tuple[str, TaskStatus]] = {}
         self.noticed: dict[str, Task] = {}
         self._handlers: dict[str, _Handler] = {
@@ -228,7 +219,7 @@ class ClusterState:
     # ---- pods
 
     def _put_pod(self, pod: Pod) -> bool:
-        task = task_of(pod, self.classes, self.scheduler_names)
+        task = task_of(pod, self.classes, self.scheduler_names, self._words)
         if task.pod_class.device_resources:
             self.device_counts.ask(task.pod_class.device_resources)
         self._foreign.note(task)
@@ -328,27 +319,34 @@ class ClusterState:
 
     def _put_group(self, group: PodGroup) -> bool:
         key = group.key
-        before = self._annotations_of(key)
+        before, words = self._annotations_of(key), words_of_gang(group.metadata.annotations or {})
         changed = self.book.put_group(group)
         if self._annotations_of(key) != before:
-            self._look_again_at_pods_of(key)
+            self._look_again_at_pods_of(key, words)
         return changed
 
     def _remove_group(self, key: str) -> bool:
-        self._look_again_at_pods_of(key)
+        self._look_again_at_pods_of(key, {})
         return self.book.remove_group(key)
 
     def _annotations_of(self, key: str) -> Mapping[str, str]:
         job = self.book.jobs.get(key)
         return job.annotations if job is not None else {}
 
-    def _look_again_at_pods_of(self, key: str) -> None:
-        """What pods on nodes say of themselves together with the annotations of their PodGroup may have changed."""
-        job = self.book.jobs.get(key)
-        for task in job.tasks.values() if job is not None else ():
+    def _look_again_at_pods_of(self, key: str, words: Mapping[str, str]) -> None:
+        """What pods say of themselves together with the annotations of their PodGroup may have changed.
+
+        ``words`` are those about where its gang stands.
+        """
+        job, before = self.book.jobs.get(key), self._words.pop(key, {})
+        if words:
+            self._words[key] = words
+        for task in list(job.tasks.values()) if job is not None else ():
             held = self.tasks_on.get(task.node)
             if held is not None:
                 held.derived.clear()
+            if words != before:
+                self._change(task, lambda task: self.classes.reterm(task, words))
 
     def _occupy(self, task: Task, sign: int) -> None:
         releasing = task.status is TaskStatus.RELEASING
@@ -366,7 +364,7 @@ class ClusterState:
         task = self.tasks.get(pod_key)
         if task is None or task.status is not TaskStatus.PENDING:
             return
-        assumed = self._assumed[pod_key] = _AssumedBind(task.uid, node, annotations or {}, task.annotations)
+        assumed = self._assumed[pod_key] = AssumedBind(task.uid, node, annotations or {}, task.annotations)
         self._restate(task, TaskStatus.BINDING, node, {**task.annotations, **assumed.annotations})
 
     def forget(self, pod_key: str) -> None:
@@ -462,9 +460,7 @@ class ClusterState:
     def _judge_self_placed(self) -> None:
         """Set aside the pods that the nodes which they name are going to refuse, and take back those that now fit."""
         for task in self._self_placed.changes(self.nodes, self.tasks_on):
-            self._take_out(task)
-            (set_aside if holds(task) else take_back)(task)
-            self._put_in(task)
+            self._change(task, set_aside if holds(task) else take_back)
 
     def _put_priority(self, obj: PriorityClass) -> bool:
         old = self.priorities.get(obj.metadata.name)
@@ -575,8 +571,12 @@ class ClusterState:
 
     def _match(self, task: Task, matched: Match) -> None:
         """Give a pod the class of those that these selectors select."""
+        self._change(task, lambda task: self.classes.rematch(task, matched))
+
+    def _change(self, task: Task, change: Callable[[Task], None]) -> None:
+        """Change what a pod counts as."""
         self._take_out(task)
-        self.classes.rematch(task, matched)
+        change(task)
         self._put_in(task)
 
     def _move_in(self, names: list[str]) -> None:

@@ -19,6 +19,7 @@ from unisono.api.annotations import (
     RETRY_ELSEWHERE,
 )
 from unisono.api.base import Object, OwnerReference
+from unisono.api.between import WORDS
 from unisono.api.core import EnvVar, EnvVarSource, ObjectFieldSelector, Pod
 from unisono.api.keys import (
     COOLDOWN_TIME,
@@ -47,7 +48,7 @@ INHERITED_ANNOTATIONS = (
     *(PREEMPTABLE, COOLDOWN_TIME, REVOCABLE_ZONE, EVICTABLE, RELOCATE_AFTER, RESERVATION),
     *(IDLE_AFTER, RETRY_ELSEWHERE, ONE_OF, ONE_OF_BY),
 )
-_FOR_GROUPS = frozenset((EVICTABLE, LICENSES, RELOCATE_AFTER, RESERVATION, IDLE_AFTER, ONE_OF, ONE_OF_BY))
+_FOR_GROUPS = frozenset((EVICTABLE, LICENSES, RELOCATE_AFTER, RESERVATION, IDLE_AFTER, ONE_OF, ONE_OF_BY, *WORDS))
 INHERITED_LABELS = (PREEMPTABLE, COOLDOWN_TIME)
 
 

@@ -233,7 +233,7 @@ HUB_PLACES: Mapping[str, tuple[Right, ...]] = {
 """Further rights of it, by namespace."""
 
 WEBHOOK: tuple[Right, ...] = (
-    *_on("list watch", k.QUEUES, k.NAMESPACES),
+    *_on("list watch", k.QUEUES, k.NAMESPACES, k.HYPER_NODES),
     # Whether the author of a job may use its queue.
     Right("authorization.k8s.io", "subjectaccessreviews", ("create",)),
     *(Right("admissionregistration.k8s.io", hooks, ("get", "patch"), ("unisono",)) for hooks in _HOOKS),

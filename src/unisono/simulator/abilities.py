@@ -63,7 +63,7 @@ JOB_NOTES: Final = frozenset(
         *(keys.TASK_TOPOLOGY_AFFINITY, keys.TASK_TOPOLOGY_ANTI_AFFINITY, keys.TASK_TOPOLOGY_ORDER),
         *(keys.SLA_WAITING_TIME, keys.SCORING_TYPE, keys.SCORING_WEIGHT, keys.TASK_PRIORITY),
         *(ours.MIN_RUN_TIME, ours.EVICTABLE, ours.FAILED_NODES, ours.RESERVATION, ours.LICENSES),
-        *(ours.ONE_OF, ours.ONE_OF_BY),
+        *(ours.ONE_OF, ours.ONE_OF_BY, ours.NEAR, ours.APART, ours.SPREAD),
     )
 )
 """Annotations of jobs, and so of their PodGroups and pods, by which a simulation goes."""

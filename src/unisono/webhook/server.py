@@ -25,7 +25,7 @@ from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Secret
 from unisono.api.keys import MASTERS
 from unisono.api.kind import Kind
-from unisono.api.kinds import NAMESPACES, QUEUES, SECRETS
+from unisono.api.kinds import HYPER_NODES, NAMESPACES, QUEUES, SECRETS
 from unisono.api.pod_limit import MOST_PODS
 from unisono.api.queues import USE
 from unisono.api.times import rfc3339
@@ -250,7 +250,7 @@ def _use(context: ssl.SSLContext, pair: KeyPair) -> None:
 
 ObjectT = TypeVar("ObjectT", bound=Object)
 
-SEEN: tuple[Kind[Any], ...] = (QUEUES, NAMESPACES)
+SEEN: tuple[Kind[Any], ...] = (QUEUES, NAMESPACES, HYPER_NODES)
 """What rules look at beside the object itself."""
 
 
@@ -291,7 +291,14 @@ async def live(client: Client, clock: Clock) -> Objects:
         ApiError: it does not answer.
 
     """
-    return Objects({kind: (await client.list(kind)).items for kind in SEEN}, clock)
+    found: dict[Kind[Any], Sequence[Any]] = {}
+    for kind in SEEN:
+        try:
+            found[kind] = (await client.list(kind)).items
+        except NotFound:
+            if kind is not HYPER_NODES:  # a cluster may do without
+                raise
+    return Objects(found, clock)
 
 
 T = TypeVar("T")
@@ -341,7 +348,7 @@ class WebhookServer:
         self._configuration, self._settings = configuration, Settings(most_pods=most_pods)
         self._informers = Informers(client, clock)
         for kind in SEEN:
-            self._informers.of(kind)
+            self._informers.of(kind, optional=kind is HYPER_NODES)
         self.certificates = Certificates(client, namespace, clock, also=also)
         self.ready = asyncio.Event()
         self.port = 0

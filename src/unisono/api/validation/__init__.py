@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from unisono.api import kind_families, kinds
 from unisono.api.annotations import LICENSES, ONE_OF, ONE_OF_BY
 from unisono.api.base import Object
+from unisono.api.between import WORDS
 from unisono.api.decode import shape_of
 from unisono.api.field_error import FieldError
 from unisono.api.groups.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
@@ -38,6 +39,7 @@ from unisono.api.validation import (
     workloads,
 )
 from unisono.api.validation.meta import (
+    validate_between,
     validate_bounds,
     validate_meta,
     validate_meta_update,
@@ -142,6 +144,8 @@ def validate(kind: Kind[T], obj: T, old: T | None = None) -> list[FieldError]:
         errors += scheduling.validate_licenses(notes)
     if any(notes.get(key) != before.get(key) for key in (ONE_OF, ONE_OF_BY)):
         errors += validate_one_of(notes, "metadata", remade=kind is kinds.JOBS or _is_of_job(obj))
+    if any(notes.get(key) != before.get(key) for key in WORDS):
+        errors += validate_between(notes, "metadata")
     if old is not None:
         errors += validate_meta_update(obj.metadata, old.metadata)
     shape = shape_of(kind.struct)

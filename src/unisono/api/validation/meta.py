@@ -12,6 +12,7 @@ import msgspec
 from unisono.api import kinds, names
 from unisono.api.annotations import ONE_OF, ONE_OF_BY
 from unisono.api.base import LabelSelector, Object, ObjectMeta, Quantity, ResourceList
+from unisono.api.between import WORDS, wishes_of
 from unisono.api.core import Node
 from unisono.api.core.container import ResourceRequirements
 from unisono.api.core.refs import LocalObjectReference
@@ -241,6 +242,15 @@ def validate_one_of(annotations: Mapping[str, str], path: str, *, remade: bool =
             yield invalid(f"{path}.annotations[{key}]", annotations[key], str(error))
     if ONE_OF_BY in annotations and ONE_OF not in annotations:
         yield invalid(f"{path}.annotations[{ONE_OF_BY}]", annotations[ONE_OF_BY], f"says nothing without {ONE_OF}")
+
+
+def validate_between(annotations: Mapping[str, str], path: str) -> Iterator[FieldError]:
+    """The annotations that say where a gang stands in relation to other pods, also within templates of pods."""
+    for word in WORDS:
+        try:
+            wishes_of(word, annotations.get(word, ""))
+        except ValueError as error:
+            yield invalid(f"{path}.annotations[{word}]", annotations[word], str(error))
 
 
 def validate_labels(labels: Mapping[str, str] | None, path: str) -> Iterator[FieldError]:

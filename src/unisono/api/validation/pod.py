@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from unisono.api import names
+from unisono.api.base import LabelSelector
 from unisono.api.core.container import Container
 from unisono.api.core.pod import (
     Affinity,
@@ -31,6 +32,7 @@ from unisono.api.validation.meta import (
     by,
     named,
     one_of,
+    validate_between,
     validate_labels,
     validate_one_of,
     validate_requirements,
@@ -127,10 +129,24 @@ def _pod_term(term: PodAffinityTerm, path: str) -> Iterator[FieldError]:
     yield from validate_selector(term.namespace_selector, f"{path}.namespaceSelector")
     for index, namespace in enumerate(term.namespaces or ()):
         yield from by(names.dns_label, f"{path}.namespaces[{index}]", namespace)
+    yield from _label_keys(term.match_label_keys, f"{path}.matchLabelKeys", term.label_selector)
+    yield from _label_keys(term.mismatch_label_keys, f"{path}.mismatchLabelKeys", term.label_selector)
+    for index, key in enumerate(term.mismatch_label_keys or ()):
+        if key in (term.match_label_keys or ()):
+            at = f"{path}.mismatchLabelKeys[{index}]"
+            yield invalid(at, key, "exists in both matchLabelKeys and mismatchLabelKeys")
     if not term.topology_key:
         yield required(f"{path}.topologyKey", "can not be empty")
     else:
         yield from by(names.qualified_name, f"{path}.topologyKey", term.topology_key)
+
+
+def _label_keys(keys: list[str] | None, path: str, selector: LabelSelector | None) -> Iterator[FieldError]:
+    if keys and selector is None:
+        yield forbidden(path, "must not be specified when labelSelector is not set")
+        return
+    for index, key in enumerate(keys or ()):
+        yield from by(names.qualified_name, f"{path}[{index}]", key)
 
 
 def validate_tolerations(tolerations: list[Toleration] | None, path: str) -> Iterator[FieldError]:
@@ -210,6 +226,10 @@ def validate_spread(constraints: list[TopologySpreadConstraint] | None, path: st
         ):
             yield from one_of(f"{at}.{name}", policy, ("Honor", "Ignore"))
         yield from validate_selector(constraint.label_selector, f"{at}.labelSelector")
+        yield from _label_keys(constraint.match_label_keys, f"{at}.matchLabelKeys", constraint.label_selector)
+        for place, key in enumerate(constraint.match_label_keys or ()):
+            if key in ((constraint.label_selector and constraint.label_selector.match_labels) or ()):
+                yield invalid(f"{at}.matchLabelKeys[{place}]", key, "exists in both matchLabelKeys and labelSelector")
 
 
 _RESTART = ("Always", "OnFailure", "Never")
@@ -260,6 +280,7 @@ def validate_template(template: PodTemplateSpec, path: str, *, remade: bool = Fa
     """Rules of a pod template; ``remade`` as for `validate_one_of`."""
     yield from validate_template_meta(template.metadata, f"{path}.metadata")
     yield from validate_one_of(template.metadata.annotations or {}, f"{path}.metadata", remade=remade)
+    yield from validate_between(template.metadata.annotations or {}, f"{path}.metadata")
     yield from validate_pod_spec(template.spec, f"{path}.spec")
     if template.spec.ephemeral_containers:
         yield forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")

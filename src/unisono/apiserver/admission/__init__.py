@@ -24,7 +24,7 @@ __all__ = ["Admission", "Adviser", "Operation", "Request", "Rule", "Settings", "
 
 _MUTATING: dict[str, tuple[Rule, ...]] = {
     "customresourcedefinitions.apiextensions.k8s.io": (cluster.accept,),
-    "pods": (pods.resolve, pods.complete, quotas.fill_in),
+    "pods": (pods.resolve, pods.complete, pods.merge_label_keys, quotas.fill_in),
     "nodes": (cluster.taint_new,),
     "persistentvolumeclaims": (quotas.choose_class,),
     "jobs.batch.volcano.sh": (jobs.settle_scale,),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, Final
 
 from unisono.api import field_error
@@ -10,10 +11,12 @@ from unisono.api.annotations import (
     ADMITTED_QUEUES,
     CYCLES_LEASE,
     JOB_KIND,
+    TIER,
     USER,
     USER_LIMITS,
     WRITABLE_DIRECTORIES,
 )
+from unisono.api.between import WORDS, wishes_of
 from unisono.api.bounds import HARD_TOPOLOGY, OF_JOBS, OF_KINDS, OF_QUEUES, in_vain, parts_told
 from unisono.api.commands import COMMANDS_OF, target_of
 from unisono.api.conditions import is_true
@@ -35,6 +38,7 @@ from unisono.api.kinds import (
     CONFIG_MAPS,
     CUSTOM_KINDS,
     CUSTOM_RESOURCE_DEFINITIONS,
+    HYPER_NODES,
     JOBS,
     LEASES,
     NAMESPACES,
@@ -66,6 +70,9 @@ from unisono.jobkinds.word_places import misplaced, misplaced_elsewhere, unreada
 from unisono.jobkinds.words_without_effect import without_effect
 
 # Tenants: who may use which queue, whose job it is, and the queue of jobs that name none.
+
+_MOST_TIERS: Final = 8
+"""Tiers that a warning names."""
 
 MayUse = Callable[[Request, str], bool]
 """Whether roles give the user of a request the verb ``use`` on the queue of a name."""
@@ -194,8 +201,46 @@ def unheeded(request: Request, view: View) -> list[str]:
     words = without_effect(shown, inside)
     if words and (space := view.find(NAMESPACES, request.namespace or "")) is not None:
         words = without_effect(shown, inside, words_read(kind, space.metadata.annotations))
-    told = [*kind.unheeded(shown), *words, *unreadable(shown, inside)]
+    told = [*kind.unheeded(shown), *words, *unreadable(shown, inside), *_unknown_tiers(kind, shown, view)]
     return [*told, *misplaced(kind, shown), *unknown_arguments(shown, kind.templates)]
+
+
+_TERM: Final = "podAffinityTerm.topologyKey"
+_TOPOLOGY_KEYS: Final = (
+    "topologySpreadConstraints[*].topologyKey",
+    *(
+        f"affinity.{side}.{when}DuringSchedulingIgnoredDuringExecution[*].{key}"
+        for side in ("podAffinity", "podAntiAffinity")
+        for when, key in (("required", "topologyKey"), ("preferred", _TERM))
+    ),
+)
+
+
+def _unknown_tiers(kind: JobKind, shown: Any, view: View) -> list[str]:
+    """Tiers that terms of pods name, or annotations in their place, and of which no HyperNode is."""
+    named, told = dict[str, str](), list[str]()
+    for above in ("", *(f"{each}." for each in (*kind.inner, *kind.templates))):
+        for at, key in chain.from_iterable(walk(shown, f"{above}spec.{path}") for path in _TOPOLOGY_KEYS):
+            named.setdefault(str(key), at)
+        for at, notes in walk(shown, f"{above}metadata.annotations"):
+            for word in WORDS:
+                try:
+                    named |= {one.key: f"{at}[{word}]" for one in wishes_of(word, notes.get(word) or "")}
+                except ValueError as error:  # of kinds that others check
+                    told.append(f"{at}[{word}]: its pods will not be placed: {error}")
+    asked = {key.removeprefix(TIER): at for key, at in named.items() if key.startswith(TIER)}
+    if not asked:
+        return told
+    tiers: dict[int, set[str]] = {}
+    for one in view.all(HYPER_NODES):
+        tiers.setdefault(one.spec.tier or 0, set()).update([one.spec.tier_name] if one.spec.tier_name else ())
+    there = [name for tier in sorted(tiers) for name in (f"tier-{tier}", *sorted(tiers[tier]))]
+    known = f"there are {', '.join(there[:_MOST_TIERS])}" if there else "there are no HyperNodes"
+    return told + [
+        f'{at}: no HyperNode is of "{name}", so that no node is in such a domain; {known}'
+        for name, at in asked.items()
+        if name not in there
+    ]
 
 
 def unenforced(request: Request, view: View) -> list[str]:

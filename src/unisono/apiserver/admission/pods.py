@@ -37,7 +37,7 @@ from unisono.api.kinds import (
 )
 from unisono.api.quota import CROSS_NAMESPACE, covers_class, has_scope
 from unisono.api.resources import resource_list
-from unisono.api.selecting import controller_of, pod_group_name
+from unisono.api.selecting import controller_of, pod_group_name, with_keys
 from unisono.apiserver.admission.request import Request, View
 from unisono.apiserver.custom.kinds import as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid
@@ -129,6 +129,24 @@ def complete(request: Request, view: View) -> None:
         _select_nodes(request, pod, found.scheduling.node_selector or {})
         merged = merge_tolerations((*(pod.spec.tolerations or ()), *(found.scheduling.tolerations or ())))
         pod.spec.tolerations = merged or None
+
+
+def merge_label_keys(request: Request, _: View) -> None:
+    """Add what ``matchLabelKeys`` and ``mismatchLabelKeys`` of a new pod stand for to the selectors beside them."""
+    if request.operation != "CREATE" or request.subresource:
+        return
+    pod: Pod = request.object
+    labels, affinity = pod.metadata.labels or {}, pod.spec.affinity
+    for side in (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity is not None else ():
+        preferred = (side.preferred_during_scheduling_ignored_during_execution if side is not None else None) or ()
+        weighed = [one.pod_affinity_term for one in preferred if one.pod_affinity_term is not None]
+        required = (side.required_during_scheduling_ignored_during_execution if side is not None else None) or ()
+        for term in (*required, *weighed):
+            term.label_selector = with_keys(
+                term.label_selector, labels, term.match_label_keys, term.mismatch_label_keys
+            )
+    for one in pod.spec.topology_spread_constraints or ():
+        one.label_selector = with_keys(one.label_selector, labels, one.match_label_keys)
 
 
 def check_overhead(request: Request, view: View) -> None:

@@ -213,9 +213,13 @@ class CrossNodeAnswers:
 
     def blocked(self, now: Stamps | None = None) -> BoolArray:
         """``[N]`` nodes that a domain filter refuses; ``now``: the present stamps, where they are known."""
+        self._stamps = self.stamps() if now is None else now
+        return self.refused()
+
+    def refused(self) -> BoolArray:
+        """The same for those who do not keep the answer."""
         nodes = self.session.nodes
         refused = np.zeros(nodes.size, dtype=np.bool_)
-        self._stamps = self.stamps() if now is None else now
         for _, method in self.filters:
             for veto in method(self.pod_class, nodes):
                 if self.heeds(veto):

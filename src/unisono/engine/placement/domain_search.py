@@ -178,6 +178,8 @@ def _span(columns: Index) -> slice | Index:
 # How many more tasks of a class nodes and domains could hold: bounds that spare hopeless trials.
 
 Counts = npt.NDArray[np.int64]
+_FEW = 4
+"""Domains that are tried without another look."""
 _MOST_FOLLOWED = 64
 """Classes of pods whose counts are kept at a time."""
 
@@ -266,6 +268,36 @@ class Search:
                 return [list(gradient) for gradient in answer if len(gradient)]
         return [[top]]
 
+    def able(self, tasks: Sequence[Task], domains: Sequence[int], least: int) -> list[int]:
+        """Those of the domains that may hold ``least`` of the tasks, and where one of these may be the first.
+
+        Which nodes are free of unwanted company, or have the company that is wanted, is looked at for all domains at
+        once: a trial of each takes many times as long. Where it is none, one is left, whose trial tells why.
+        """
+        held = self.slots.held(tasks, domains).tolist()
+        able = [at for at, number in zip(domains, held, strict=True) if number >= least]
+        if len(able) < _FEW:
+            return able
+        first = self._may_be_first(tasks)
+        if first is None:
+            return able
+        opened = self.tree.sums_at(first.astype(np.int64), able).tolist()
+        return [at for at, number in zip(able, opened, strict=True) if number] or able[:1]
+
+    def _may_be_first(self, tasks: Iterable[Task]) -> BoolArray | None:
+        """``[N]`` nodes off which what they want of other pods does not keep all of the tasks; None for all nodes."""
+        found: BoolArray | None = None
+        for pod_class in by_class(tasks):
+            if pod_class.base is pod_class:
+                return None
+            for future in (False, True):
+                layer = self.tables.of(pod_class, future=future).layer
+                if layer is None or not layer.filters:
+                    return None
+                allowed = ~layer.refused()
+                found = allowed if found is None else found | allowed
+        return found
+
     def points(self, group: SubGroup, domains: Sequence[int]) -> FloatArray:
         """``[len(domains)]`` points of all plug-ins."""
         total: FloatArray = np.zeros(len(domains), dtype=np.float64)
@@ -274,8 +306,15 @@ class Search:
         return total
 
     def ranked(self, group: SubGroup, domains: Sequence[int]) -> list[tuple[int, float]]:
-        """Domains with their points, best first; among equals that with most of the group's tasks, then by name."""
+        """Domains with their points, best first; among equals that with most of the group's tasks, then by name.
+
+        Those that the pods themselves prefer, for the company that they have there, come before all others.
+        """
         points = self.points(group, domains).tolist()
+        liked = self._liked(group, domains)
+        if liked is not None:
+            chosen = dict(zip(domains, liked, strict=True))
+            return sorted(zip(domains, points, strict=True), key=lambda item: (-chosen[item[0]], -item[1], item[0]))
         if not group.on:
             return sorted(zip(domains, points, strict=True), key=lambda item: (-item[1], item[0]))
 
@@ -285,6 +324,21 @@ class Search:
             return -value, -own, at
 
         return sorted(zip(domains, points, strict=True), key=key)
+
+    def _liked(self, group: SubGroup, domains: Sequence[int]) -> list[float] | None:
+        """``[len(domains)]`` the most points that preferences about other pods give a node; None without any."""
+        found: FloatArray | None = None
+        for pod_class in by_class(group.tasks):
+            terms = pod_class.terms
+            layer = None
+            if terms.preferred or any(not spread.hard for spread in terms.spread):
+                layer = self.tables.of(pod_class).layer
+            if layer is not None and layer.scores:
+                points = layer.points(np.ones(self.session.nodes.size, dtype=np.bool_)) + np.zeros(1)
+                found = points if found is None else found + points
+        if found is None or not found.any():
+            return None
+        return [float(found[columns].max(initial=0.0)) for columns in (self.tree.columns[at] for at in domains)]
 
     def taker(
         self, group: SubGroup, domain: int, pod_class: PodClass, kept: BoolArray | None = None, *, future: bool

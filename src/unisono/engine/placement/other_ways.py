@@ -49,7 +49,7 @@ Trial = Callable[[RemainingTasks, Within], Outcome]
 
 @dataclass(frozen=True, slots=True)
 class Bond:
-    """Classes of a gang, by id, of which pods require each other in one domain of the node label ``key``."""
+    """Classes of a gang, by id, of which pods require each other in one domain of the topology key ``key``."""
 
     key: str
     classes: frozenset[int]
@@ -147,7 +147,7 @@ class _Search:
 
     def _domains(self, bond: Bond) -> Iterator[BoolArray]:
         """``[N]`` the nodes of each domain that may hold the pods of a bond; where these score best comes first."""
-        codes = self._cycle.session.snapshot.nodes.label_column(bond.key)
+        codes = self._cycle.session.snapshot.domains_of(bond.key)
         inside = codes >= 0 if self._given.area is None else (codes >= 0) & self._given.area
         numbers = Counter(task.pod_class for task in self._waiting if task.pod_class.id in bond.classes)
         least = self._given.missing - (len(self._waiting) - sum(numbers.values()))

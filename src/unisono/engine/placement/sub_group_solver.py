@@ -254,8 +254,7 @@ class Solver:
         """Domains that may hold what the job still needs."""
         tasks = [task for key in self.groups for task in self.given.tasks(key)]
         least = self._least(tasks, self.hooks.missing(self.job))
-        held = self.search.slots.held(tasks, domains).tolist()
-        return [at for at, number in zip(domains, held, strict=True) if number >= least]
+        return self.search.able(tasks, domains, least)
 
     def _least(self, tasks: Sequence[Task], missing: int) -> int:
         """How many of the tasks a domain must hold to be tried."""
@@ -346,8 +345,7 @@ class Solver:
         nominated = self._nominated(group, top, tasks)
         gradients = self.search.gradients(self.job, group, top, evict=self.promise)
         for gradient in [[nominated], *gradients] if nominated is not None else gradients:
-            held = self.search.slots.held(tasks, gradient).tolist()
-            able = [at for at, number in zip(gradient, held, strict=True) if number >= least]
+            able = self.search.able(tasks, gradient, least)
             promised: tuple[int, float] | None = None
             needless = len(able) == 1 and not self.rules.many  # a job that is ready has nothing to compare with
             for domain, points in [(able[0], 0.0)] if needless else self.ranked(group, able):
@@ -379,8 +377,7 @@ class Solver:
         """Domains of a sub-group below ``top`` that may hold what it needs, the nearest ones first."""
         tasks, gradients = own.left(), self.search.gradients(self.job, group, top, evict=self.promise)
         domains = [at for gradient in gradients for at in gradient]
-        held, least = self.search.slots.held(tasks, domains).tolist(), self.least_of(group, tasks)
-        return [at for at, number in zip(domains, held, strict=True) if number >= least]
+        return self.search.able(tasks, domains, self.least_of(group, tasks))
 
     def ranked(self, group: SubGroup, domains: list[int]) -> list[tuple[int, float]]:
         """Domains with their points, best first."""

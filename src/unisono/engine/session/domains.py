@@ -1,7 +1,7 @@
 """Pods per topology domain, followed through a session.
 
 A *source* counts pods of one kind on each node: those that a selector selects, or that hold a term. A *tally* adds a
-source up over the domains of a node label. Both are made when first asked for and then follow every placement, so a
+source up over the domains of a topology key. Both are made when first asked for and then follow every placement, so a
 placement costs one addition per source and tally that it concerns.
 """
 
@@ -13,7 +13,7 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from unisono.cluster.nodes import Codes, NodeTable
+from unisono.cluster.nodes import Codes
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.selectors import Held
 from unisono.cluster.snapshot import Snapshot
@@ -40,11 +40,11 @@ class Which(Enum):
 
 
 class Tally:
-    """Sums of a source per domain of a node label.
+    """Sums of a source per domain of a topology key.
 
     Attributes:
-        codes: ``[N]`` domain of each node, -1 where the label is absent.
-        sums: ``[D + 1]`` pods per domain; the last entry stays 0 and is that of nodes without the label.
+        codes: ``[N]`` domain of each node, -1 where it is in none.
+        sums: ``[D + 1]`` pods per domain; the last entry stays 0 and is that of nodes in no domain.
         mask: ``[N]`` nodes that count, None for all.
 
     """
@@ -68,28 +68,27 @@ class Tally:
             self.sums[code] += number
 
     def on_nodes(self) -> Counts:
-        """``[N]`` the sum of each node's domain; 0 where the label is absent."""
+        """``[N]`` the sum of each node's domain; 0 where it is in none."""
         return np.asarray(self.sums[self.codes])
 
 
 class Source:
     """Pods of one kind per node: ``counts`` ``[N]``; ``version`` moves with every change."""
 
-    __slots__ = ("_tallies", "counts", "table", "version")
+    __slots__ = ("_tallies", "counts", "snapshot", "version")
 
-    def __init__(self, table: NodeTable, counts: Counts) -> None:
-        self.table = table
+    def __init__(self, snapshot: Snapshot, counts: Counts) -> None:
+        self.snapshot = snapshot
         self.counts = counts
         self.version = 0
         self._tallies: dict[tuple[str, int], Tally] = {}
 
     def tally(self, key: str, mask: BoolArray | None = None) -> Tally:
-        """Sums over the domains of label ``key``; ``mask`` must live as long as the session."""
+        """Sums over the domains of a topology key; ``mask`` must live as long as the session."""
         name = (key, 0 if mask is None else id(mask))
         found = self._tallies.get(name)
         if found is None:
-            codes = self.table.label_column(key)
-            domains = self.table.label_domains(key)
+            codes, domains = self.snapshot.domains_of(key), self.snapshot.domain_count(key)
             found = self._tallies[name] = Tally(codes, domains, self.counts, mask)
         return found
 
@@ -211,7 +210,7 @@ class Domains:
             for column, number in columns.items():
                 counts[column] += number
         self._followed.clear()
-        return Source(table, counts)
+        return Source(self.snapshot, counts)
 
     def move(self, pod_class: PodClass, columns: Sequence[int], sign: int) -> None:
         """Follow pods of a class that were placed (``sign`` 1) or taken away (-1), one on each entry of ``columns``."""

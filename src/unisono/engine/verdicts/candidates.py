@@ -13,7 +13,8 @@ import numpy as np
 from msgspec import structs
 
 from unisono.api import keys
-from unisono.api.core import Taint
+from unisono.api.between import WORDS, preferring
+from unisono.api.core import Affinity, Taint
 from unisono.api.licenses import is_floating
 from unisono.api.queues import JOBS, Family, capabilities_above
 from unisono.cluster.hypertree import CLUSTER_TIER
@@ -25,6 +26,7 @@ from unisono.cluster.taints import tolerated
 from unisono.engine.answers import BoolArray, Refusal
 from unisono.engine.candidates.tables import EmptyFit
 from unisono.engine.changes import (
+    AddAnnotation,
     AddNodes,
     AddToleration,
     AllowReclaim,
@@ -491,7 +493,7 @@ def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     ladders.append(out_of_quarantine(nodes, pod_class, room, missing))
     ladders.append([parts[0] if len(parts) == 1 else Together(parts) for _, _, parts in common])
     labels = labelled(pod_class, nodes, room, missing)
-    ladders += [*others, labels, *_relaxed(pod_class)]
+    ladders += [*others, labels, *_relaxed(cycle, task)]
     return ladders if any(others) or labels else ladders + unselected(pod_class, nodes)
 
 
@@ -511,15 +513,23 @@ def _room(cycle: Cycle, pod_class: PodClass, amounts: Matrix, *, shrunk: bool = 
     return np.asarray((np.maximum(amounts[rows], 0) // asked[:, None]).min(axis=0), dtype=np.int64)
 
 
-def _relaxed(pod_class: PodClass) -> Ladders:
-    """What a class requires of other pods, rule by rule."""
-    terms = pod_class.terms
+def _relaxed(cycle: Cycle, task: Task) -> Ladders:
+    """What a pod requires of other pods, rule by rule: in its spec, and in annotations."""
+    spec = task.pod_class.base.spec
+    affinity = spec.affinity or Affinity()
+    near, away = affinity.pod_affinity, affinity.pod_anti_affinity
     rules = {
-        "podAffinity": bool(terms.near),
-        "podAntiAffinity": bool(terms.away),
-        "topologySpreadConstraints": any(spread.hard for spread in terms.spread),
+        "podAffinity": near is not None and near.required_during_scheduling_ignored_during_execution,
+        "podAntiAffinity": away is not None and away.required_during_scheduling_ignored_during_execution,
+        "topologySpreadConstraints": any(
+            one.when_unsatisfiable != "ScheduleAnyway" for one in spec.topology_spread_constraints or ()
+        ),
     }
-    return [[RelaxRule(rule)] for rule, required in rules.items() if required]
+    job = cycle.session.snapshot.jobs.get(task.job)
+    said = {**(job.annotations if job is not None else {}), **task.annotations}
+    words = {word: preferring(said, word) for word in WORDS if word in said}
+    ladders: Ladders = [[RelaxRule(rule)] for rule, required in rules.items() if required]
+    return ladders + [[AddAnnotation(word, text)] for word, text in words.items() if text]
 
 
 # ---- the job's own pods

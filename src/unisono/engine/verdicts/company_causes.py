@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
+from unisono.api.annotations import APART, NEAR, SPREAD, TIER
+from unisono.api.core import Affinity
+from unisono.api.keys import GROUP_NAME
 from unisono.api.messages import counted
 from unisono.api.names import did_you_mean, nearest
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.selectors import Selector, SelectorBook, Spread
+from unisono.cluster.selectors import Selector, SelectorBook, Spread, Term
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.common.topology_spread import NOT_NEAR, TOO_NEAR, UNWANTED, SpreadFilter, required_by_others
@@ -17,29 +20,83 @@ from unisono.engine.verdict import reference
 _MOST_PODS = 2_000
 """Pods whose labels are looked at."""
 _MOST_DOMAINS = 4
+_MOST_TIERS = 8
 
 
 def company(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int], namespace: str) -> Iterator[str]:
     """Topology keys that no node has, selectors that select no pod, and pods that stand too near."""
     session, terms = cycle.session, pod_class.terms
-    known = session.snapshot.nodes.label_keys()
-    for term in terms.near if NOT_NEAR.text in counts else ():
+    known = session.snapshot.topology_keys()
+    for at, term in enumerate(terms.near if NOT_NEAR.text in counts else ()):
+        rule, where, who = _rule(pod_class, NEAR, at), _where(term.key), _who(cycle, term.selector)
         if term.key not in known:
-            yield f"pod affinity asks for the topology key {term.key}, which no node has{did_you_mean(term.key, known)}"
-        pairs = _labels(cycle, term.selector)
+            yield f"{rule} asks for {_unknown(cycle, term.key)}"
         if not session.domains.selected(term.selector).counts.any():
             if term.key in known and terms.near_all in pod_class.matched:
-                own = f"the same {term.key} as pods with {_pairs(pairs)}, and its own are such pods"
-                yield f"pod affinity asks for {own}: one {term.key} has to hold them all"
+                own = f"the same {where} as {who}, and its own are such pods"
+                yield f"{rule} asks for {own}: one {where} has to hold them all"
             else:
-                yield _no_company(cycle, term.selector, pairs, namespace)
+                yield _no_company(cycle, rule, term.selector, namespace)
         elif term.key in known:
-            yield f"pod affinity asks for the same {term.key} as pods with {_pairs(pairs)}"
-    for term in terms.away if TOO_NEAR.text in counts else ():
-        pairs = _labels(cycle, term.selector)
-        yield f"pod anti-affinity allows no other pod with {_pairs(pairs)} in the same {term.key}"
+            yield f"{rule} asks for the same {where} as {who}{_there(cycle, term)}"
+    for at, term in enumerate(terms.away if TOO_NEAR.text in counts else ()):
+        rule, who = _rule(pod_class, APART, at), _who(cycle, term.selector)
+        yield f"{rule} allows no {'' if 'gang' in who else 'other '}{who} in the same {_where(term.key)}"
     if UNWANTED.text in counts:
         yield from _unwanted(cycle, pod_class)
+
+
+def _rule(pod_class: PodClass, word: str, at: int) -> str:
+    """What states the required term (or spread constraint) of this number: the spec's come first, then annotations'."""
+    spec = pod_class.base.spec
+    affinity = spec.affinity or Affinity()
+    side = {NEAR: affinity.pod_affinity, APART: affinity.pod_anti_affinity}.get(word)
+    required = side.required_during_scheduling_ignored_during_execution if side is not None else None
+    own = len((spec.topology_spread_constraints if word == SPREAD else required) or ())
+    return (
+        {NEAR: "pod affinity", APART: "pod anti-affinity", SPREAD: "topology spread"}[word]
+        if at < own
+        else (f"annotation {word}")
+    )
+
+
+def _where(key: str) -> str:
+    """A domain, for people: the label's key, or the tier."""
+    return f"HyperNode of {key.removeprefix(TIER)}" if key.startswith(TIER) else key
+
+
+def _unknown(cycle: Cycle, key: str) -> str:
+    """That no node has a topology key, and what was probably meant."""
+    snapshot = cycle.session.snapshot
+    if not key.startswith(TIER):
+        return f"the topology key {key}, which no node has{did_you_mean(key, snapshot.topology_keys())}"
+    tiers = snapshot.hyper_nodes.names_of_tiers()
+    there = f"there are {listed(tuple(tiers[:_MOST_TIERS]))}" if tiers else "there are no HyperNodes"
+    return f"a {_where(key)}, of which no HyperNode is; {there}"
+
+
+def _there(cycle: Cycle, term: Term) -> str:
+    """The HyperNodes in which the pods of a term are; labels are not repeated, for nodes show them."""
+    if not term.key.startswith(TIER):
+        return ""
+    snapshot, counts = cycle.session.snapshot, cycle.session.domains.selected(term.selector).counts
+    codes = snapshot.domains_of(term.key)
+    names = snapshot.domain_names(term.key)
+    found = sorted({names[at] for at in codes[(counts > 0) & (codes >= 0)].tolist()})
+    more = f" and {len(found) - _MOST_DOMAINS} more" if len(found) > _MOST_DOMAINS else ""
+    return f", which are in {listed(tuple(found[:_MOST_DOMAINS]))}{more}" if found else ""
+
+
+def _who(cycle: Cycle, selector: int) -> str:
+    """``pods with app=trainer of other gangs``."""
+    found = cycle.session.snapshot.affinity_index.selectors.all.get(selector)
+    asked = found.labels.match_expressions if found is not None and found.labels else None
+    gang = next((one.operator for one in asked or () if one.key == GROUP_NAME), "")
+    pairs = _labels(cycle, selector)
+    if gang == "In" and not pairs:
+        parted = [one.key for one in asked or () if one.operator == "NotIn"]
+        return f"pods of its own gang{f' with another {parted[0]}' if parted else ''}"
+    return f"pods with {_pairs(pairs)}{' of other gangs' if gang == 'NotIn' else ''}"
 
 
 def _labels(cycle: Cycle, selector: int) -> dict[str, str]:
@@ -63,12 +120,13 @@ def _unwanted(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
         ]
         if owners:
             who = listed(tuple(sorted(owners)))
-            pairs = _pairs(_labels(cycle, held.term.selector))
-            yield f"the anti-affinity of {who} allows no pod with {pairs} in the same {held.term.key}"
+            kept = _who(cycle, held.term.selector)
+            yield f"the anti-affinity of {who} allows no {kept} in the same {_where(held.term.key)}"
 
 
-def _no_company(cycle: Cycle, selector: int, pairs: Mapping[str, str], namespace: str) -> str:
+def _no_company(cycle: Cycle, rule: str, selector: int, namespace: str) -> str:
     """No placed pod has the labels that an affinity asks for; a near miss of the namespace, or another namespace."""
+    pairs = _labels(cycle, selector)
     placed = list(islice((task for task in cycle.session.snapshot.tasks.values() if task.node), _MOST_PODS))
     book = cycle.session.snapshot.affinity_index.selectors
     term = book.all.get(selector)
@@ -87,7 +145,7 @@ def _no_company(cycle: Cycle, selector: int, pairs: Mapping[str, str], namespace
         if values:
             shown = listed(tuple(f"{key}={one}" for one in values[:_MOST_DOMAINS]))
             meant = f" (pods have {shown}{' and others' if len(values) > _MOST_DOMAINS else ''})"
-    text = f"pod affinity asks for a pod with {_pairs(pairs)}, and no pod on a node has it{meant}"
+    text = f"{rule} asks for a pod with {_pairs(pairs)}, and no pod on a node has it{meant}"
     elsewhere = {task.namespace for task in placed if pairs and pairs.items() <= task.labels.items()} - seen
     if meant or not elsewhere:
         return text
@@ -107,17 +165,20 @@ def _sees(book: SelectorBook, term: Selector | None, space: str, namespace: str)
 
 def uneven(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
     """Spread constraints that keep the class away, with how many pods each domain has."""
-    known = cycle.session.snapshot.nodes.label_keys()
-    absent = [spread.key for spread in pod_class.terms.spread if spread.hard and spread.key not in known]
-    for key in absent:
-        yield f"topology spread asks for the label {key}, which no node has{did_you_mean(key, known)}"
+    known = cycle.session.snapshot.topology_keys()
+    every = pod_class.terms.spread
+    absent = [spread for spread in every if spread.hard and spread.key not in known]
+    for spread in absent:
+        what = _unknown(cycle, spread.key).replace("the topology key", "the label")
+        yield f"{_rule(pod_class, SPREAD, every.index(spread))} asks for {what}"
     found = SpreadFilter.of(pod_class, cycle.session) if not absent else None
     for spread, domains in found.domains() if found is not None else ():
-        yield _skew(spread, domains)
+        yield _skew(_rule(pod_class, SPREAD, every.index(spread)), spread, domains)
 
 
-def _skew(spread: Spread, domains: Mapping[str, int]) -> str:
-    text = f"topology spread allows a skew of {spread.max_skew} over {spread.key}"
+def _skew(rule: str, spread: Spread, domains: Mapping[str, int]) -> str:
+    where = f"HyperNodes of {spread.key.removeprefix(TIER)}" if spread.key.startswith(TIER) else spread.key
+    text = f"{rule} allows a skew of {spread.max_skew} over {where}"
     if spread.min_domains > len(domains):
         there = counted(len(domains), "such domain")
         return f"{text} and wants at least {spread.min_domains} domains (minDomains), and there {_are(there)}"

@@ -16,6 +16,7 @@ import numpy as np
 from unisono.api.core import PersistentVolumeClaim, PodSpec, ResourceClaim
 from unisono.api.licenses import PREFIX
 from unisono.cluster.affinity_index import AffinityIndex
+from unisono.cluster.between import terms_of_task
 from unisono.cluster.budgets import Budgets
 from unisono.cluster.catalogue import Catalogue, ObjectsByKey
 from unisono.cluster.floating import NO_FLOATING, Floating
@@ -27,7 +28,7 @@ from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.podclass import UNTIED, PodClass, PodRelations
 from unisono.cluster.records import JOB_SUMS, Job, Queue, Task
 from unisono.cluster.resources import fitted
-from unisono.cluster.selectors import NO_TERMS, has_terms, terms_of
+from unisono.cluster.selectors import NO_TERMS, PodTerms
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
 from unisono.cluster.waiting_jobs import WaitingJobs
@@ -234,10 +235,14 @@ class Edit:
                 del kept[next(iter(kept))]
         like.lay_out(self.origin.registry)
         ties = old.ties
-        if has_terms(old.spec) and ties.terms != NO_TERMS:  # of the selectors that it has already
-            terms = terms_of(like.spec, task.namespace, task.labels, self.origin.classes.selectors)
-            ties = ties._replace(terms=terms)
+        if ties.terms != NO_TERMS:  # of the selectors that it has already
+            ties = ties._replace(terms=self.terms_of(task, like.spec))
         return self.pod_class(like.refined(old.id, ties), what, notes=old.notes)
+
+    def terms_of(self, task: Task, spec: PodSpec) -> PodTerms:
+        """The terms of a pod, as it is in the trial, with a spec."""
+        job = self.origin.jobs.get(task.job)
+        return terms_of_task(task, spec, job.annotations if job is not None else None, self.origin.classes.selectors)
 
     def _numbered(self, like: PodClass, ties: PodRelations | None = None) -> PodClass:
         number = self.origin.next_class + len(self._classes)

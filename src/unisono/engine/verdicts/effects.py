@@ -12,6 +12,7 @@ import msgspec
 
 from unisono.api.annotations import RUN_SECONDS, USER_LIMITS
 from unisono.api.base import Object
+from unisono.api.between import WORDS
 from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME, JOB_VERSION
 from unisono.api.licenses import UNIT
 from unisono.api.node_checks import of_new_one, without_quarantine
@@ -271,6 +272,15 @@ def _added_up(edit: Edit, record: Job, most: Mapping[str, int]) -> dict[str, int
 @apply.register
 def _annotate(change: changes.AddAnnotation, edit: Edit, job: str) -> None:
     notes = {change.key: change.value}
+    if change.key in WORDS:
+        for old in list(edit.job(job).tasks.values()):
+            if old.status is TaskStatus.PENDING:
+                task = edit.task(old.key)
+                task.annotations = {**old.annotations, **notes}
+                terms = edit.terms_of(task, old.pod_class.base.spec)
+                task.pod_class = edit.pod_class(old.pod_class, str(change), terms=terms)
+                edit.put(task)
+        return
     _each_class(edit, job, str(change), lambda one: {"notes": {**one.notes, **notes}})
     for old in list(edit.job(job).tasks.values()):
         if old.status is TaskStatus.PENDING:

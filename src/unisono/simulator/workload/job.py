@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from unisono.api.annotations import ONE_OF, ONE_OF_BY
+from unisono.api.between import said
 from unisono.api.keys import GPU_COUNT, NVIDIA_GPU
 from unisono.api.one_of import kinds_of, way_of
 from unisono.api.resources import resource_list
@@ -166,7 +167,7 @@ def check(job: Job) -> str:
         return f"gang: {job.gang} is not between 1 and the job's {job.pods} pods"
     if problem := unknown_note(job.annotations, JOB_NOTES):
         return f"annotations: {problem}"
-    if problem := _kinds_of_nodes(job.annotations):
+    if problem := _kinds_of_nodes(job.annotations) or _where_it_stands(job.annotations):
         return f"annotations: {problem}"
     if job.max_retries is not None and job.max_retries < 0:
         return "maxRetries: must not be negative"
@@ -194,6 +195,16 @@ def _kinds_of_nodes(annotations: Mapping[str, str]) -> str:
     if any(kind.times != 1 for kind in kinds):
         return f"{ONE_OF}: pods of a simulation take the same amounts on all nodes: leave out the * and its number"
     return ""
+
+
+def _where_it_stands(annotations: Mapping[str, str]) -> str:
+    """What is wrong with where a job stands in relation to others; empty where nothing is."""
+    try:
+        wishes = said(annotations)
+    except ValueError as error:
+        return str(error)
+    named = next((one.word for one in wishes if one.labels or one.by), "")
+    return f"{named}: pods of a simulation have no labels: write none before the @" if named else ""
 
 
 def _check_role(role: Role) -> str:

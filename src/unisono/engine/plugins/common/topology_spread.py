@@ -66,7 +66,7 @@ class InterPodFilter:
         self._domains = domains
         self._near = self._tallies([Term(terms.near_all, term.key) for term in terms.near], domains)
         self._away = self._tallies(terms.away, domains)
-        self._keys: list[Codes] = [table.label_column(term.key) for term in terms.near]
+        self._keys: list[Codes] = [domains.snapshot.domains_of(term.key) for term in terms.near]
         self._own_first = terms.near_all in pod_class.matched
         against = required_by_others(pod_class, domains)
         self._against: list[Tally] = []
@@ -208,10 +208,10 @@ UNLABELLED = Reason("node(s) didn't match pod topology spread constraints (missi
 
 
 def _with_all_keys(spreads: Sequence[Spread], session: Session) -> BoolArray:
-    table = session.snapshot.nodes
-    mask = np.ones(len(table), dtype=np.bool_)
+    snapshot = session.snapshot
+    mask = np.ones(len(snapshot.nodes), dtype=np.bool_)
     for spread in spreads:
-        mask &= table.label_column(spread.key) >= 0
+        mask &= snapshot.domains_of(spread.key) >= 0
     return mask
 
 
@@ -267,7 +267,7 @@ class SpreadFilter:
         self.sources: list[Source] = []
         self._parts: list[_Hard] = []
         self._domains = session.domains
-        self._facts = session.snapshot.nodes.facts
+        self._snapshot = session.snapshot
         keyed = _with_all_keys(spreads, session)
         for spread in spreads:
             source, pledged = session.domains.living(spread.selector), session.domains.pledged(spread.selector)
@@ -290,15 +290,12 @@ class SpreadFilter:
         return cls(pod_class, session, spreads) if spreads else None
 
     def domains(self) -> list[tuple[Spread, dict[str, int]]]:
-        """For each constraint how many of the pods that count each domain has, by the label's value."""
+        """For each constraint how many of the pods that count each domain has, by its name."""
         found = []
         for part in self._parts:
-            held = dict(zip(part.present.tolist(), part.tally.sums[part.present].tolist(), strict=True))
-            at = {code: column for column, code in enumerate(part.tally.codes.tolist()) if code in held}
-            labels = {code: self._facts[column].labels for code, column in at.items()}
-            counts = {code: number if part.spread.counts else 0 for code, number in held.items()}
-            by_value = {one.get(part.spread.key, ""): counts[code] for code, one in labels.items()}
-            found.append((part.spread, by_value))
+            names, numbers = self._snapshot.domain_names(part.spread.key), part.tally.sums
+            counts = {names[at]: int(numbers[at]) if part.spread.counts else 0 for at in part.present.tolist()}
+            found.append((part.spread, counts))
         return found
 
     def vetoes(self) -> list[Veto]:

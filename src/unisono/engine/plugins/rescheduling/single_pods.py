@@ -127,7 +127,7 @@ class Company:
     """Pods by the domains of required anti-affinity: who keeps others away, and who is kept away."""
 
     def __init__(self, session: Session) -> None:
-        self._table = session.snapshot.nodes
+        self._snapshot, self._table = session.snapshot, session.snapshot.nodes
         self._terms: set[Term] = set()
         tasks = list(on_nodes(session))
         for task in tasks:
@@ -165,7 +165,7 @@ class Company:
         return [term for selector in sorted(task.pod_class.matched) for term in self._by_selector.get(selector, ())]
 
     def _domain(self, term: Term, column: int) -> int:
-        return int(self._table.label_column(term.key)[column])
+        return int(self._snapshot.domains_of(term.key)[column])
 
     def _count(self, task: Task, column: int, sign: int) -> None:
         for counts, terms in ((self._keepers, task.pod_class.terms.away), (self._kept, self._keeping(task))):
@@ -177,14 +177,14 @@ class Crowds:
     """Pods by the domains of spread constraints."""
 
     def __init__(self, session: Session, *, soft: bool) -> None:
-        self._table = session.snapshot.nodes
+        self._snapshot, self._table = session.snapshot, session.snapshot.nodes
         self._soft = soft
         self._held: dict[Spread, Counter[int]] = {}
         selected: dict[int, list[Spread]] = defaultdict(list)
         tasks = list(on_nodes(session))
         for spread in {spread for task in tasks for spread in self.spreads(task)}:
             selected[spread.selector].append(spread)
-            codes = self._table.label_column(spread.key)
+            codes = self._snapshot.domains_of(spread.key)
             usable = self._table.ready & ~self._table.unschedulable & (codes >= 0)
             self._held[spread] = Counter(dict.fromkeys(codes[usable].tolist(), 0))
         for task in tasks if selected else ():
@@ -231,7 +231,7 @@ class Crowds:
         return [(spread, self._held[spread]) for spread in self.spreads(task)]
 
     def _domain(self, spread: Spread, column: int) -> int:
-        return int(self._table.label_column(spread.key)[column])
+        return int(self._snapshot.domains_of(spread.key)[column])
 
 
 # removeFailedPods: deletes pods that have failed, so that they no longer stand beside those made in their place.
