@@ -13,8 +13,9 @@ from topology_world import TOPOLOGY, racks, spine, wish
 from topology_world import job as job_with
 from verdict_world import Objects
 
-from support.build import GANG, config, flatten, group, node, pod, priority_class, queue, quota, schedule
+from support.build import GANG, START, config, flatten, group, node, pod, priority_class, queue, quota, schedule
 from support.examples import examples
+from unisono import engine
 from unisono.api.base import LabelSelector, Object
 from unisono.api.core import (
     Affinity,
@@ -312,3 +313,32 @@ def test_jobs_that_come_before_are_counted_in() -> None:
         "ns/l": "add 3 nodes like a",
         "ns/j": "add 5 nodes like a",
     }
+
+
+def _three_nodes() -> list[Any]:
+    cordoned = node("c", labels={"pool": "general"}, unschedulable=True)
+    infra = node("i", labels={"pool": "infra"}, taints=[("dedicated", "infra", "NoSchedule")])
+    return [node("a", labels={"pool": "general"}), cordoned, infra]
+
+
+@pytest.mark.parametrize(
+    ("pool", "first"),
+    [
+        ("infra", "let its pods tolerate the taint dedicated=infra:NoSchedule"),
+        ("genral", "select nodes by pool=general in place of pool=genral"),
+    ],
+)
+def test_cordons_and_taints_of_nodes_that_pods_do_not_select_are_no_candidates(pool: str, first: str) -> None:
+    objects = flatten([*_three_nodes(), gang_of(1, selector={"pool": pool})])
+    (verdict,) = check(objects, GANG)
+    assert [one.text() for one in verdict.changes][:1] == [first]
+    untried = engine.run(Objects(objects).state().snapshot(), GANG, START, advice=False).verdicts["ns/j"]
+    assert untried.candidates[0].text() == first
+
+
+def test_a_port_is_the_cause_where_the_nodes_that_a_pod_selects_have_it_taken() -> None:
+    nodes = [node("a", labels={"pool": "edge"}), *(node(f"n{at}") for at in range(5))]
+    held = pod("x", node="a", ports=[80])
+    (verdict,) = check(flatten([*nodes, held, gang_of(1, ports=[80], selector={"pool": "edge"})]), GANG)
+    assert verdict.cause is Cause.PORT_TAKEN
+    assert any("port 80 is taken on node a" in one.text() for one in verdict.changes)

@@ -50,7 +50,7 @@ from unisono.engine.changes import (
     UseResource,
 )
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.plugins.common.node_selectors import is_state
+from unisono.engine.plugins.common.node_selectors import is_state, match_pod
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.session.once import once
@@ -473,9 +473,14 @@ def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     nodes, pod_class, facts = cycle.session.nodes, task.pod_class, cycle.session.nodes.table.facts
     room = _room(cycle, pod_class, nodes.idle)
     others = other_labels(pod_class, nodes, room, missing)
+    selected = match_pod(pod_class, nodes)
+    # A cordon or a taint on nodes that the pod does not select keeps it from nothing.
+    rooms = [room * selected] if selected.any() else [room]
     for shrunk in (False, True):  # what keeps it off nodes that could hold it; then if it were no larger than they are
-        if not room.any():
-            room = _room(cycle, pod_class, nodes.allocatable, shrunk=shrunk)
+        if not rooms[0].any():
+            large = _room(cycle, pod_class, nodes.allocatable, shrunk=shrunk)
+            rooms[0] = large * selected if selected.any() else large
+    room = rooms[0]
     cordoned = enough(nodes.table.unschedulable, room, missing)
     if not cordoned:  # fewer may do: where a sub-group finds no domain, its pods that do find nodes count as missing
         cordoned = np.flatnonzero(nodes.table.unschedulable & (room > 0)).tolist()[:missing]
@@ -491,7 +496,9 @@ def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     ladders.append(out_of_quarantine(nodes, pod_class, room, missing))
     ladders.append([parts[0] if len(parts) == 1 else Together(parts) for _, _, parts in common])
     labels = labelled(pod_class, nodes, room, missing)
-    ladders += [*others, labels, *_relaxed(pod_class)]
+    # Where no node has the labels, a name that is nearly one that nodes have is likelier than a cordon.
+    ladders = [*ladders, *others, labels] if selected.any() else [*others, labels, *ladders]
+    ladders += _relaxed(pod_class)
     return ladders if any(others) or labels else ladders + unselected(pod_class, nodes)
 
 
