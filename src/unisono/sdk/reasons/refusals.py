@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # Reasons of events about what an object could not make: FailedCreatePod, FailedCreateService, FailedToCreateRayCluster.
 _FAILED_TO_CREATE = ("FailedCreate", "FailedToCreate", "ReplicaSetCreateError", "PVCError", "PluginError")
+_OF_PODS = ("FailedCreate", "FailedCreatePod")
 # Objects that are asked about one by one; what refuses the pods of one refuses those of the others too.
 _OBJECTS = 10
 # Of a time up to its second, without its fraction: events and pods are written with different ones.
@@ -94,6 +95,24 @@ async def refusals(client: HttpClient, owners: Sequence[Any], pods: Sequence[Pod
         if told is not None:
             found.append(told)
     return found
+
+
+async def newest_refusals(client: HttpClient) -> dict[str, str]:
+    """The newest thing that objects could not create, by their UIDs, as far as the user may read events."""
+    found: dict[str, dict[str, Any]] = {}
+    for reason in _OF_PODS:
+        params = {"fieldSelector": f"reason={reason}"}
+        status, _, body = await client.request("GET", EVENTS.path(None), params=params)
+        for event in (msgspec.json.decode(body).get("items") or ()) if status < 300 else ():
+            uid = (event.get("involvedObject") or {}).get("uid") or ""
+            if uid not in found or event_time(found[uid]) <= event_time(event):
+                found[uid] = event
+    return {uid: str(event.get("message") or "") for uid, event in found.items()}
+
+
+def answer_in(message: str) -> str:
+    """The server's answer in a message, without the pods that it speaks of: the same for all that it refuses so."""
+    return message.rpartition(" is forbidden: ")[2]
 
 
 def event_time(event: dict[str, Any]) -> str:
