@@ -13,7 +13,7 @@ from topology_world import TOPOLOGY, racks, spine, wish
 from topology_world import job as job_with
 from verdict_world import Objects
 
-from support.build import GANG, START, config, flatten, group, node, pod, priority_class, queue, quota, schedule
+from support.build import GANG, START, config, flatten, gang, group, node, pod, priority_class, queue, quota, schedule
 from support.examples import examples
 from unisono import engine
 from unisono.api.base import LabelSelector, Object
@@ -37,6 +37,8 @@ CONFIGS = {
     "reserving": config(("priority", "gang", "reservation"), ("predicates", "nodeorder")),
     "evicting": config(*TIERS, actions="enqueue, allocate, preempt, reclaim, backfill"),
 }
+
+PROMISING = config(("gang",), ("predicates", "overcommit"))
 
 
 def some(random: Random) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -334,6 +336,16 @@ def test_cordons_and_taints_of_nodes_that_pods_do_not_select_are_no_candidates(p
     assert [one.text() for one in verdict.changes][:1] == [first]
     untried = engine.run(Objects(objects).state().snapshot(), GANG, START, advice=False).verdicts["ns/j"]
     assert untried.candidates[0].text() == first
+
+
+def test_room_is_counted_on_nodes_that_pods_may_use() -> None:
+    tainted = node("t", cpu=32, taints=[("t", "", "NoSchedule")])
+    nodes = [node("a", cpu=8, labels={"pool": "x"}), node("b", cpu=32), tainted]
+    held = [pod(f"x{at}", node=name, cpu=amount) for at, (name, amount) in enumerate((("a", 6), ("b", 32), ("t", 32)))]
+    asks = gang("j", 6, phase="Pending", cpu=4, selector={"pool": "x"}, min_resources=True)
+    (verdict,) = check(flatten([*nodes, *held, asks]), PROMISING)
+    assert verdict.cause is Cause.CLUSTER_OVERCOMMITTED
+    assert verdict.message.endswith("cpu 24 is asked for, and they have cpu 8; its pods may use 1 of 3 nodes")
 
 
 def test_a_port_is_the_cause_where_the_nodes_that_a_pod_selects_have_it_taken() -> None:

@@ -220,10 +220,10 @@ def _nodes_with(cycle: Cycle, job: JobState, short: Mapping[str, int]) -> list[C
     """Enough nodes for what is short, like the one that has most of it, of those that the job may use."""
     if any(map(is_floating, short)):
         return []
-    return _like_the_richest(cycle, tuple(short.items()), _usable(cycle, job).tobytes())
+    return _like_the_richest(cycle, tuple(short.items()), usable_nodes(cycle, job).tobytes())
 
 
-def _usable(cycle: Cycle, job: JobState) -> BoolArray:
+def usable_nodes(cycle: Cycle, job: JobState) -> BoolArray:
     """``[N]`` nodes that are in use and that some pod of the job may use; all in use where that is not known."""
     nodes, static = cycle.session.nodes, cycle.fits.static
     usable = nodes.table.ready & ~nodes.table.unschedulable
