@@ -149,7 +149,7 @@ def _with(told: Explanation, found: Found) -> Explanation:
             others = [fix for fix in others if fix.tried]
         told.verdicts = [
             one
-            if one.change and one.change.get("tried") is not False and not found.causes[1:]
+            if found.fix.text in one.suggestion and one.change.get("tried") is not False and not found.causes[1:]
             else structs.replace(one, suggestion=found.fix.text)
             for one in told.verdicts
         ]
