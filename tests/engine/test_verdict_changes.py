@@ -25,6 +25,7 @@ from unisono.api.core import (
     PodAntiAffinity,
     TopologySpreadConstraint,
 )
+from unisono.api.times import rfc3339
 from unisono.engine.changes import Change, EvictPods, RelaxRule
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.verdict import Cause, Verdict
@@ -336,6 +337,16 @@ def test_cordons_and_taints_of_nodes_that_pods_do_not_select_are_no_candidates(p
     assert [one.text() for one in verdict.changes][:1] == [first]
     untried = engine.run(Objects(objects).state().snapshot(), GANG, START, advice=False).verdicts["ns/j"]
     assert untried.candidates[0].text() == first
+
+
+@pytest.mark.parametrize(("limit", "told"), [("1h", True), ("", False)])
+def test_it_is_told_when_sla_will_act(limit: str, told: bool) -> None:
+    settings = config(("gang", "sla"), ("predicates", "nodeorder"))
+    notes = {"sla-waiting-time": limit} if limit else {}
+    job = [group("j", annotations=notes, created=600.0), pod("j-0", "j", cpu=4)]
+    (verdict,) = check(flatten([node("a", cpu=4), pod("x", node="a", cpu=4), *job]), settings)
+    ends = f"its sla-waiting-time ends at {rfc3339(START + 4200.0)}: from then on it is admitted"
+    assert (ends in verdict.message) is told
 
 
 def test_room_is_counted_on_nodes_that_pods_may_use() -> None:

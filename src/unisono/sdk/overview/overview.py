@@ -41,7 +41,7 @@ from unisono.sdk.overview.queues import (
     used_by_node,
     used_of_total,
 )
-from unisono.sdk.reasons.refusals import answer_in, newest_refusals
+from unisono.sdk.state.refused import answer_in, newest_refusals
 from unisono.sdk.state.running import stalls
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unisono.api.kinds import EVENTS
+from unisono.sdk.state.refused import SECOND, event_time
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
@@ -16,11 +17,8 @@ if TYPE_CHECKING:
 
 # Reasons of events about what an object could not make: FailedCreatePod, FailedCreateService, FailedToCreateRayCluster.
 _FAILED_TO_CREATE = ("FailedCreate", "FailedToCreate", "ReplicaSetCreateError", "PVCError", "PluginError")
-_OF_PODS = ("FailedCreate", "FailedCreatePod")
 # Objects that are asked about one by one; what refuses the pods of one refuses those of the others too.
 _OBJECTS = 10
-# Of a time up to its second, without its fraction: events and pods are written with different ones.
-_SECOND = len("2026-01-01T00:00:00")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ def refusal(events: Iterable[dict[str, Any]], made: str) -> Refusal | None:
     """
     told = [event for event in events if _is_refusal(event)]
     last = max(told, key=event_time, default=None)
-    if last is None or event_time(last) < made[:_SECOND]:
+    if last is None or event_time(last) < made[:SECOND]:
         return None
     about = last.get("involvedObject") or {}
     return Refusal((about.get("kind") or "").lower(), about.get("name") or "", last.get("message") or "")
@@ -95,28 +93,3 @@ async def refusals(client: HttpClient, owners: Sequence[Any], pods: Sequence[Pod
         if told is not None:
             found.append(told)
     return found
-
-
-async def newest_refusals(client: HttpClient) -> dict[str, str]:
-    """The newest thing that objects could not create, by their UIDs, as far as the user may read events."""
-    found: dict[str, dict[str, Any]] = {}
-    for reason in _OF_PODS:
-        params = {"fieldSelector": f"reason={reason}"}
-        status, _, body = await client.request("GET", EVENTS.path(None), params=params)
-        for event in (msgspec.json.decode(body).get("items") or ()) if status < 300 else ():
-            uid = (event.get("involvedObject") or {}).get("uid") or ""
-            if uid not in found or event_time(found[uid]) <= event_time(event):
-                found[uid] = event
-    return {uid: str(event.get("message") or "") for uid, event in found.items()}
-
-
-def answer_in(message: str) -> str:
-    """The server's answer in a message, without the pods that it speaks of: the same for all that it refuses so."""
-    return message.rpartition(" is forbidden: ")[2]
-
-
-def event_time(event: dict[str, Any]) -> str:
-    """When an event was seen last, to the second; RFC 3339 sorts as text."""
-    series = event.get("series") or {}
-    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    return str(next(filter(None, times), ""))[:_SECOND]
