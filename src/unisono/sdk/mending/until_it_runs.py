@@ -344,7 +344,7 @@ class _Search:
                 break
             if shorter is not None:
                 found, needed = shorter, rest
-        return None if found is None else Found(found, tuple(one.cause for one in needed), tuple(self._failed))
+        return None if found is None else Found(found, tuple(one.cause for one in chain), tuple(self._failed))
 
     def _as_one(self, chain: Sequence[_Step], *, proved: bool = True) -> Fix | None:
         """One fix, which starts the job; ``proved``: that the steps do, one after the other, is known."""
