@@ -200,6 +200,25 @@ def test_all_that_fit_are_let_in_together_and_none_like_one_that_waits_in_vain(q
 
 
 @pytest.mark.parametrize("quota", SHARING)
+def test_a_gang_whose_pods_will_ask_for_other_nodes_is_not_refused_with_those_like_it(quota: str) -> None:
+    """One like it waits in vain for nodes that are not there, and another one behind the gate for that."""
+
+    def asks(name: str, phase: str, created: float, parts: str) -> Any:
+        notes = {GANG_PARTS: parts}
+        return group(name, 1, phase=phase, resources={"cpu": 1}, created=created, annotations=notes)
+
+    gone = [asks("vain", "Inqueue", 1, "[]"), pod("vain-0", "vain", cpu=1, selector={"zone": "gone"})]
+    waiting = [asks("like", "Pending", 60, "[]"), asks("other", "Pending", 61, "[] ")]
+    held = [group("hog", 9, phase="Inqueue", resources={"cpu": 18}), [pod(f"hog-{n}", "hog", cpu=2) for n in range(9)]]
+    configured = settings("enqueue, allocate, backfill", quota=quota)
+    it = Plane(configured, node("n1", cpu=4), node("n2", cpu=4), *held, *gone, *waiting)
+    it.cycle()
+    it.now += 1.0
+    decisions = it.cycle()
+    assert {one.name for one in decisions.pod_groups if one.phase == "Inqueue"} - {"hog", "vain"} == {"other"}
+
+
+@pytest.mark.parametrize("quota", SHARING)
 @pytest.mark.parametrize("wish", [{"selector": {"zone": "later"}}, {"cpu": 9}])
 def test_a_gang_that_fits_nowhere_keeps_nobody_from_admission(quota: str, wish: dict[str, Any]) -> None:
     asked = {"cpu": 1, **wish}

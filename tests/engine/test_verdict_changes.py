@@ -13,8 +13,9 @@ from topology_world import TOPOLOGY, racks, spine, wish
 from topology_world import job as job_with
 from verdict_world import Objects
 
-from support.build import GANG, config, flatten, group, node, pod, priority_class, queue, quota, schedule
+from support.build import GANG, START, config, flatten, gang, group, node, pod, priority_class, queue, quota, schedule
 from support.examples import examples
+from unisono import engine
 from unisono.api.base import LabelSelector, Object
 from unisono.api.core import (
     Affinity,
@@ -24,6 +25,7 @@ from unisono.api.core import (
     PodAntiAffinity,
     TopologySpreadConstraint,
 )
+from unisono.api.times import rfc3339
 from unisono.engine.changes import Change, EvictPods, RelaxRule
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.verdict import Cause, Verdict
@@ -36,6 +38,8 @@ CONFIGS = {
     "reserving": config(("priority", "gang", "reservation"), ("predicates", "nodeorder")),
     "evicting": config(*TIERS, actions="enqueue, allocate, preempt, reclaim, backfill"),
 }
+
+PROMISING = config(("gang",), ("predicates", "overcommit"))
 
 
 def some(random: Random) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -312,3 +316,52 @@ def test_jobs_that_come_before_are_counted_in() -> None:
         "ns/l": "add 3 nodes like a",
         "ns/j": "add 5 nodes like a",
     }
+
+
+def _three_nodes() -> list[Any]:
+    cordoned = node("c", labels={"pool": "general"}, unschedulable=True)
+    infra = node("i", labels={"pool": "infra"}, taints=[("dedicated", "infra", "NoSchedule")])
+    return [node("a", labels={"pool": "general"}), cordoned, infra]
+
+
+@pytest.mark.parametrize(
+    ("pool", "first"),
+    [
+        ("infra", "let its pods tolerate the taint dedicated=infra:NoSchedule"),
+        ("genral", "select nodes by pool=general in place of pool=genral"),
+    ],
+)
+def test_cordons_and_taints_of_nodes_that_pods_do_not_select_are_no_candidates(pool: str, first: str) -> None:
+    objects = flatten([*_three_nodes(), gang_of(1, selector={"pool": pool})])
+    (verdict,) = check(objects, GANG)
+    assert [one.text() for one in verdict.changes][:1] == [first]
+    untried = engine.run(Objects(objects).state().snapshot(), GANG, START, advice=False).verdicts["ns/j"]
+    assert untried.candidates[0].text() == first
+
+
+@pytest.mark.parametrize(("limit", "told"), [("1h", True), ("", False)])
+def test_it_is_told_when_sla_will_act(limit: str, told: bool) -> None:
+    settings = config(("gang", "sla"), ("predicates", "nodeorder"))
+    notes = {"sla-waiting-time": limit} if limit else {}
+    job = [group("j", annotations=notes, created=600.0), pod("j-0", "j", cpu=4)]
+    (verdict,) = check(flatten([node("a", cpu=4), pod("x", node="a", cpu=4), *job]), settings)
+    ends = f"its sla-waiting-time ends at {rfc3339(START + 4200.0)}: from then on it is admitted"
+    assert (ends in verdict.message) is told
+
+
+def test_room_is_counted_on_nodes_that_pods_may_use() -> None:
+    tainted = node("t", cpu=32, taints=[("t", "", "NoSchedule")])
+    nodes = [node("a", cpu=8, labels={"pool": "x"}), node("b", cpu=32), tainted]
+    held = [pod(f"x{at}", node=name, cpu=amount) for at, (name, amount) in enumerate((("a", 6), ("b", 32), ("t", 32)))]
+    asks = gang("j", 6, phase="Pending", cpu=4, selector={"pool": "x"}, min_resources=True)
+    (verdict,) = check(flatten([*nodes, *held, asks]), PROMISING)
+    assert verdict.cause is Cause.CLUSTER_OVERCOMMITTED
+    assert verdict.message.endswith("cpu 24 is asked for, and they have cpu 8; its pods may use 1 of 3 nodes")
+
+
+def test_a_port_is_the_cause_where_the_nodes_that_a_pod_selects_have_it_taken() -> None:
+    nodes = [node("a", labels={"pool": "edge"}), *(node(f"n{at}") for at in range(5))]
+    held = pod("x", node="a", ports=[80])
+    (verdict,) = check(flatten([*nodes, held, gang_of(1, ports=[80], selector={"pool": "edge"})]), GANG)
+    assert verdict.cause is Cause.PORT_TAKEN
+    assert any("port 80 is taken on node a" in one.text() for one in verdict.changes)

@@ -17,6 +17,7 @@ from support.examples import examples
 from unisono import engine
 from unisono.api.annotations import GANG_PARTS
 from unisono.api.base import Object
+from unisono.api.core import PodCondition
 from unisono.api.gang_parts import Part, encode_parts
 from unisono.engine.changes import AddNodes, RaiseCapability, RequestAtMost, Together, UseLabel, UsePriority
 from unisono.engine.config.model import SchedulerConfig
@@ -152,12 +153,30 @@ def test_nodes_with_room_are_offered_where_those_that_a_pod_selects_are_full() -
 
 def test_a_job_that_has_to_be_made_again_is_admitted_again() -> None:
     """Other nodes have room, but more is promised already than admission lets be: a new job would not come in."""
-    promised = group("p", 1, resources={"cpu": 9})  # its pods are still to come
+    promised = group("p", 1, resources={"cpu": 9}, created=999)  # its pods are still to come
     things = [*TWO_KINDS, promised, gang("j", 1, cpu=2, selector={"kind": "a"}, created=20, min_resources=True)]
     verdict = asked(flatten(things), "ns/j", CAPPED)
     assert verdict is not None
     assert UseLabel("kind", "b", "kind", "a") not in verdict.changes
     assert AddNodes("a", 1) in verdict.changes
+
+
+def _one_more_in_vain(name: str, created: float = 0.0) -> list[Any]:
+    """An admitted job whose pod found no place."""
+    spec = pod(name, name, cpu=1, selector={"kind": "gone"}).spec
+    notes = {GANG_PARTS: encode_parts([Part("w", 1, 1, spec=spec)])}
+    told = pod(f"{name}-w-0", name, cpu=1, selector={"kind": "gone"})
+    told.status.conditions = [PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="no")]
+    return [group(name, 1, resources={"cpu": 1}, annotations=notes, created=created), told]
+
+
+def test_a_job_that_is_mended_is_not_like_those_that_wait_in_vain() -> None:
+    """More is promised than admission lets be, in vain: with another selector it is let in to try."""
+    late = group("late", 1, resources={"cpu": 5})  # its pods cannot be made
+    things = [*TWO_KINDS, priority_class("high", 10), late, *(_one_more_in_vain(f"b{at}") for at in range(9))]
+    verdict = asked(flatten([*things, *_one_more_in_vain("j", 20)]), "ns/j", CAPPED)
+    assert verdict is not None
+    assert verdict.changes[0].text() == "select nodes by kind=b in place of kind=gone"
 
 
 def test_what_was_tried_in_vain_is_not_offered_untried() -> None:

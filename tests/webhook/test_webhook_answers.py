@@ -318,3 +318,18 @@ def test_where_gangs_stand_is_checked_and_tiers_that_do_not_exist_are_told() -> 
     }
     (told,) = check(ask(web), seen)["response"]["warnings"]
     assert told.startswith(f"spec.template.metadata.annotations[{NEAR}]: its pods will not be placed: 'app=a' names no")
+
+
+def _closed_deployment(queue_name: str) -> dict[str, Any]:
+    notes = {"labels": {"a": "b"}, "annotations": {"scheduling.volcano.sh/queue-name": queue_name}}
+    template = {"metadata": notes, "spec": {"containers": [{"name": "c", "image": "i"}], "schedulerName": "volcano"}}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "ns"}, "spec": spec}
+
+
+@pytest.mark.parametrize(("name", "told"), [("shut", True), ("open", False)])
+def test_a_closed_queue_is_told_to_those_who_name_it(name: str, told: bool) -> None:
+    answer = check(ask(_closed_deployment(name)), view(queue("shut", "Closed"), queue("open"), queue("team")))
+    assert answer["response"]["allowed"]
+    warnings = answer["response"].get("warnings", [])
+    assert any("queue shut is not open (state Closed)" in one for one in warnings) is told

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unisono.api.annotations import DEFAULT_RUN_TIME, IDLE_GPUS, MAX_RUN_TIME, ONE_OF, RESERVATION
+from unisono.api.annotations import DEFAULT_RUN_TIME, GANG_PARTS, IDLE_GPUS, MAX_RUN_TIME, ONE_OF, RESERVATION
 from unisono.api.base import Quantity
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.groups.scheduling import Queue as QueueObject
@@ -58,9 +58,9 @@ class Shapes:
         """The numbers of a job's shape and of its kin; 0 when it counts as unlike any other.
 
         Only jobs have a shape whose pods are all pending, ungated and equal, as those of a fresh job are, and jobs
-        without pending pods. Two of the same shape differ in names, ages, labels, annotations, conditions, places in
-        the order and nodes, and in nothing else. Two of one kin may also stand in different namespaces, which count
-        for admission and not for placing.
+        without pending pods. Two of the same shape differ in names, ages, labels, annotations (but what they tell of
+        pods that are to come), conditions, places in the order and nodes, and in nothing else. Two of one kin may also
+        stand in different namespaces, which count for admission and not for placing.
         """
         key = _key(job)
         if key is None:
@@ -98,9 +98,10 @@ def _key(job: Job) -> Key | None:
 
 
 def _no_pending_tasks(job: Job) -> Key:
-    """What is seen of the pods of a job of which none waits, or which has none."""
+    """What is seen of the pods of a job of which none waits; of one that has none, what its PodGroup tells of them."""
+    told = "" if job.tasks else job.annotations.get(GANG_PARTS, "")
     roles = sorted((role, *counts) for role, counts in job.role_counts.items()) if job.min_task_member else ()
-    return tuple(job.counts), job.releasing_on_node, job.allocated.tobytes(), *roles
+    return told, tuple(job.counts), job.releasing_on_node, job.allocated.tobytes(), *roles
 
 
 def _pending_tasks(job: Job) -> Key | None:

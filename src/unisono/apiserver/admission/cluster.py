@@ -201,7 +201,8 @@ def unheeded(request: Request, view: View) -> list[str]:
     words = without_effect(shown, inside)
     if words and (space := view.find(NAMESPACES, request.namespace or "")) is not None:
         words = without_effect(shown, inside, words_read(kind, space.metadata.annotations))
-    told = [*kind.unheeded(shown), *words, *unreadable(shown, inside), *_unknown_tiers(kind, shown, view)]
+    told = [*_closed(kind, request, view), *kind.unheeded(shown), *words, *unreadable(shown, inside)]
+    told += _unknown_tiers(kind, shown, view)
     return [*told, *misplaced(kind, shown), *unknown_arguments(shown, kind.templates)]
 
 
@@ -241,6 +242,15 @@ def _unknown_tiers(kind: JobKind, shown: Any, view: View) -> list[str]:
         for name, at in asked.items()
         if name not in there
     ]
+
+
+def _closed(kind: JobKind, request: Request, view: View) -> Iterator[str]:
+    """Queues that an object names where that counts, and that admit nothing."""
+    for field, name in dict(_naming(kind, request.object, request, view, all_places=False)).items():
+        queue = view.find(QUEUES, name)
+        state = queue.status.state if queue is not None else ""
+        if state in ("Closed", "Closing"):
+            yield f"{field}: queue {name} is not open (state {state}): its pods wait until it is opened"
 
 
 def unenforced(request: Request, view: View) -> list[str]:

@@ -45,7 +45,7 @@ from unisono.controllers.pod_facts import (
     staying,
 )
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.workloads.dependents import Dependents, raise_first
+from unisono.controllers.workloads.dependents import Dependents, first_text, raise_first
 from unisono.controllers.workloads.templates import (
     HASH_LABEL,
     REVISION_LABEL,
@@ -319,7 +319,7 @@ class DaemonSetController(Controller):
         for pod in fresh[:5] if not errors else ():
             self._recorder.event(daemon_set, "Normal", "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
         if errors:
-            self._recorder.event(daemon_set, "Warning", "FailedCreate", f"Error creating: {errors[0]}")
+            self._recorder.event(daemon_set, "Warning", "FailedCreate", f"Error creating: {first_text(errors, fresh)}")
         errors += await self._pods.delete(daemon_set, plan.delete)
         for pod in plan.delete[:5]:
             self._recorder.event(daemon_set, "Normal", "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -184,6 +184,20 @@ def _orphan_namespace(obj: Object) -> list[str]:
         return []
     phase = getattr(getattr(obj, "status", None), "phase", None)
     return [] if phase in ENDED_PHASES else [obj.metadata.namespace or ""]
+
+
+def first_text(errors: Sequence[Exception], made: Iterable[Object]) -> str:
+    """The first error, with the beginning alone of names that were drawn: the next try says the same, and is counted.
+
+    Args:
+        errors: at least one.
+        made: what was to be created.
+
+    """
+    text = str(errors[0])
+    drawn = {one.metadata.name: one.metadata.generate_name for one in made if one.metadata.generate_name}
+    name = next((name for name in drawn if f'"{name}"' in text), "")
+    return text.replace(f'"{name}"', f'"{drawn[name]}"') if name else text
 
 
 def raise_first(errors: Sequence[Exception]) -> None:

@@ -40,7 +40,7 @@ from unisono.controllers.pod_facts import (
     next_available,
 )
 from unisono.controllers.recorder import Notice, Recorder
-from unisono.controllers.workloads.dependents import Dependents, raise_first
+from unisono.controllers.workloads.dependents import Dependents, first_text, raise_first
 from unisono.controllers.workloads.deployment_decide import (
     REVISION,
     Change,
@@ -188,9 +188,9 @@ class ReplicaSetController(Controller):
         errors: list[Exception] = []
         failure = None
         if self._pods.settled(replica_set):
-            errors = await self._carry_out(replica_set, plan)
+            errors, text = await self._carry_out(replica_set, plan)
             if errors:
-                failure = ("FailedDelete" if plan.delete else "FailedCreate", str(errors[0]))
+                failure = ("FailedDelete" if plan.delete else "FailedCreate", text)
         status = replicas_status(replica_set, pods, self._clock.time(), failure)
         try:
             self._written.keep(await write_status(self._client, self.kind, replica_set, status))
@@ -199,7 +199,8 @@ class ReplicaSetController(Controller):
         raise_first(errors)
         return sooner(plan.requeue_after, None if self._pods.settled(replica_set) else PATIENCE_SECONDS)
 
-    async def _carry_out(self, replica_set: Replicas, plan: ReplicaPlan) -> list[Exception]:
+    async def _carry_out(self, replica_set: Replicas, plan: ReplicaPlan) -> tuple[list[Exception], str]:
+        """What went wrong, and the first of it in words."""
         name = replica_set.metadata.name
         fresh = [
             pod_from(_template(replica_set), self.kind, replica_set, generated_name(name, self._random))
@@ -209,12 +210,13 @@ class ReplicaSetController(Controller):
         if fresh and not errors:
             listed = ", ".join(pod.metadata.name for pod in fresh[:5])
             self._tell(replica_set, Notice("Normal", "SuccessfulCreate", f"Created pod: {listed}"))
+        text = first_text(errors, fresh) if errors else ""
         if errors:
-            self._tell(replica_set, Notice("Warning", "FailedCreate", f"Error creating: {errors[0]}"))
+            self._tell(replica_set, Notice("Warning", "FailedCreate", f"Error creating: {text}"))
         errors += await self._pods.delete(replica_set, plan.delete)
         for pod in plan.delete[:5]:
             self._tell(replica_set, Notice("Normal", "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
-        return errors
+        return errors, text or next(map(str, errors), "")
 
     def _tell(self, replica_set: Replicas, notice: Notice) -> None:
         self._recorder.event(replica_set, notice.type, notice.reason, notice.message)

@@ -33,7 +33,7 @@ from unisono.controllers import owners
 from unisono.controllers.objects import PATIENCE_SECONDS, LastWritten, for_each, remove_finalizer, to_json, write_status
 from unisono.controllers.owners import index, owned_by
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.workloads.dependents import Dependents, raise_first
+from unisono.controllers.workloads.dependents import Dependents, first_text, raise_first
 from unisono.controllers.workloads.job_decide import (
     FINALIZER,
     INDEX_FAILURES,
@@ -253,7 +253,7 @@ class BatchJobController(Controller):
         errors = await self._pods.create(job, fresh)
         if errors:
             plan.status.active = max(0, (plan.status.active or 0) - len(plan.create)) or None
-            self._recorder.event(job, "Warning", "FailedCreate", f"Error creating: {errors[0]}")
+            self._recorder.event(job, "Warning", "FailedCreate", f"Error creating: {first_text(errors, fresh)}")
         for pod in fresh[:5] if not errors else ():
             self._recorder.event(job, "Normal", "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
         # Without the finalizer the end of these pods does not count as a failure.

@@ -30,7 +30,8 @@ class FitErrors:
 
     Attributes:
         counts: nodes by reason text; a node counts once per reason that it has.
-        cause: the one to name: that of the reason with most nodes, resources first among equals.
+        cause: the one to name: that of the reason with most nodes, resources first among equals; where nodes that would
+            do are refused for a reason with a cause of its own, of these nodes.
         lacking: resource names that were insufficient, by how many nodes.
 
     """
@@ -191,7 +192,14 @@ class FitReporter:
         view.future = True
         for plugin in self.hooks.refusing() if not bits.all() else ():  # else there is nothing left to refuse
             collect(self._vetoes(plugin, pod_class, view), bits, reasons)
-        self._count(bits, reasons, counts, causes)
+        left = Counter[Cause]()
+        self._count(bits, reasons, counts, left)
+        if left.keys() - {Cause.FILTERS, Cause.NODES_FULL}:
+            # Most nodes may be others' anyway: what has a name of its own keeps the pod off those that it could use.
+            left[Cause.NODES_FULL] += int((~passed & (static.bits == 0)).sum())
+            causes = left
+        else:
+            causes.update(left)
         cause = max(causes, key=lambda c: (causes[c], c is Cause.NODES_FULL))
         return FitErrors(dict(counts), cause, dict(lacking), view.size)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unisono.api.keys import GPU_COUNT, GPU_MILLI, NVIDIA_GPU, SLA_WAITING_TIME
-from unisono.api.times import duration_or_none
+from unisono.api.times import duration_or_none, rfc3339
 from unisono.cluster.interning import Memory
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import TaskStatus
@@ -148,6 +148,16 @@ class SlaPlugin(Plugin):
         subject = self.session.subject
         if subject is not None and TaskStatus.RELEASING in (before, after):
             self._evictions[subject.key] += len(tasks) if after is TaskStatus.RELEASING else -len(tasks)
+
+
+def end_of_waiting(plugins: Iterable[Plugin], job: JobState) -> str:
+    """When plug-in sla will act for a job that waits for room, in words; empty without a limit on its waiting."""
+    ends = next((one.deadline(job) for one in plugins if isinstance(one, SlaPlugin)), None)
+    if ends is None:
+        return ""
+    return (
+        f"its sla-waiting-time ends at {rfc3339(ends)}: from then on it is admitted and keeps the places that it finds"
+    )
 
 
 def _of_job(annotations: Mapping[str, str]) -> float | None:

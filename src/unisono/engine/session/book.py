@@ -185,6 +185,17 @@ def close_promises(snapshot: Snapshot, now: float, jobs: Iterable[JobState] = ()
     return again if again is not None else min(ends, default=None)
 
 
+def wait_out(snapshot: Snapshot, now: float) -> None:
+    """Let the promises lapse of gangs that have lacked pods for as long as is known, and were there before that.
+
+    Who looks at a cluster for the first time has not seen since when, and would count them for `PATIENCE_SECONDS`.
+    """
+    promises, jobs = snapshot.memo.of(Promises, Promises), snapshot.jobs
+    for key, (_, number) in promises.unfilled.items():
+        if key in jobs and now - jobs[key].created > PATIENCE_SECONDS:
+            promises.unfilled[key] = (now - PATIENCE_SECONDS, number)
+
+
 def remember_by_key(snapshot: Snapshot, job: Job) -> None:
     """Remember of a gang by its key what is known of its shape: a changed copy of it has another shape, or none."""
     tried = snapshot.memo.of(Promises, Promises).tried

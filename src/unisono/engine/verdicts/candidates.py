@@ -52,7 +52,7 @@ from unisono.engine.changes import (
     UseResource,
 )
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.plugins.common.node_selectors import is_state
+from unisono.engine.plugins.common.node_selectors import is_state, match_pod
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.session.once import once
@@ -222,10 +222,10 @@ def _nodes_with(cycle: Cycle, job: JobState, short: Mapping[str, int]) -> list[C
     """Enough nodes for what is short, like the one that has most of it, of those that the job may use."""
     if any(map(is_floating, short)):
         return []
-    return _like_the_richest(cycle, tuple(short.items()), _usable(cycle, job).tobytes())
+    return _like_the_richest(cycle, tuple(short.items()), usable_nodes(cycle, job).tobytes())
 
 
-def _usable(cycle: Cycle, job: JobState) -> BoolArray:
+def usable_nodes(cycle: Cycle, job: JobState) -> BoolArray:
     """``[N]`` nodes that are in use and that some pod of the job may use; all in use where that is not known."""
     nodes, static = cycle.session.nodes, cycle.fits.static
     usable = nodes.table.ready & ~nodes.table.unschedulable
@@ -475,9 +475,14 @@ def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     nodes, pod_class, facts = cycle.session.nodes, task.pod_class, cycle.session.nodes.table.facts
     room = _room(cycle, pod_class, nodes.idle)
     others = other_labels(pod_class, nodes, room, missing)
+    selected = match_pod(pod_class, nodes)
+    # A cordon or a taint on nodes that the pod does not select keeps it from nothing.
+    rooms = [room * selected] if selected.any() else [room]
     for shrunk in (False, True):  # what keeps it off nodes that could hold it; then if it were no larger than they are
-        if not room.any():
-            room = _room(cycle, pod_class, nodes.allocatable, shrunk=shrunk)
+        if not rooms[0].any():
+            large = _room(cycle, pod_class, nodes.allocatable, shrunk=shrunk)
+            rooms[0] = large * selected if selected.any() else large
+    room = rooms[0]
     cordoned = enough(nodes.table.unschedulable, room, missing)
     if not cordoned:  # fewer may do: where a sub-group finds no domain, its pods that do find nodes count as missing
         cordoned = np.flatnonzero(nodes.table.unschedulable & (room > 0)).tolist()[:missing]
@@ -493,7 +498,9 @@ def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     ladders.append(out_of_quarantine(nodes, pod_class, room, missing))
     ladders.append([parts[0] if len(parts) == 1 else Together(parts) for _, _, parts in common])
     labels = labelled(pod_class, nodes, room, missing)
-    ladders += [*others, labels, *_relaxed(cycle, task)]
+    # Where no node has the labels, a name that is nearly one that nodes have is likelier than a cordon.
+    ladders = [*ladders, *others, labels] if selected.any() else [*others, labels, *ladders]
+    ladders += _relaxed(cycle, task)
     return ladders if any(others) or labels else ladders + unselected(pod_class, nodes)
 
 

@@ -26,6 +26,7 @@ from unisono.engine.changes import (
     RequestAtMost,
     Together,
     UsePriority,
+    parts_of,
 )
 from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.effects import FIRST, LAST, OF_THE_JOB
@@ -45,6 +46,8 @@ _GROWTH = 4
 _MOST_ROUNDS = 12
 """How often it is asked among all that wait what still keeps a job."""
 _RAISED = (RaiseCapability, RaiseDeserved, RaiseQuota)
+_OF_THE_LINE = (UsePriority, RaiseQueuePriority)
+"""Changes that bring a job before others, which wait longer for them."""
 _SMALLER = (LowerMinAvailable, RequestAtMost)
 """Changes after which the job is not what was asked for: the last ones to be tried."""
 _OF_THE_JOB = (LowerMinAvailable, *OF_THE_JOB)
@@ -144,7 +147,7 @@ class Composition:
         for parts in self._ways(draft):
             whole = self._in_line(parts)
             change = together(whole) if whole else None
-            if change is not None and change not in found:
+            if change is not None and not any(_same(change, one) for one in found):
                 found.append(change)
             if len(found) >= most or self.cut:
                 break
@@ -210,7 +213,7 @@ class Composition:
         times = Counter[Any]()
         for _ in range(_MOST_ROUNDS):
             if answer is None:
-                enough = self._unhurried(parts)
+                enough = self._needed(self._unhurried(parts))
                 least = self._tightened(enough)
                 answer = self._again(least) if len(least) > 1 else None
                 if answer is None:
@@ -245,13 +248,23 @@ class Composition:
         """What keeps it where its pods and nodes come late: others take what one part brings before the next one."""
         return self.trials.ask_again(self.key, together(parts))
 
+    def _needed(self, parts: Parts) -> Parts:
+        """Without each part that the job starts without among all that wait, those first that take most to have."""
+        for one in sorted(parts, key=lambda part: (not isinstance(part, AddNodes), not isinstance(part, _OF_THE_LINE))):
+            rest = tuple(each for each in parts if each is not one)
+            if rest and self.trials.at_the_end(self.key) and self._starts(rest):
+                parts = rest
+        return parts
+
+    def _starts(self, parts: Parts) -> bool:
+        """Whether the job starts with these among all that wait, whether its pods come at once or late."""
+        whole = together(parts)
+        return self.trials.ask(self.key, whole, alone=False) is None and self._again(parts) is None
+
     def _tightened(self, parts: Parts) -> Parts:
         """As little of each part as is enough with all that wait, nodes first; steps grow fast and go too far."""
         for one in sorted(parts, key=lambda part: not isinstance(part, AddNodes)):
             at, low, high = parts.index(one), 0, _divisions(one)
-            without = (*parts[:at], *parts[at + 1 :])
-            if without and isinstance(one, AddNodes) and self._is_enough(without):
-                parts, high = without, 0
             while high - low > 1:
                 middle = (low + high) // 2
                 less = (*parts[:at], _portion(one, middle), *parts[at + 1 :])
@@ -272,13 +285,17 @@ class Composition:
 
     def _unhurried(self, parts: Parts) -> Parts:
         """With no more than is enough of what brings it forward."""
-        rungs = self.first[:-1] if len(parts) <= 1 else self.first[1:-1]
-        enough = (ahead for ahead in rungs if parts + ahead and self._is_enough((*parts, *ahead)))
+        enough = (ahead for ahead in self.first[:-1] if parts + ahead and self._is_enough((*parts, *ahead)))
         return (*parts, *next(enough, self.first[-1]))
 
     def _late(self) -> bool:
         self.cut = self.cut or not self.trials.possible(self.key)
         return self.cut
+
+
+def _same(change: Change, other: Change) -> bool:
+    """Whether two changes are the same, in whatever order they are made."""
+    return Counter(map(repr, parts_of(change))) == Counter(map(repr, parts_of(other)))
 
 
 def _larger_first(ladders: Ladders) -> Ladders:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from unisono.api.annotations import RUN_SECONDS, USER_LIMITS
+from unisono.api.annotations import GANG_PARTS, RUN_SECONDS, USER_LIMITS
 from unisono.api.base import Object
 from unisono.api.between import WORDS
 from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME, JOB_VERSION
@@ -433,6 +433,7 @@ def _use_node_group(change: changes.UseNodeGroup, edit: Edit, job: str) -> None:
         record.affinity = with_group(record.affinity, change.name, change.instead)
 
 
+_OF_PODS = (changes.OfPods, changes.UseClaim)
 OF_THE_JOB = (
     *(changes.OfPods, changes.AddAnnotation, changes.UseClaim),
     *(changes.AllowTier, changes.UseQueue, changes.UseRole),
@@ -457,6 +458,9 @@ def submit_again(change: changes.Change, edit: Edit, job: str, now: float) -> bo
     if not any(isinstance(one, again) for one in changes.parts_of(change)) or count(record.counts, READY_STATES):
         return False
     record.phase, record.created = "Pending", now
+    if record.annotations.get(GANG_PARTS) and any(isinstance(one, _OF_PODS) for one in changes.parts_of(change)):
+        # Its PodGroup will tell of other pods: it is no longer like those that wait in vain for what it asked for.
+        record.annotations = {**record.annotations, GANG_PARTS: f"{record.annotations[GANG_PARTS]}\n"}
     return True
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec import structs
 
+from unisono.engine.plugins.service_order import end_of_waiting
 from unisono.engine.session.choices import choice_of
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.causes import (
@@ -65,12 +66,22 @@ _OF_NODES: Final = frozenset((Cause.NODES_FULL, Cause.FILTERS, Cause.TOO_LARGE, 
 """Causes that other nodes might not have."""
 
 
+_FOR_ROOM: Final = frozenset(
+    (Cause.CLUSTER_OVERCOMMITTED, Cause.OVER_CAPABILITY, Cause.OVER_SHARE, Cause.NODES_FULL, Cause.RESERVED)
+)
+"""Causes that waiting may end."""
+
+
 def first_cause(waiting: Waiting) -> Draft:
     """Why the job waits; of one that may take several kinds of nodes also what each of them lacks."""
     session = waiting.cycle.session
     session.subject, choice = waiting.job, choice_of(session, waiting.job)
     with choice.as_told() if choice is not None else nullcontext():
         draft = next(draft for cause in ORDER if (draft := cause(waiting)) is not None)
+    ends = end_of_waiting(waiting.cycle.hooks.alive(), waiting.job) if draft.verdict.cause in _FOR_ROOM else ""
+    if ends:
+        message = f"{draft.verdict.message.removesuffix('.')}; {ends}"
+        draft = structs.replace(draft, verdict=structs.replace(draft.verdict, message=message))
     told, ladders = each_kind(waiting) if draft.verdict.cause in _OF_NODES else ("", [])
     if not told:
         return draft

@@ -46,6 +46,7 @@ from unisono.engine.closing.status_updates import next_phase
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugin_host.stopwatch import Stopwatch
 from unisono.engine.plugins.admission_limits import counted
+from unisono.engine.session.book import wait_out
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.edit import Edit, Move
@@ -170,7 +171,9 @@ class Trials:
         outside = any(plugin.outside for plugin in cycle.hooks.plugins())
         watch = cycle.stopwatch
         self._until = watch.monotonic() + seconds if seconds and watch.monotonic is not None else 0.0
-        self._late = self._until - 0.4 * seconds
+        self._late, self._end = self._until - 0.4 * seconds, self._until + 0.25 * seconds
+        if self._until:
+            wait_out(cycle.session.snapshot, cycle.session.now)
         self.left = 0 if outside else _UNBOUNDED if self._until else max(limit - spent, 0)
         self.stopwatch = Stopwatch(watch.monotonic, watch.limit)
         heavy = any(each.weight > LIGHT for each in cycle.session.snapshot.classes.all.values())
@@ -199,6 +202,10 @@ class Trials:
     def at_leisure(self, job: str) -> bool:
         """Whether there is budget to make less of what is enough: the last part of the time is for finding anything."""
         return self.possible(job) and not self._is_past(self._late)
+
+    def at_the_end(self, job: str) -> bool:
+        """Whether there is budget to see what of a change that has been found is needed: that takes a few trials."""
+        return not self._is_past(self._end) and self.left >= self._costs[job]
 
     def _is_past(self, moment: float) -> bool:
         return bool(self._until) and self.stopwatch.monotonic is not None and self.stopwatch.monotonic() >= moment

@@ -38,6 +38,9 @@ MOST_OBJECTS = 4000
 """Of a cluster that is copied: a copy of more takes longer than people wait for an answer."""
 MOST_READ = 100_000
 """Of a cluster that is read: of a larger one nothing is tried for one job alone."""
+MOST_WAITING = 20
+"""Jobs that wait in a cluster: where there are more, the scheduler has not tried for each of them what would start it.
+The engine looks for changes then for the one job alone, and what it finds is carried out first in a copy."""
 ENGINE_SECONDS = 1.6
 """CPU time within which changes are tried for one job alone on a cluster that is not copied."""
 
@@ -70,10 +73,14 @@ async def mended(
     if cluster is None:
         return told
     more = whole and _wants_more(told, item)
+    crowded = _waiting(cluster) > MOST_WAITING
+    late = crowded and await _ask_alone(client, told, item, cluster)
+    if crowded and told.verdicts:
+        cluster = replace(cluster, groups=frozenset(verdict.job for verdict in told.verdicts))
     if whole:
         _doubt(told, more=more)
     if not whole or not any(_can_be_tried(fix) for fix in (*told.fixes, *told.candidates)):
-        late = await _ask_alone(client, told, item, cluster)
+        late = late or (not crowded and await _ask_alone(client, told, item, cluster))
         return _as_far_as_tried(told, late=late, whole=whole)
 
     async def runs(copy: HttpClient, least: int) -> bool:
@@ -89,10 +96,17 @@ async def mended(
 
     try:
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(None, until_it_runs, cluster, asked, runs, accepting)
+        known = told if crowded else None
+        found = await loop.run_in_executor(None, until_it_runs, cluster, asked, runs, accepting, known)
     except (UnisonoError, OSError):  # the answer is true without it
         return told
     return _with(told, found)
+
+
+def _waiting(cluster: Cluster) -> int:
+    """How many jobs wait."""
+    groups = (one for one in cluster.objects if one["kind"] == kinds.POD_GROUPS.kind)
+    return sum((one.get("status") or {}).get("phase", "Pending") in ("Pending", "Inqueue") for one in groups)
 
 
 def _wants_more(told: Explanation, item: Raw) -> bool:
@@ -135,7 +149,7 @@ def _with(told: Explanation, found: Found) -> Explanation:
             others = [fix for fix in others if fix.tried]
         told.verdicts = [
             one
-            if one.change and one.change.get("tried") is not False and not found.causes[1:]
+            if found.fix.text in one.suggestion and one.change.get("tried") is not False and not found.causes[1:]
             else structs.replace(one, suggestion=found.fix.text)
             for one in told.verdicts
         ]

@@ -82,6 +82,7 @@ class Cluster:
         now: seconds since the epoch.
         namespace: where the job is that is asked for. Nothing is said of jobs of other namespaces, but of those that
             come while changes are made.
+        groups: PodGroups of the job; where any are named, of no other one that is there anything is said.
 
     """
 
@@ -89,6 +90,7 @@ class Cluster:
     config: SchedulerConfig | None
     now: float
     namespace: str = ""
+    groups: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,9 @@ class Found:
     works: tuple[str, ...] = ()
 
 
-def until_it_runs(cluster: Cluster, ask: Ask, runs: Runs, against: Against, *, seconds: float = CPU_SECONDS) -> Found:
+def until_it_runs(
+    cluster: Cluster, ask: Ask, runs: Runs, against: Against, known: Told | None = None, *, seconds: float = CPU_SECONDS
+) -> Found:
     """Look for changes after which the job runs.
 
     Blocks for about as long as ``seconds`` of CPU at most, in a loop of its own: call it in a thread.
@@ -128,12 +132,14 @@ def until_it_runs(cluster: Cluster, ask: Ask, runs: Runs, against: Against, *, s
         ask: explains the job, on whatever server; the fixes are those that one answer offers.
         runs: whether all pods that it wants run there, or so many of them; 0: all.
         against: what would let the server accept a change that it has refused with a message.
+        known: an explanation whose fixes that were tried are carried out before anything is asked in a copy.
         seconds: CPU time.
 
     """
     folder = Path(tempfile.mkdtemp(prefix="unisono-"))
     try:
-        return _Search(cluster, ask, runs, against, folder, time.thread_time() + seconds).best()
+        search = _Search(cluster, ask, runs, against, folder, time.thread_time() + seconds)
+        return search.best(known)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -151,16 +157,20 @@ class _Search:
         self._against = against
         self._known = {_key(one) for one in cluster.objects}
         self._others = {f"{key[2]}/{key[3]}" for key in self._known if key[1] == "PodGroup"}
-        self._others = {key for key in self._others if not key.startswith(f"{cluster.namespace}/")}
+        own = cluster.groups
+        self._others = {key for key in self._others if not (key in own if own else _is_in(key, cluster.namespace))}
         self._objects = [self._without_verdict(one) for one in cluster.objects]
         self._longest: list[_Step] = []
         self._then = ""
         self._failed: dict[str, None] = {}
         self._offered: list[Fix] = []
 
-    def best(self) -> Found:
+    def best(self, known: Told | None) -> Found:
         """A chain that works, else what is known of the longest one that was found."""
         todo: list[list[_Step]] = [[]]
+        if known is not None:
+            self._offered = [fix for fix in self._usable((), known) if fix.tried]
+            todo += [[_Step(fix, known.headline, _words(known))] for fix in reversed(self._offered)]
         while todo and time.thread_time() < self._until:
             begun = todo.pop()
             try:
@@ -268,7 +278,7 @@ class _Search:
                 now = _words(told)
                 if now in said and (now == said[-1] or said.count(now) > 1 or not any(map(_makes_anew, chain))):
                     return chain, others  # it made no difference
-                if not said:
+                if not said and not self._offered:
                     self._offered = self._usable((), told, _LONGEST_CHAIN)
                 said.append(now)
                 if len(chain) > len(self._longest):
@@ -343,6 +353,10 @@ class _Search:
             if (proved and len(chain) == 1) or self._in_copy(self._carried_out(fix), [fix]):
                 return fix
         return None
+
+
+def _is_in(key: str, namespace: str) -> bool:
+    return key.startswith(f"{namespace}/")
 
 
 def joined(chain: Sequence[_Step], live: Mapping[tuple[str, ...], Mapping[str, Any]]) -> Fix:

@@ -41,6 +41,7 @@ from unisono.sdk.overview.queues import (
     used_by_node,
     used_of_total,
 )
+from unisono.sdk.state.refused import answer_in, newest_refusals
 from unisono.sdk.state.running import stalls
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 
 
 _WAITING = frozenset({"", "Pending", "Inqueue"})
+_WITHOUT_PODS = ("", "NoPods", "TooFewPods")
+"""Causes of jobs that may lack pods because the server refuses them."""
 _CALENDAR_SECONDS = 86_400.0
 """How far ahead the calendar is shown."""
 # Containers that are on their way say so, too.
@@ -406,11 +409,24 @@ async def read_overview(client: HttpClient, namespace: str = "default", *, silen
     answers = Answers(ready, nodes, pods, queues, groups, leases, clusters, *rest)
     now = client.transport.clock.time()
     result = overview(answers, now)
+    result = await _with_refusals(client, result, groups)
     if silence:
         result = await _with_stalls(client, result, pods, now)
     hooks = await unreached_webhooks(client)
     parts = [Component(f"webhook {name}", f"it stops what it is asked about: {why}") for name, why in hooks.items()]
     return replace(result, components=[*result.components, *parts]) if parts else result
+
+
+async def _with_refusals(client: HttpClient, found: Overview, groups: Iterable[PodGroup]) -> Overview:
+    """The same with what the server says to the pods of jobs that wait for some."""
+    bare = {f"{job.namespace}/{job.group}" for job in found.waiting if job.cause in _WITHOUT_PODS}
+    owners = {group.key: owner.uid for group in groups if group.key in bare and (owner := controller_of(group))}
+    told = await newest_refusals(client) if owners else {}
+    waiting = []
+    for job in found.waiting:
+        text = told.get(owners.get(f"{job.namespace}/{job.group}", ""), "")
+        waiting.append(replace(job, waiting=f"its pods are refused: {text}", lack=(answer_in(text),)) if text else job)
+    return replace(found, waiting=waiting)
 
 
 async def _with_stalls(client: HttpClient, found: Overview, pods: Sequence[Pod], now: float) -> Overview:

@@ -21,7 +21,7 @@ from unisono.errors import ApiError
 from unisono.sdk.fixes.owners import Raw, root_of
 from unisono.sdk.fixes.pod_specs import claims_of, pod_specs
 from unisono.sdk.reasons.machines import machines_for
-from unisono.sdk.reasons.refusals import event_time
+from unisono.sdk.state.refused import event_time
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient

@@ -18,7 +18,7 @@ from unisono.errors import ApiError
 from unisono.jobkinds.registry import handed_to
 from unisono.sdk.fixes.fix import Fix
 from unisono.sdk.fixes.operations import patch, patch_of
-from unisono.sdk.reasons.refusals import event_time
+from unisono.sdk.state.refused import event_time
 
 if TYPE_CHECKING:
     from unisono.api.keda import ScaledObject

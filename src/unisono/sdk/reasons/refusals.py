@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unisono.api.kinds import EVENTS
+from unisono.sdk.state.refused import SECOND, event_time
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 _FAILED_TO_CREATE = ("FailedCreate", "FailedToCreate", "ReplicaSetCreateError", "PVCError", "PluginError")
 # Objects that are asked about one by one; what refuses the pods of one refuses those of the others too.
 _OBJECTS = 10
-# Of a time up to its second, without its fraction: events and pods are written with different ones.
-_SECOND = len("2026-01-01T00:00:00")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ def refusal(events: Iterable[dict[str, Any]], made: str) -> Refusal | None:
     """
     told = [event for event in events if _is_refusal(event)]
     last = max(told, key=event_time, default=None)
-    if last is None or event_time(last) < made[:_SECOND]:
+    if last is None or event_time(last) < made[:SECOND]:
         return None
     about = last.get("involvedObject") or {}
     return Refusal((about.get("kind") or "").lower(), about.get("name") or "", last.get("message") or "")
@@ -94,10 +93,3 @@ async def refusals(client: HttpClient, owners: Sequence[Any], pods: Sequence[Pod
         if told is not None:
             found.append(told)
     return found
-
-
-def event_time(event: dict[str, Any]) -> str:
-    """When an event was seen last, to the second; RFC 3339 sorts as text."""
-    series = event.get("series") or {}
-    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    return str(next(filter(None, times), ""))[:_SECOND]

@@ -32,8 +32,11 @@ def admitted_jobs(waiting: Waiting) -> Draft | None:
         verdict = _verdict(waiting, refusal, message, left(refusal), waiting.tools.holders(refusal.need))
         meant = candidates.meant_resources(cycle, nowhere)
         return Draft(verdict, [*meant, *ladders], last=remedy(cycle, nowhere), necessary=bool(meant))
-    lack = waiting.tools.shortages.lack(job, refusal.need, refusal.have, None)
-    verdict = _verdict(waiting, refusal, lack.message, lack.free, lack.holders)
+    nodes, usable = cycle.session.nodes, candidates.usable_nodes(cycle, job)
+    some = bool((nodes.table.ready & ~nodes.table.unschedulable & ~usable).any())
+    lack = waiting.tools.shortages.lack(job, refusal.need, refusal.have, usable if some else None)
+    of_all = f"; its pods may use {int(usable.sum())} of {nodes.size} nodes" if some else ""
+    verdict = _verdict(waiting, refusal, f"{lack.message}{of_all}", lack.free, lack.holders)
     less: Ladders = [[RequestAtMost(lack.at_most)]] if lack.at_most else []
     if lack.pod_too_large:
         return Draft(verdict, less)
