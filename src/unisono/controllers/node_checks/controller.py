@@ -288,8 +288,8 @@ def _claimed(pod: Pod) -> str:
 
 
 def _is_owned(pod: Pod, check: NodeCheck) -> bool:
-    names = (each.uid for each in pod.metadata.owner_references or ())
-    return _claimed(pod) == check.metadata.name and check.metadata.uid in names
+    owners = {each.uid for each in pod.metadata.owner_references or ()}
+    return _claimed(pod) == check.metadata.name and check.metadata.uid in owners
 
 
 def _stands(pod: Pod) -> tuple[Any, ...]:
