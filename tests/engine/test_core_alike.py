@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.build import GANG, cluster, config, flatten, gang, node, pod, queue, schedule
 from support.examples import examples
 from unisono.api.base import Object
-from unisono.cluster.jobs import Shapes
+from unisono.cluster.shapes import Shapes
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.decisions import Decisions
 from unisono.engine.placement.first_gangs import EquivalenceBatches

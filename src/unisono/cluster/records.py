@@ -215,7 +215,7 @@ class Job:
         topology: ``spec.networkTopology``, None when absent.
         sub_groups: ``spec.subGroupPolicy``.
         shape: jobs that scheduling cannot tell apart share it; 0: like no other, or nothing to do for a cycle (see
-            `unisono.cluster.jobs`).
+            `unisono.cluster.shapes`).
         kin: the same, but that jobs of several namespaces may share it, which placing does not tell apart.
         derived: what readers have worked out from this record and its tasks alone, by name. It is emptied when they
             have changed, so that it holds from cycle to cycle.

@@ -13,7 +13,6 @@ from unisono.cluster.calendar import CalendarWords
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.hypertree import HyperNodeTree
 from unisono.cluster.interning import PodClasses, SharedObjects
-from unisono.cluster.jobs import Shapes
 from unisono.cluster.limits import Budget, Quota
 from unisono.cluster.nodes import Codes, NodeTable
 from unisono.cluster.podclass import PodClass
@@ -21,6 +20,7 @@ from unisono.cluster.promises import Promise
 from unisono.cluster.recent import EvictionLog, RunTimes, Setback
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import ResourceRegistry
+from unisono.cluster.shapes import Shapes
 from unisono.cluster.waiting_jobs import WaitingJobs
 
 _PREFIX: Final = len(TIER)

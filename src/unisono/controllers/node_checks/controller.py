@@ -288,8 +288,8 @@ def _claimed(pod: Pod) -> str:
 
 
 def _is_owned(pod: Pod, check: NodeCheck) -> bool:
-    owners = {each.uid for each in pod.metadata.owner_references or ()}
-    return _claimed(pod) == check.metadata.name and check.metadata.uid in owners
+    owned = any(each.uid == check.metadata.uid for each in pod.metadata.owner_references or ())
+    return owned and _claimed(pod) == check.metadata.name
 
 
 def _stands(pod: Pod) -> tuple[Any, ...]:
