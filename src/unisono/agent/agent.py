@@ -341,13 +341,13 @@ class Agent:
 
     def card_holders(self) -> dict[str, tuple[str, str]]:
         """By the id of a card, namespace and name of the pod that has it."""
-        host, found = self._host, dict[str, tuple[str, str]]()
+        host, holders = self._host, dict[str, tuple[str, str]]()
         if host is None:
-            return found
+            return holders
         for uid, cards in host.devices.by_pod().items():
             if cards and (record := host.layout.pod(uid).record()) is not None:
-                found |= dict.fromkeys(cards, (record.namespace, record.name))
-        return found
+                holders |= dict.fromkeys(cards, (record.namespace, record.name))
+        return holders
 
     def _restore_devices(self, host: Host) -> None:
         for directory in host.layout.pods():
@@ -448,19 +448,19 @@ class FileMeter:
         children = processes(self._proc)
         runs = {}
         for run in self._runs():
-            found = descendants(run[2], children)
-            if found:
-                runs[run] = sum(self._spent(each) for each in found), sum(share(each, self._proc) for each in found)
+            running = descendants(run[2], children)
+            if running:
+                runs[run] = sum(self._spent(each) for each in running), sum(share(each, self._proc) for each in running)
         return _Look(self._clock.monotonic(), machine_seconds(self._proc), machine_memory(self._proc), runs)
 
     def _runs(self) -> list[Run]:
-        found = []
+        runs = []
         for pod in self._layout.pods():
             for run in pod.all_runs():
                 started = run.started()
                 if started is not None and run.exit() is None:
-                    found.append((pod.uid, run.path.parent.name, int(started["pid"])))
-        return found
+                    runs.append((pod.uid, run.path.parent.name, int(started["pid"])))
+        return runs
 
     def _spent(self, process: ListedProcess) -> float:
         """Seconds of processor time of a process and of its children that have ended."""

@@ -172,15 +172,15 @@ class ObjectSource:
         Raises:
             AgentError: it is more than a pod may refer to.
         """
-        namespace, wanted = pod.metadata.namespace or "", references(pod)
+        namespace, needed = pod.metadata.namespace or "", references(pod)
         config_maps: dict[str, Mapping[str, bytes]] = {}
         secrets: dict[str, Mapping[str, bytes]] = {}
         size = 0
-        for name in sorted(wanted.config_maps):
-            if (found := await self._read(CONFIG_MAPS, self._config_maps, namespace, name)) is not None:
-                config_maps[name] = config_map_data(found)
+        for name in sorted(needed.config_maps):
+            if (config_map := await self._read(CONFIG_MAPS, self._config_maps, namespace, name)) is not None:
+                config_maps[name] = config_map_data(config_map)
                 size = _grown(size, config_maps[name])
-        for name in sorted(wanted.secrets):
+        for name in sorted(needed.secrets):
             if (secret := await self._read(SECRETS, self._secrets, namespace, name)) is not None:
                 secrets[name] = secret_data(secret)
                 size = _grown(size, secrets[name])
@@ -188,8 +188,8 @@ class ObjectSource:
 
     async def _read(self, kind: Kind[T], cache: Informer[T], namespace: str, name: str) -> T | None:
         # The streams of pods and of ConfigMaps are not ordered: a pod may be seen before what it refers to.
-        if (found := cache.get(f"{namespace}/{name}")) is not None:
-            return found
+        if (cached := cache.get(f"{namespace}/{name}")) is not None:
+            return cached
         try:
             return await self._client.get(kind, name, namespace)
         except NotFound:

@@ -216,17 +216,17 @@ class Devices:
             containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
             backed = pod.status.extended_resource_claim_status
             elsewhere = {each.resource_name for each in backed.request_mappings or ()} if backed is not None else set()
-            known = counts(self.machine.inventories).keys() - elsewhere
-            wanted = {}
+            served = counts(self.machine.inventories).keys() - elsewhere
+            requested = {}
             for c in containers:
                 limits = resource_list(c.resources.limits)
-                wanted[c.name] = {name: -(-limits[name] // 1000) for name in limits if name in known}
+                requested[c.name] = {name: -(-limits[name] // 1000) for name in limits if name in served}
             taken = [*self.by_limits()]
             taken += [card for cards in self.claimed.values() for card in cards]
-            for name, amounts in wanted.items():
+            for name, amounts in requested.items():
                 _refuse_several(name, amounts, self.machine.shares)
             every = [device for found in self.machine.inventories for device in found.devices]
-            chosen = choose(every, wanted, taken)
+            chosen = choose(every, requested, taken)
             self.held[uid] = chosen
         return self.held[uid]
 
@@ -251,10 +251,12 @@ class Devices:
 
     def by_pod(self) -> dict[str, list[str]]:
         """All cards of each pod, by its UID."""
-        found = {uid: [card for cards in given.values() for card in cards] for uid, given in dict(self.held).items()}
+        cards_by_pod = {
+            uid: [card for cards in given.values() for card in cards] for uid, given in dict(self.held).items()
+        }
         for uid, cards in dict(self.claimed).items():
-            found[uid] = list(dict.fromkeys((*found.get(uid, ()), *cards)))
-        return found
+            cards_by_pod[uid] = list(dict.fromkeys((*cards_by_pod.get(uid, ()), *cards)))
+        return cards_by_pod
 
     def restore(self, uid: str, devices: dict[str, list[str]], claimed: list[str]) -> None:
         """Take over what an earlier agent gave a pod."""

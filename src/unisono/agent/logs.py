@@ -76,8 +76,8 @@ class FileLogSource:
         """Whether the log of a pod that is gone from the API can still be read."""
         directory = self._directory(uid)
         record = directory.record()
-        known = record is not None and (record.namespace, record.name) == (namespace, pod)
-        return known and bool(directory.spawned_runs(container))
+        matches = record is not None and (record.namespace, record.name) == (namespace, pod)
+        return matches and bool(directory.spawned_runs(container))
 
     def _directory(self, uid: str) -> PodDir:
         present = self._layout.pod(uid)
@@ -137,13 +137,13 @@ async def _tail(files: list[Path], reader: GrowingFile, lines: int) -> tuple[lis
 
 
 async def _search(tail: Tail, fd: int) -> int:
-    found = 0
+    position = 0
     for place in tail.search(fd):
         if place is None:
             await asyncio.sleep(0)
         else:
-            found = place
-    return found
+            position = place
+    return position
 
 
 class _Text:
@@ -256,8 +256,10 @@ class GrowingFile:
 def renamed_files(log: Path, reader: GrowingFile) -> list[Path]:
     """The files that were renamed when they were full, oldest first, without the one that ``reader`` has open."""
     own = None if reader.fd is None else os.fstat(reader.fd).st_ino
-    found = (path for path in log.parent.glob(f"{log.name}.*") if path.suffix[1:].isdigit())
-    return [path for path in sorted(found, key=lambda path: -int(path.suffix[1:])) if _inode(path) not in (None, own)]
+    candidates = (path for path in log.parent.glob(f"{log.name}.*") if path.suffix[1:].isdigit())
+    return [
+        path for path in sorted(candidates, key=lambda path: -int(path.suffix[1:])) if _inode(path) not in (None, own)
+    ]
 
 
 def _inode(path: Path) -> int | None:

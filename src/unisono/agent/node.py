@@ -65,8 +65,8 @@ class Requests:
             spec.overhead,
         )
         if key != self._key:
-            wanted = {name: amount for name, amount in pod_requests(spec).items() if amount > 0 and _counts(name)}
-            self._key, self._answer = key, {"pods": 1} | wanted
+            amounts = {name: amount for name, amount in pod_requests(spec).items() if amount > 0 and _counts(name)}
+            self._key, self._answer = key, {"pods": 1} | amounts
         return self._answer
 
 
@@ -90,13 +90,13 @@ class Ledger:
         uid = pod.metadata.uid or ""
         if uid in self._held:
             return None
-        wanted = self._wanted(pod)
-        short = [name for name, amount in wanted.items() if self._lacks(name, amount)]
+        amounts = self._wanted(pod)
+        short = [name for name, amount in amounts.items() if self._lacks(name, amount)]
         if not short:
-            self._hold(uid, wanted)
+            self._hold(uid, amounts)
             return None
         name = next((name for name in _FIRST if name in short), None) or min(short)
-        numbers = (wanted[name], self._used.get(name, 0), self._allocatable.get(name, 0))
+        numbers = (amounts[name], self._used.get(name, 0), self._allocatable.get(name, 0))
         requested, used, capacity = (_as_kubelet(name, number) for number in numbers)
         return Reason(
             f"OutOf{name}",
@@ -115,14 +115,14 @@ class Ledger:
             self._used[name] -= amount
 
     def _wanted(self, pod: Pod) -> Mapping[str, int]:
-        wanted = self._requests.of(pod.spec)
+        amounts = self._requests.of(pod.spec)
         if CONTAINERS in self._allocatable:
-            wanted = {**wanted, CONTAINERS: _containers(pod.spec)}
+            amounts = {**amounts, CONTAINERS: _containers(pod.spec)}
         if (backed := pod.status.extended_resource_claim_status) is None:
-            return wanted
+            return amounts
         # What a pod has through a resource claim stands in other accounts.
         elsewhere = {each.resource_name for each in backed.request_mappings or ()}
-        return {name: amount for name, amount in wanted.items() if name not in elsewhere}
+        return {name: amount for name, amount in amounts.items() if name not in elsewhere}
 
     def _hold(self, uid: str, wanted: Mapping[str, int]) -> None:
         self._held[uid] = wanted

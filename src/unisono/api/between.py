@@ -82,20 +82,20 @@ def wishes_of(word: str, text: str) -> tuple[Wish, ...]:
     """
     if len(text) > LONGEST:
         raise ValueError(f"{len(text)} characters are too many, {LONGEST} at most")
-    found = [_wish(word, part) for each in text.split(";") if (part := each.strip())]
-    if text.strip() and not found:
+    wishes = [_wish(word, part) for each in text.split(";") if (part := each.strip())]
+    if text.strip() and not wishes:
         raise ValueError(f"{text!r} says nothing: write {_EXAMPLES[word]}")
-    if len(found) > MOST:
-        raise ValueError(f"{len(found)} entries are too many, {MOST} at most")
-    for at, one in enumerate(found):
-        if any(other.labels == one.labels and other.key == one.key and other.by == one.by for other in found[:at]):
+    if len(wishes) > MOST:
+        raise ValueError(f"{len(wishes)} entries are too many, {MOST} at most")
+    for at, one in enumerate(wishes):
+        if any(other.labels == one.labels and other.key == one.key and other.by == one.by for other in wishes[:at]):
             raise ValueError(f"{text!r} says the same twice")
-    if word == NEAR and sum(not one.weight for one in found) > 1:
+    if word == NEAR and sum(not one.weight for one in wishes) > 1:
         raise ValueError(
             "only one entry may be required: of several, as of several terms of podAffinity, one pod would have to be "
             "what all of them say; let the others be preferred"
         )
-    return tuple(found)
+    return tuple(wishes)
 
 
 def _wish(word: str, part: str) -> Wish:
@@ -129,23 +129,23 @@ def _labels(text: str, form: str) -> tuple[tuple[str, str], ...]:
 
 
 def _options(word: str, part: str, options: Iterable[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"weight": 0, "skew": 1, "least": 0, "by": ""}
+    values: dict[str, Any] = {"weight": 0, "skew": 1, "least": 0, "by": ""}
     for each in options:
         name, equals, value = (one.strip() for one in each.partition("="))
         if name not in _OPTIONS[word]:
-            known = ", ".join(_OPTIONS[word])
-            raise ValueError(f"{each!r} in {part!r} is not known: behind the domain may stand, after colons, {known}")
+            choices = ", ".join(_OPTIONS[word])
+            raise ValueError(f"{each!r} in {part!r} is not known: behind the domain may stand, after colons, {choices}")
         if name == "by":
             if qualified_name(value):
                 raise ValueError(f"{each!r} names no label: write by=LABEL, such as by=volcano.sh/partition-id")
-            found["by"] = value
+            values["by"] = value
         elif name == "preferred":
-            found["weight"] = _number(each, value, MOST_WEIGHT) if equals else MOST_WEIGHT
+            values["weight"] = _number(each, value, MOST_WEIGHT) if equals else MOST_WEIGHT
         else:
-            found["skew" if name == "skew" else "least"] = _number(each, value, _LARGEST)
-    if found["weight"] and found["least"]:
+            values["skew" if name == "skew" else "least"] = _number(each, value, _LARGEST)
+    if values["weight"] and values["least"]:
         raise ValueError(f"{part!r}: min holds for what is required only: leave out min or preferred")
-    return found
+    return values
 
 
 def _number(option: str, value: str, most: int) -> int:
@@ -168,14 +168,14 @@ def said(annotations: Mapping[str, str], of_gang: Mapping[str, str] | None = Non
     """
     if _WORDS.isdisjoint(annotations) and not of_gang:
         return ()
-    found: list[Wish] = []
+    wishes: list[Wish] = []
     for word in WORDS:
         text = annotations.get(word, (of_gang or {}).get(word, ""))
         try:
-            found += wishes_of(word, text) if text else ()
+            wishes += wishes_of(word, text) if text else ()
         except ValueError as error:
             raise ValueError(f"annotation {word}: {error}") from error
-    return tuple(found)
+    return tuple(wishes)
 
 
 def words_of_gang(annotations: Mapping[str, str]) -> dict[str, str]:
@@ -185,9 +185,9 @@ def words_of_gang(annotations: Mapping[str, str]) -> dict[str, str]:
         ValueError: one cannot be read; the text names it.
 
     """
-    found = {key: annotations[key] for key in WORDS if key in annotations} if annotations else {}
-    said(found)
-    return found
+    words = {key: annotations[key] for key in WORDS if key in annotations} if annotations else {}
+    said(words)
+    return words
 
 
 def preferring(annotations: Mapping[str, str], word: str) -> str:

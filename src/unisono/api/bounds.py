@@ -88,5 +88,5 @@ def in_vain(words: Iterable[str], bounds: Mapping[str, Bound], parts: Collection
 
 def parts_told(lease_annotations: Mapping[str, str] | None) -> frozenset[str] | None:
     """What a scheduler's Lease says is in force; None where it does not say it."""
-    told = (lease_annotations or {}).get(ours.CONFIGURATION_PARTS)
-    return None if told is None else frozenset(filter(None, told.split(",")))
+    parts = (lease_annotations or {}).get(ours.CONFIGURATION_PARTS)
+    return None if parts is None else frozenset(filter(None, parts.split(",")))

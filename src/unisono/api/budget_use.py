@@ -151,7 +151,7 @@ class Uses:
 
     def holds(self, purse: Purse, prices: Mapping[str, Prices], version: object = None) -> list[Hold]:
         """What counts for a budget; ``version`` tells apart what budgets and prices have said so far."""
-        found: list[Hold] = []
+        counted: list[Hold] = []
         above: dict[str, list[str]] = {}
         for use in self._uses.values():
             whose = use.whose
@@ -171,20 +171,20 @@ class Uses:
                 rates = use.rates[place] = purse.rates(use.held, use.labels or {}, whose.priority_class, prices)
             if rates:
                 end = use.end if use.evicted else max(use.end, use.start + purse.least)
-                found.append(Hold(use.start, end, rates))
-        return found
+                counted.append(Hold(use.start, end, rates))
+        return counted
 
     def holds_over(self, purse: Purse, times: Sequence[PriceTime]) -> list[Hold]:
         """What counts for a budget, at the prices that held at the time; ``times``: one after the other, not empty."""
         if MONEY not in purse.amounts or len(times) == 1:
             return self.holds(purse, times[-1].prices, times[-1].version)
-        found: list[Hold] = []
+        clipped: list[Hold] = []
         for time, following in pairwise([*times, PriceTime(inf, -1, {})]):
             for start, end, rates in self.holds(purse, time.prices, time.version):
                 low, high = max(start, time.since), min(end, following.since)
                 if low < high:
-                    found.append(Hold(low, high, rates))
-        return found
+                    clipped.append(Hold(low, high, rates))
+        return clipped
 
 
 def _requests(pod: Pod) -> dict[str, int]:
@@ -197,9 +197,9 @@ def _requests(pod: Pod) -> dict[str, int]:
 
 def rate_of(holds: Iterable[Hold], now: float) -> dict[str, float]:
     """How much is used in an hour, at a moment."""
-    found: dict[str, float] = {}
+    total_rates: dict[str, float] = {}
     for start, end, rates in holds:
         if start <= now < end:
             for name, rate in rates.items():
-                found[name] = found.get(name, 0.0) + rate
-    return found
+                total_rates[name] = total_rates.get(name, 0.0) + rate
+    return total_rates

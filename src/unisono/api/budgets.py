@@ -163,19 +163,19 @@ class Purse:
         self, held: Mapping[str, int], labels: Mapping[str, str], priority_class: str, prices: Mapping[str, Prices]
     ) -> dict[str, float]:
         """How much of it is used in an hour by what holds amounts in engine units, on a node with these labels."""
-        found = self._hours(held)
+        hourly = self._hours(held)
         if MONEY in self.amounts:
-            found[MONEY] = prices.get(self.prices, NO_PRICES).rate(held, labels, priority_class)
-        return {name: rate for name, rate in found.items() if rate}
+            hourly[MONEY] = prices.get(self.prices, NO_PRICES).rate(held, labels, priority_class)
+        return {name: rate for name, rate in hourly.items() if rate}
 
     def most_rates(
         self, held: Mapping[str, int], priority_class: str, prices: Mapping[str, Prices]
     ) -> dict[str, float]:
         """The same at most, on whichever node."""
-        found = self._hours(held)
+        hourly = self._hours(held)
         if MONEY in self.amounts:
-            found[MONEY] = prices.get(self.prices, NO_PRICES).dearest(held, priority_class)
-        return {name: rate for name, rate in found.items() if rate}
+            hourly[MONEY] = prices.get(self.prices, NO_PRICES).dearest(held, priority_class)
+        return {name: rate for name, rate in hourly.items() if rate}
 
     def _hours(self, held: Mapping[str, int]) -> dict[str, float]:
         return {
@@ -200,8 +200,8 @@ class Purse:
 
     def used_up_at(self, tally: Tally, rates: Amounts) -> float:
         """When the first amount is used up if it goes on like this, in the period; infinite where none is."""
-        found = min((self._reached(name, tally, rates.get(name, 0.0)) for name in self.amounts), default=inf)
-        return found if found < tally.end else inf
+        earliest = min((self._reached(name, tally, rates.get(name, 0.0)) for name in self.amounts), default=inf)
+        return earliest if earliest < tally.end else inf
 
     def _reached(self, name: str, tally: Tally, rate: float) -> float:
         amount, used = self.amounts[name], tally.used.get(name, 0.0)
@@ -248,10 +248,10 @@ def count(purse: Purse, tally: Tally, holds: Sequence[Hold], now: float) -> Tall
 
 
 def _carried(purse: Purse, used: Amounts, holds: Sequence[Hold], since: float, until: float) -> dict[str, float]:
-    found = {name: used.get(name, 0.0) for name in purse.amounts}
+    carried = {name: used.get(name, 0.0) for name in purse.amounts}
     if purse.half_life:
         kept = 2.0 ** (-(until - since) / purse.half_life)
-        found = {name: amount * kept for name, amount in found.items()}
+        carried = {name: amount * kept for name, amount in carried.items()}
     for start, end, rates in holds:
         low, high = max(start, since), min(end, until)
         if high <= low:
@@ -263,9 +263,9 @@ def _carried(purse: Purse, used: Amounts, holds: Sequence[Hold], since: float, u
                 (2.0 ** ((high - until) / purse.half_life) - 2.0 ** ((low - until) / purse.half_life)) * scale / HOUR
             )
         for name, rate in rates.items():
-            if name in found:
-                found[name] += rate * hours
-    return found
+            if name in carried:
+                carried[name] += rate * hours
+    return carried
 
 
 # ---- objects
@@ -327,15 +327,15 @@ def with_tally(obj: Budget, tally: Tally) -> Budget:
 
 
 def _numbers(texts: Mapping[str, str] | None) -> dict[str, float]:
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, text in (texts or {}).items():
         try:
             number = float(text)
         except ValueError:
             continue
         if isfinite(number):
-            found[name] = number
-    return found
+            numbers[name] = number
+    return numbers
 
 
 def decimals(amounts: Amounts) -> dict[str, str]:
@@ -363,7 +363,7 @@ def prices_of(obj: PriceList) -> Prices:
     wrong = next(wrong_prices(obj), None)
     if wrong is not None:
         raise ValueError(wrong.message())
-    found = tuple(
+    entries = tuple(
         Price(
             each.resource,
             float(each.per_hour),
@@ -372,7 +372,7 @@ def prices_of(obj: PriceList) -> Prices:
         )
         for each in obj.spec.prices or ()
     )
-    return Prices(obj.metadata.name, obj.spec.currency or "", found)
+    return Prices(obj.metadata.name, obj.spec.currency or "", entries)
 
 
 def mistakes(spec: BudgetSpec) -> Iterator[FieldError]:

@@ -276,15 +276,15 @@ def _version(kind: Kind[Any], name: str) -> dict[str, Any]:
 
 
 def _subresources(kind: Kind[Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {"status": {}} if kind.status_subresource else {}
+    subresources: dict[str, Any] = {"status": {}} if kind.status_subresource else {}
     if kind.scale is not None:
-        found["scale"] = {
+        subresources["scale"] = {
             "specReplicasPath": kind.scale.spec_replicas,
             "statusReplicasPath": kind.scale.status_replicas,
         }
         if kind.scale.selector:
-            found["scale"]["labelSelectorPath"] = kind.scale.selector
-    return found
+            subresources["scale"]["labelSelectorPath"] = kind.scale.selector
+    return subresources
 
 
 def structural_schema(kind: Kind[Any]) -> dict[str, Any]:
@@ -316,7 +316,7 @@ def _restrict_list(schema: dict[str, Any]) -> None:
     item = schema["items"]
     if "protocol" in keys:
         item["properties"]["protocol"]["default"] = "TCP"
-    known = set(item.get("required", ()))
-    if not all(key in known or "default" in item["properties"][key] for key in keys):
+    required = set(item.get("required", ()))
+    if not all(key in required or "default" in item["properties"][key] for key in keys):
         del schema["x-kubernetes-list-map-keys"]
         schema["x-kubernetes-list-type"] = "atomic"

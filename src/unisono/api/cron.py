@@ -60,8 +60,8 @@ class Schedule:
         if self.every:
             return after + self.every
         # From the second before: cronsim starts with the second that follows.
-        found = next(CronSim(self.fields, _local(math.floor(after), zone)), None)
-        return None if found is None else found.timestamp()
+        upcoming = next(CronSim(self.fields, _local(math.floor(after), zone)), None)
+        return None if upcoming is None else upcoming.timestamp()
 
     def upcoming(self, since: float, now: float, zone: tzinfo = UTC) -> float | None:
         """The first time after ``now``, when the last one was ``since``; None when there is none."""

@@ -77,12 +77,12 @@ _SHAPES: dict[type[msgspec.Struct], Shape] = {}
 
 def shape_of(struct: type[msgspec.Struct]) -> Shape:
     """The shape of a struct, with everything below it."""
-    known = _SHAPES.get(struct)
-    if known is None:
+    shape = _SHAPES.get(struct)
+    if shape is None:
         info = inspect.type_info(struct)
         assert isinstance(info, inspect.StructType)
-        known = _object(info)
-    return known
+        shape = _object(info)
+    return shape
 
 
 def prepare(structs: Iterable[type[msgspec.Struct]]) -> None:
@@ -174,8 +174,8 @@ def summary(struct: type[msgspec.Struct]) -> str:
 @cache
 def descriptions(struct: type[msgspec.Struct]) -> dict[str, str]:
     """Attribute name to its text in the docstring's ``Attributes:`` section."""
-    _, found, section = cleandoc(struct.__doc__ or "").partition("Attributes:\n")
-    if not found:
+    _, heading, section = cleandoc(struct.__doc__ or "").partition("Attributes:\n")
+    if not heading:
         return {}
     return {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(section)}
 
@@ -222,8 +222,10 @@ def alias_fields(struct: type[msgspec.Struct]) -> Mapping[str, FieldShape]:
     """
     if struct is not QueueSpec:
         return {}
-    told = "the same as guarantee.resource, for manifests that spell it so; guarantee wins."
-    return {"guaranteed": FieldShape("guaranteed", "", shape_of(Guarantee).fields["resource"].shape, False, told)}
+    description = "the same as guarantee.resource, for manifests that spell it so; guarantee wins."
+    return {
+        "guaranteed": FieldShape("guaranteed", "", shape_of(Guarantee).fields["resource"].shape, False, description)
+    }
 
 
 # What has been found right before: equal parts of objects, such as the specs of a gang's pods, are looked at once.
@@ -311,11 +313,13 @@ def decode(kind: Kind[T], value: Any) -> Decoded[T]:
     encoded = _encoded_spec(value)
     if encoded is not None and _clean.met(kind.struct, encoded):
         # Nothing in it would be pruned, converted or complained of.
-        found = walk.value(shape_of(kind.struct), {name: each for name, each in value.items() if name != "spec"}, None)
-        clean = {**found, "spec": value["spec"]}
+        decoded = walk.value(
+            shape_of(kind.struct), {name: each for name, each in value.items() if name != "spec"}, None
+        )
+        clean = {**decoded, "spec": value["spec"]}
     else:
-        found = walk.value(shape_of(kind.struct), value, None)
-        clean = found if isinstance(found, dict) else {}
+        decoded = walk.value(shape_of(kind.struct), value, None)
+        clean = decoded if isinstance(decoded, dict) else {}
         if encoded is not None and not walk.unknown and not walk.errors and encoded == _encoded_spec(clean):
             _clean.add(kind.struct, encoded)
     obj = msgspec.convert(clean, kind.struct)
@@ -424,14 +428,14 @@ class _DecodingWalk:
         clean: dict[str, Any] = {}
         fields = shape.fields
         for name, each in value.items():
-            known = fields.get(name)
-            if known is None:
+            declared = fields.get(name)
+            if declared is None:
                 unknown = render_path((path, utf8(str(name))))
                 self.unknown.append(unknown)
                 if len(self.unknown) <= _MOST_MEANT and (near := _meant(str(name), fields)):
                     self.meant[unknown] = near
             elif each is not None:
-                result = self.value(known.shape, each, (path, name))
+                result = self.value(declared.shape, each, (path, name))
                 if result is not _DROP:
                     clean[name] = result
         return clean

@@ -409,14 +409,14 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
     for item in patch:
         if not isinstance(item, dict) or key not in item:
             raise malformed(f"map: {item!r:.200} does not contain declared merge key: {key}")
-        found = places.setdefault(frozen(item[key]), deque())
+        positions = places.setdefault(frozen(item[key]), deque())
         if item.get(_PATCH) == "delete":
-            if found:
-                result[found.popleft()] = _GONE
-        elif found:
-            result[found[0]] = _merge_object(result[found[0]], item, items)
+            if positions:
+                result[positions.popleft()] = _GONE
+        elif positions:
+            result[positions[0]] = _merge_object(result[positions[0]], item, items)
         else:
-            found.append(len(result))
+            positions.append(len(result))
             result.append(_merge_object({}, item, items))
     return [item for item in result if item is not _GONE]
 
@@ -462,15 +462,15 @@ def _delete_values(result: dict[str, Any], patch: dict[str, Any]) -> None:
 
 
 def _order(result: dict[str, Any], patch: dict[str, Any], schema: Schema) -> None:
-    for directive, wanted in patch.items():
+    for directive, desired_order in patch.items():
         if not directive.startswith(_ORDER):
             continue
         key = directive.removeprefix(_ORDER)
-        if not isinstance(wanted, list):
+        if not isinstance(desired_order, list):
             raise malformed(f"{directive} must be a list")
         if isinstance(result.get(key), list):
             merge_key = _child(schema, key).get("x-kubernetes-patch-merge-key")
-            result[key] = _sorted(result[key], [_identity(one, merge_key) for one in wanted], merge_key)
+            result[key] = _sorted(result[key], [_identity(one, merge_key) for one in desired_order], merge_key)
 
 
 def _sorted(items: list[Any], wanted: list[Any], merge_key: str | None) -> list[Any]:
@@ -481,9 +481,9 @@ def _sorted(items: list[Any], wanted: list[Any], merge_key: str | None) -> list[
         ranks.setdefault(frozen(identity), rank)
     last = -1
     for item in items:
-        found = ranks.get(frozen(_identity(item, merge_key)))
-        if found is not None:
-            last = found
+        rank_of_item = ranks.get(frozen(_identity(item, merge_key)))
+        if rank_of_item is not None:
+            last = rank_of_item
             groups.setdefault(last, deque()).appendleft(item)
         else:
             groups.setdefault(last, deque()).append(item)

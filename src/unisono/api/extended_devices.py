@@ -34,16 +34,16 @@ class TooManyDevices(ValueError):
 
 def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
     """The class that serves each extended resource: of several the newest, of equally old ones the first by name."""
-    found: dict[str, DeviceClass] = {}
+    by_resource: dict[str, DeviceClass] = {}
     for one in sorted(classes, key=lambda each: each.metadata.name):
-        found[IMPLICIT_PREFIX + one.metadata.name] = one
+        by_resource[IMPLICIT_PREFIX + one.metadata.name] = one
         name = one.spec.extended_resource_name
         if not name:
             continue
-        before = found.get(name)
+        before = by_resource.get(name)
         if before is None or (one.metadata.creation_timestamp or "") > (before.metadata.creation_timestamp or ""):
-            found[name] = one
-    return found
+            by_resource[name] = one
+    return by_resource
 
 
 def extended_requests(spec: PodSpec, served: Collection[str]) -> Iterator[tuple[str, str, str, int]]:
@@ -107,8 +107,8 @@ def limit_claim(pod: Pod) -> str | None:
 
 def device_classes(claim: ResourceClaim) -> tuple[str, ...]:
     """The device classes that its requests name, in order, also those of ``firstAvailable``."""
-    found: dict[str, None] = {}
+    class_names: dict[str, None] = {}
     for request in claim.spec.devices.requests or ():
         given = [request.exactly] if request.exactly is not None else list(request.first_available or ())
-        found.update((one.device_class_name, None) for one in given)
-    return tuple(found)
+        class_names.update((one.device_class_name, None) for one in given)
+    return tuple(class_names)

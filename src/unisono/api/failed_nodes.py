@@ -53,7 +53,7 @@ def early_seconds(annotations: Mapping[str, str] | None) -> float:
 
 def book_of(text: str | None) -> dict[str, Failures]:
     """Failures by node; what cannot be read is left out, and what is too long is not read."""
-    found: dict[str, Failures] = {}
+    failures: dict[str, Failures] = {}
     for part in (text or "")[:_LONGEST].split(",")[: 2 * _MOST]:
         name, _, rest = part.strip().partition("=")
         number, _, time = rest.partition("@")
@@ -63,10 +63,10 @@ def book_of(text: str | None) -> dict[str, Failures]:
             continue
         last = time_or(time, -1.0)
         if name and 0 < count <= _LARGEST and last >= 0:
-            found[name] = Failures(count, last)
-        if len(found) == _MOST:
+            failures[name] = Failures(count, last)
+        if len(failures) == _MOST:
             break
-    return found
+    return failures
 
 
 def text_of(book: Mapping[str, Failures], now: float, half_life: float = HALF_LIFE) -> str:

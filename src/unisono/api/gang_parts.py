@@ -173,5 +173,5 @@ def decode_room(text: str) -> HeldRoom | None:
 
 def decode_rooms(data: Mapping[str, str]) -> dict[str, HeldRoom]:
     """All that a ConfigMap holds, by key, without what cannot be read."""
-    found = ((key, decode_room(text)) for key, text in sorted(data.items()))
-    return {key: room for key, room in found if room is not None}
+    rooms = ((key, decode_room(text)) for key, text in sorted(data.items()))
+    return {key: room for key, room in rooms if room is not None}

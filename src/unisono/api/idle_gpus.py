@@ -51,22 +51,22 @@ def policy_of(text: str) -> IdlePolicy | None:
     """
     if not text.strip():
         return None
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for part in text.split(","):
         key, _, value = (each.strip() for each in part.partition("="))
-        if key in found or key not in ("below", "after", "notice", "then", "most"):
+        if key in settings or key not in ("below", "after", "notice", "then", "most"):
             raise ValueError(f"{part.strip()!r} is not known or stands there twice: {_FORM}")
-        found[key] = value
-    after = _seconds(found.get("after", ""), _LEAST)
-    below = found.get("below", "5%")
+        settings[key] = value
+    after = _seconds(settings.get("after", ""), _LEAST)
+    below = settings.get("below", "5%")
     number = below.removesuffix("%")
     if not below.endswith("%") or not number.isascii() or not number.isdigit() or not 1 <= int(number) <= 100:
         raise ValueError(f"below={below} is no part from 1% to 100%: {_FORM}")
-    then = found.get("then", WARN)
+    then = settings.get("then", WARN)
     if then not in (WARN, STOP):
         raise ValueError(f"then={then} is neither {WARN} nor {STOP}: {_FORM}")
-    notice = _seconds(found["notice"], 0.0) if "notice" in found else 0.0
-    most = _seconds(found["most"], _LEAST) if "most" in found else after
+    notice = _seconds(settings["notice"], 0.0) if "notice" in settings else 0.0
+    most = _seconds(settings["most"], _LEAST) if "most" in settings else after
     return IdlePolicy(float(number), after, notice, then == STOP, most)
 
 

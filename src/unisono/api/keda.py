@@ -257,13 +257,13 @@ def of_cron(metadata: Mapping[str, str], now: float) -> Reading:
     start = parse_schedule(metadata["start"]).next(now, zone)
     end = parse_schedule(metadata["end"]).next(now, zone)
     within = end is not None and (start is None or end < start)
-    wanted = number(metadata["desiredReplicas"]) or 0.0
-    return Reading(wanted if within else 0.0, 1.0, within)
+    replicas = number(metadata["desiredReplicas"]) or 0.0
+    return Reading(replicas if within else 0.0, 1.0, within)
 
 
 def of_metric(trigger: ScaleTrigger, value: float) -> Reading:
     """A trigger whose metric has this value."""
     names = ("listLength", "activationListLength") if trigger.type == REDIS else ("threshold", "activationThreshold")
-    wanted, active = (number(trigger.metadata.get(name, "")) for name in names)
-    target = wanted or (_LIST_LENGTH if trigger.type == REDIS else 1.0)
+    threshold, active = (number(trigger.metadata.get(name, "")) for name in names)
+    target = threshold or (_LIST_LENGTH if trigger.type == REDIS else 1.0)
     return Reading(value, target, value > (active or 0.0), trigger.metric_type != "Value")

@@ -49,7 +49,7 @@ def licenses_of(text: str) -> dict[str, int]:
         ValueError: a part has another form, or asks for less than one or more than `MOST`; the text says what to write.
 
     """
-    found: dict[str, int] = {}
+    licenses: dict[str, int] = {}
     for part in filter(None, (each.strip() for each in text.split(","))):
         name, mark, number = (each.strip() for each in part.partition("="))
         if not _NAME.fullmatch(name):
@@ -59,12 +59,12 @@ def licenses_of(text: str) -> dict[str, int]:
         amount = int(number) if mark else 1
         if not 1 <= amount <= MOST:
             raise ValueError(f"{part!r} must ask for 1 to {MOST}")
-        if name in found:
+        if name in licenses:
             raise ValueError(f"{name} stands there twice: {_FORM}")
-        found[name] = amount
-    if len(found) > MOST_NAMES:
-        raise ValueError(f"{len(found)} floating resources are too many, {MOST_NAMES} at most")
-    return found
+        licenses[name] = amount
+    if len(licenses) > MOST_NAMES:
+        raise ValueError(f"{len(licenses)} floating resources are too many, {MOST_NAMES} at most")
+    return licenses
 
 
 def licenses_text(amounts: Mapping[str, int]) -> str:

@@ -44,8 +44,8 @@ def queue_not_open(queue: str, state: str, *, what: str = "job") -> str:
 
 def closed_queue_in(text: str) -> str:
     """The queue that `queue_not_open` names somewhere in a text, ``""`` where it is not there."""
-    found = _CLOSED_QUEUE.search(text)
-    return found[1] if found is not None else ""
+    match = _CLOSED_QUEUE.search(text)
+    return match[1] if match is not None else ""
 
 
 def queue_is_root() -> str:

@@ -60,15 +60,15 @@ class Mark(NamedTuple):
 
 def marks_of(text: str | None) -> dict[str, Mark]:
     """Marks by check; what cannot be read is left out, and what is too long is not read."""
-    found: dict[str, Mark] = {}
+    marks: dict[str, Mark] = {}
     for part in (text or "")[:_LONGEST].split(",")[:_MOST_MARKS]:
         name, _, rest = part.strip().partition("=")
         said, _, time = rest.partition("@")
         state, _, attempt = said.partition(":")
         since = time_or(time, -1.0)
         if name and state in _STATES and since >= 0:
-            found[name] = Mark(state, since, int(attempt) if attempt.isascii() and attempt.isdigit() else 0)
-    return found
+            marks[name] = Mark(state, since, int(attempt) if attempt.isascii() and attempt.isdigit() else 0)
+    return marks
 
 
 def marks_text(marks: Mapping[str, Mark]) -> str:
@@ -178,8 +178,8 @@ def rule_of(obj: NodeCheck) -> CheckRule:
 
 
 def _seconds(text: str | None, default: float) -> float:
-    found = duration_or_none(text)
-    return default if found is None else found
+    seconds = duration_or_none(text)
+    return default if seconds is None else seconds
 
 
 def mistakes(obj: NodeCheck) -> Iterator[FieldError]:
@@ -226,8 +226,8 @@ def _pods(spec: NodeCheckSpec) -> Iterator[FieldError]:
 def _is_part(value: IntOrString, least: int) -> bool:
     if isinstance(value, int):
         return least <= value <= 1_000_000
-    found = _PERCENT.fullmatch(value)
-    return found is not None and 1 <= int(found[1]) <= 100
+    match = _PERCENT.fullmatch(value)
+    return match is not None and 1 <= int(match[1]) <= 100
 
 
 def _times(spec: NodeCheckSpec) -> Iterator[FieldError]:

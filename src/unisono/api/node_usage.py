@@ -43,10 +43,10 @@ def usage_in(annotations: Mapping[str, str]) -> NodeUsage | None:
     if cpu is None or memory is None or time is None:
         return None
     try:
-        found = NodeUsage(float(cpu), float(memory), parse_time(time))
+        usage = NodeUsage(float(cpu), float(memory), parse_time(time))
     except ValueError:
         return None
-    return found if math.isfinite(found.cpu) and math.isfinite(found.memory) else None
+    return usage if math.isfinite(usage.cpu) and math.isfinite(usage.memory) else None
 
 
 # Prices of resources, as annotations state them: ``nvidia.com/gpu=2.5,cpu=0.04,memory=0.005``.
@@ -65,7 +65,7 @@ def parse_prices(text: str) -> dict[str, float]:
         ValueError: the text is no list of ``RESOURCE=PRICE``, or a price is negative or no number.
 
     """
-    found: dict[str, float] = {}
+    prices: dict[str, float] = {}
     for pair in text.split(","):
         name, sign, value = (part.strip() for part in pair.partition("="))
         if not pair.strip():
@@ -76,10 +76,10 @@ def parse_prices(text: str) -> dict[str, float]:
             price = -1.0
         if not sign or not name or not isfinite(price) or price < 0:
             raise ValueError(f"{pair.strip()!r} is not RESOURCE=PRICE with a price of 0 or more")
-        found[name] = price
-    if len(found) > MOST_PRICES:
+        prices[name] = price
+    if len(prices) > MOST_PRICES:
         raise ValueError(f"more than {MOST_PRICES} prices")
-    return found
+    return prices
 
 
 def cost_per_hour(request: Mapping[str, int], prices: Mapping[str, float]) -> float:

@@ -16,10 +16,10 @@ def parse_cpus(text: str) -> int:
     """Mask of ``0-3,8``; raises ValueError for anything else."""
     mask = 0
     for part in filter(None, (part.strip() for part in text.split(","))):
-        found = _RANGE.fullmatch(part)
-        if found is None:
+        match = _RANGE.fullmatch(part)
+        if match is None:
             raise ValueError(f"not a list of CPUs: {text!r}")
-        first, last = int(found[1]), int(found[2] or found[1])
+        first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise ValueError(f"not a list of CPUs: {text!r}")
         mask |= (1 << (last + 1)) - (1 << first)
@@ -173,15 +173,15 @@ class Hint:
 def hints(topology: CpuTopology, free: int, wanted: int) -> list[Hint]:
     """Every set of NUMA nodes with enough free CPUs; preferred are those as small as an idle machine would allow."""
     number = min(len(topology.numa), _MOST_NUMA_NODES)
-    found: list[int] = []
+    candidates: list[int] = []
     smallest = number
     for nodes in range(1, 1 << number):
         cpus = topology.within(nodes)
         if cpus.bit_count() >= wanted:
             smallest = min(smallest, nodes.bit_count())
         if (cpus & free).bit_count() >= wanted:
-            found.append(nodes)
-    return [Hint(nodes, nodes.bit_count() == smallest) for nodes in found]
+            candidates.append(nodes)
+    return [Hint(nodes, nodes.bit_count() == smallest) for nodes in candidates]
 
 
 def best(candidates: Sequence[Hint], every: int, policy: str) -> Hint:
@@ -247,6 +247,6 @@ def reserve(topology: CpuTopology, free: int, counts: dict[int, int]) -> int:
     """``free`` without so many CPUs of each NUMA node (by id), as many as there are."""
     for node, mask in topology.numa:
         near = free & mask
-        wanted = min(counts.get(node, 0), near.bit_count())
-        free &= ~(take(topology, near, wanted) or 0)
+        count = min(counts.get(node, 0), near.bit_count())
+        free &= ~(take(topology, near, count) or 0)
     return free

@@ -70,18 +70,18 @@ def kinds_of(text: str) -> tuple[NodeKind, ...]:
     """
     if len(text) > MOST * LONGEST:
         raise ValueError(f"{len(text)} characters are too many, {MOST * LONGEST} at most")
-    found: dict[tuple[tuple[str, str], ...], NodeKind] = {}
+    kinds: dict[tuple[tuple[str, str], ...], NodeKind] = {}
     for part in filter(None, (each.strip() for each in text.split(","))):
         kind = _kind_of(part)
         key = tuple(sorted(kind.labels))
-        if key in found:
+        if key in kinds:
             raise ValueError(f"{kind.name} stands there twice: {_FORM}")
-        found[key] = kind
-    if text.strip() and not found:
+        kinds[key] = kind
+    if text.strip() and not kinds:
         raise ValueError(f"{text!r} names no kind of nodes: {_FORM}")
-    if len(found) > MOST:
-        raise ValueError(f"{len(found)} kinds of nodes are too many, {MOST} at most")
-    return tuple(found.values())
+    if len(kinds) > MOST:
+        raise ValueError(f"{len(kinds)} kinds of nodes are too many, {MOST} at most")
+    return tuple(kinds.values())
 
 
 def _kind_of(part: str) -> NodeKind:

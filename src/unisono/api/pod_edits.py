@@ -113,20 +113,20 @@ def use_resource(spec: Spec, name: str, instead: str) -> None:
 
 def tolerate(spec: Spec, key: str, value: str, effect: str) -> None:
     """Tolerate a taint."""
-    known = spec.get("tolerations") or ()
-    if not any(_tolerates(each, key, value, effect) for each in known):
+    tolerations = spec.get("tolerations") or ()
+    if not any(_tolerates(each, key, value, effect) for each in tolerations):
         how = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}
-        spec["tolerations"] = [*known, {"key": key, "effect": effect, **how}]
+        spec["tolerations"] = [*tolerations, {"key": key, "effect": effect, **how}]
 
 
 def _tolerates(toleration: Mapping[str, Any], key: str, value: str, effect: str) -> bool:
     """Whether a toleration covers the taint already; one that holds for a time only does not."""
     if toleration.get("tolerationSeconds") is not None or toleration.get("effect") not in (None, "", effect):
         return False
-    known, operator = toleration.get("key") or "", toleration.get("operator", "Equal")
+    tolerated_key, operator = toleration.get("key") or "", toleration.get("operator", "Equal")
     if operator == "Exists":
-        return known in ("", key)
-    return operator == "Equal" and (known, toleration.get("value") or "") == (key, value)
+        return tolerated_key in ("", key)
+    return operator == "Equal" and (tolerated_key, toleration.get("value") or "") == (key, value)
 
 
 _WISHES = {"nodeAffinity": "preference", "podAffinity": "podAffinityTerm", "podAntiAffinity": "podAffinityTerm"}

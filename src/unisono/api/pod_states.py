@@ -66,13 +66,13 @@ def began(pod: Pod, now: int) -> int:
     if not pod.spec.node_name:
         return 0
     scheduled = is_true(pod.status.conditions, "PodScheduled")
-    told = millis(scheduled_at(pod)) or millis(pod.status.start_time)
+    started = millis(scheduled_at(pod)) or millis(pod.status.start_time)
     phase = pod.status.phase or "Pending"
     refused = phase == "Failed" and not scheduled and not pod.status.container_statuses
-    if refused or (not told and phase == "Pending"):
+    if refused or (not started and phase == "Pending"):
         return 0
     created = min(millis(pod.metadata.creation_timestamp) or now, now)
-    return max(created, min(told or now, now))
+    return max(created, min(started or now, now))
 
 
 def over_at(pod: Pod, start: int, now: int) -> int:
@@ -80,8 +80,8 @@ def over_at(pod: Pod, start: int, now: int) -> int:
     statuses = container_statuses(pod)
     ends = [millis(each.state.terminated.finished_at) for each in statuses if each.state and each.state.terminated]
     running = any(each.state and each.state.running for each in statuses)
-    told = 0 if running else max(ends, default=0)
-    return max(start, min(told or now, now))
+    ended = 0 if running else max(ends, default=0)
+    return max(start, min(ended or now, now))
 
 
 def stated_run_seconds(annotations: Mapping[str, str], deadline: int | None) -> float:
@@ -190,15 +190,15 @@ def _pair(resources: ResourceRequirements) -> tuple[dict[str, object], dict[str,
 
 
 def _positive(resources: Mapping[str, Quantity] | None) -> dict[str, object]:
-    found: dict[str, object] = {}
+    amounts: dict[str, object] = {}
     for name in _COUNTED:
         try:
             amount = parse_quantity((resources or {}).get(name, 0))
         except QuantityError:
             continue
         if amount > 0:
-            found[name] = amount
-    return found
+            amounts[name] = amount
+    return amounts
 
 
 # Online and offline pods on one node: QoS levels, and the resources that a node lends to offline pods.
@@ -227,25 +227,25 @@ def may_burst(pod: Pod) -> bool:
 
 def limits_of(container: Container) -> tuple[int | None, int | None]:
     """Most CPU (milli-cores) and memory (bytes) of a container, by its native limits, else by those of what is lent."""
-    found = resource_list(container.resources.limits)
-    cpu, memory = found.get("cpu"), found.get("memory")
-    if cpu is None and BATCH_CPU in found:
-        cpu = found[BATCH_CPU] // 1000
-    if memory is None and BATCH_MEMORY in found:
-        memory = found[BATCH_MEMORY] // 1000
+    amounts = resource_list(container.resources.limits)
+    cpu, memory = amounts.get("cpu"), amounts.get("memory")
+    if cpu is None and BATCH_CPU in amounts:
+        cpu = amounts[BATCH_CPU] // 1000
+    if memory is None and BATCH_MEMORY in amounts:
+        memory = amounts[BATCH_MEMORY] // 1000
     return cpu, memory
 
 
 def requests_of(spec: PodSpec) -> tuple[int, int]:
     """CPU (milli-cores) and memory (bytes) that a pod asks for, natively or of what is lent; the larger counts."""
-    wanted = pod_requests(spec)
+    requests = pod_requests(spec)
     return (
-        max(wanted.get("cpu", 0), wanted.get(BATCH_CPU, 0) // 1000),
-        max(wanted.get("memory", 0), wanted.get(BATCH_MEMORY, 0) // 1000),
+        max(requests.get("cpu", 0), requests.get(BATCH_CPU, 0) // 1000),
+        max(requests.get("memory", 0), requests.get(BATCH_MEMORY, 0) // 1000),
     )
 
 
 def borrows(pod: Pod) -> bool:
     """Whether the pod asks for resources that nodes lend."""
-    wanted = pod_requests(pod.spec)
-    return wanted.get(BATCH_CPU, 0) > 0 or wanted.get(BATCH_MEMORY, 0) > 0
+    requests = pod_requests(pod.spec)
+    return requests.get(BATCH_CPU, 0) > 0 or requests.get(BATCH_MEMORY, 0) > 0

@@ -45,13 +45,13 @@ def machines_text(machines: Mapping[str, int]) -> str:
 
 def may_come_text(groups: Iterable[NodeGroupSummary]) -> str:
     """``3 of pool P``, with those that are promised already."""
-    found = []
+    counts = []
     for each in groups:
         promised = f" (and {each.promised} promised)" if each.promised else ""
         if each.may_come or promised:
-            found.append(f"{each.may_come or 0} of {each.name}{promised}")
-    more = f" and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
-    return ", ".join(found[:MOST_SHOWN]) + more
+            counts.append(f"{each.may_come or 0} of {each.name}{promised}")
+    more = f" and {len(counts) - MOST_SHOWN} more" if len(counts) > MOST_SHOWN else ""
+    return ", ".join(counts[:MOST_SHOWN]) + more
 
 
 def about(seconds: float) -> str:
@@ -65,7 +65,7 @@ def promised_machines(job: Object) -> PromisedMachines | None:
     """What was written for the present dispatch of a job; None where it waits for no machines."""
     marks = job.metadata.annotations or {}
     try:
-        found = msgspec.json.decode(marks.get(MACHINES, ""), type=PromisedMachines)
+        promise = msgspec.json.decode(marks.get(MACHINES, ""), type=PromisedMachines)
     except (msgspec.MsgspecError, RecursionError):
         return None
-    return found if str(found.dispatch) == marks.get(DISPATCH) else None
+    return promise if str(promise.dispatch) == marks.get(DISPATCH) else None

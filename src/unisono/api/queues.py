@@ -108,8 +108,8 @@ def refusal(
 
 def reserved_queue_in(text: str) -> str:
     """The queue that `refusal` says to be for other namespaces, somewhere in a text; ``""`` where it does not."""
-    found = _RESERVED.search(text)
-    return found[1] if found is not None else ""
+    match = _RESERVED.search(text)
+    return match[1] if match is not None else ""
 
 
 def mistakes(annotations: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
@@ -180,16 +180,16 @@ def evictable_of(text: str) -> list[tuple[int, str]]:
         ValueError: a part is no level, or stands for a priority that another one stands for; there are too many.
 
     """
-    found: dict[int, str] = {}
+    levels: dict[int, str] = {}
     for part in _some(text):
         number, mark, level = part.rpartition("=")
         if level.strip() not in LEVELS or (mark and not _PRIORITY.fullmatch(number.strip())):
             raise ValueError(f"{part!r} must be all, surplus or none, or such as 10000=none from a priority on")
         since = int(number) if mark else _BELOW_ALL
-        if since in found:
+        if since in levels:
             raise ValueError(f"{part!r}: another part is for the same priority")
-        found[since] = level.strip()
-    return sorted(found.items())
+        levels[since] = level.strip()
+    return sorted(levels.items())
 
 
 def level_at(bands: Sequence[tuple[int, str]], priority: int) -> str:
@@ -207,16 +207,16 @@ def run_times_of(text: str) -> dict[str, float]:
         ValueError: a part is no duration above 0, or is for the same class as another one; there are too many.
 
     """
-    found: dict[str, float] = {}
+    run_times: dict[str, float] = {}
     for part in _some(text):
         name, _, length = (each.strip() for each in part.rpartition("="))
         seconds = duration_or_none(length)
         if seconds is None or seconds <= 0 or (not name and "=" in part):
             raise ValueError(f"{part!r} must be a duration such as 4h, or such as urgent=12h for a PriorityClass")
-        if name in found:
+        if name in run_times:
             raise ValueError(f"{part!r}: another part is for the same jobs")
-        found[name] = seconds
-    return found
+        run_times[name] = seconds
+    return run_times
 
 
 # Amounts of a queue that follow the nodes, as an annotation of the Queue says (pure).
@@ -233,17 +233,17 @@ def quotas_of(text: str) -> dict[tuple[str, str], Fraction]:
         ValueError: a part is no such thing, or is there twice; there are too many.
 
     """
-    found: dict[tuple[str, str], Fraction] = {}
+    quotas: dict[tuple[str, str], Fraction] = {}
     for part in _some(text):
         where, _, share = (each.strip() for each in part.partition("="))
         field, _, name = where.partition(".")
         percent = _PERCENT.fullmatch(share)
         if field not in _AMOUNTS or not name or percent is None or Fraction(percent[1]) > _WHOLE:
             raise ValueError(f"{part!r} must be such as deserved.cpu=80%, with {', '.join(_AMOUNTS)} and at most 100%")
-        if (field, name) in found:
+        if (field, name) in quotas:
             raise ValueError(f"{where} is there twice")
-        found[field, name] = Fraction(percent[1]) / _WHOLE
-    return found
+        quotas[field, name] = Fraction(percent[1]) / _WHOLE
+    return quotas
 
 
 # What a queue's amounts may be beside those of its family: of the queues above it and beside it (pure).
@@ -321,8 +321,8 @@ def limits_of(text: str) -> dict[str, int]:
             parse_quantity(amount)
         except QuantityError:
             raise ValueError(f"{amount!r} is no quantity, such as 8 or 16Gi") from None
-    found = resource_list(amounts)
-    return found if jobs is None else {JOBS: int(jobs), **found}
+    limits = resource_list(amounts)
+    return limits if jobs is None else {JOBS: int(jobs), **limits}
 
 
 def raised(text: str, by: Mapping[str, int]) -> str:
@@ -382,12 +382,12 @@ def unenforced(spec: QueueSpec, enforced: Collection[str]) -> Iterator[str]:
 
 def warnings_of(spec: QueueSpec, lease_annotations: Mapping[str, str] | None) -> list[str]:
     """One sentence for each such field, by what the scheduler's Lease says of its configuration, if there is one."""
-    told = (lease_annotations or {}).get(ENFORCED_QUEUE_FIELDS)
-    if told is None:
+    enforced = (lease_annotations or {}).get(ENFORCED_QUEUE_FIELDS)
+    if enforced is None:
         return []
     return [
         f"spec.{field}: the scheduler's configuration does not enforce it; {NEEDS[field]}"
-        for field in unenforced(spec, told.split(","))
+        for field in unenforced(spec, enforced.split(","))
     ]
 
 

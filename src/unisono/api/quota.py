@@ -123,19 +123,19 @@ def usage_of(kind: Kind[Any], obj: Object | None) -> Usage:
 
 def resources_behind(names: Iterable[str]) -> set[str]:
     """Resources (``pods``, ``jobs.batch.volcano.sh``) whose objects use any of the quota names."""
-    found = set()
+    resources = set()
     for name in names:
         if name.startswith("count/"):
-            found.add(name.removeprefix("count/"))
+            resources.add(name.removeprefix("count/"))
         elif name in _PLAIN:
-            found.add(name)
+            resources.add(name)
         elif name.startswith("services"):
-            found.add("services")
+            resources.add("services")
         elif name in ("persistentvolumeclaims", "requests.storage") or _STORAGE_CLASS in name:
-            found.add("persistentvolumeclaims")
+            resources.add("persistentvolumeclaims")
         else:
-            found.add("pods")
-    return found
+            resources.add("pods")
+    return resources
 
 
 def unspecified(pod: Pod, names: Iterable[str]) -> str:

@@ -76,8 +76,8 @@ def readable(resources: Mapping[str, int], rounding: Rounding = "nearest") -> di
 
 def amounts_text(amounts: Mapping[str, int], rounding: Rounding = "nearest", *, by: str = "") -> str:
     """``cpu 2, memory 4Gi`` from engine units; ``by`` stands before each amount."""
-    told = readable(amounts, rounding)
-    return ", ".join(f"{name}{by} {told[name]}" for name in sorted(told, key=by_importance))
+    texts = readable(amounts, rounding)
+    return ", ".join(f"{name}{by} {texts[name]}" for name in sorted(texts, key=by_importance))
 
 
 def _readable(name: str, amount: int, rounding: Rounding) -> str:
@@ -136,13 +136,13 @@ def initialisation(
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in containers:
-        wanted = needs(container)
+        needed = needs(container)
         if container.restart_policy == "Always":
-            add(sidecars, wanted)
+            add(sidecars, needed)
             maximum(peak, sidecars)
         else:
-            add(wanted, sidecars)
-            maximum(peak, wanted)
+            add(needed, sidecars)
+            maximum(peak, needed)
     return sidecars, peak
 
 

@@ -162,9 +162,9 @@ def schema_of(kind: Kind[Any]) -> dict[str, Any]:
     """
     struct: type[msgspec.Struct] = kind.struct
     schema = _render(shape_of(struct), builtin=is_kubernetes(kind))
-    told = {"apiVersion": _API_VERSION, "kind": _KIND}
+    own_descriptions = {"apiVersion": _API_VERSION, "kind": _KIND}
     properties = {
-        name: {**each, "description": told[name]} if name in told else each
+        name: {**each, "description": own_descriptions[name]} if name in own_descriptions else each
         for name, each in schema["properties"].items()
     }
     # Its metadata is Kubernetes' own in any case.

@@ -72,18 +72,18 @@ def is_given_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 def mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim) -> str:
     """Why a claim cannot have a volume that it asks for by name; empty when it can."""
-    spec, wanted = volume.spec, claim.spec
+    spec, requested = volume.spec, claim.spec
     if volume.metadata.deletion_timestamp:
         return f'the volume is marked for deletion "{volume.metadata.name}"'
-    if stored_bytes(spec.capacity) < stored_bytes(wanted.resources.requests):
+    if stored_bytes(spec.capacity) < stored_bytes(requested.resources.requests):
         return "requested PV is too small"
     if class_of_volume(volume) != class_of_claim(claim):
         return "storageClassName does not match"
-    if (spec.volume_attributes_class_name or "") != (wanted.volume_attributes_class_name or ""):
+    if (spec.volume_attributes_class_name or "") != (requested.volume_attributes_class_name or ""):
         return "volumeAttributesClassName does not match"
     if not same_mode(volume, claim):
         return "incompatible volumeMode"
-    if not set(wanted.access_modes or ()) <= set(spec.access_modes or ()):
+    if not set(requested.access_modes or ()) <= set(spec.access_modes or ()):
         return "incompatible accessMode"
     return ""
 

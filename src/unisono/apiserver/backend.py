@@ -119,31 +119,31 @@ _read_definition = msgspec.json.Decoder(_Definition).decode
 def _definition(context: Context, data: bytes) -> Change | None:
     """The definition as it must be stored, established; None when the stored one is equal."""
     kind = CUSTOM_RESOURCE_DEFINITIONS
-    wanted = _read_definition(data)
-    entry = context.store.latest(context.key(kind, None, wanted.metadata.name))
+    desired = _read_definition(data)
+    entry = context.store.latest(context.key(kind, None, desired.metadata.name))
     if entry is not None:
         return (
-            None if bytes(_read_definition(entry.data).spec) == bytes(wanted.spec) else _changed(context, entry, data)
+            None if bytes(_read_definition(entry.data).spec) == bytes(desired.spec) else _changed(context, entry, data)
         )
-    _identify(context, kind, wanted)
+    _identify(context, kind, desired)
     now = context.now()
-    wanted.status.conditions = [
+    desired.status.conditions = [
         Condition(type=name, status="True", last_transition_time=now, reason=reason, message=message)
         for name, reason, message in (
             ("NamesAccepted", "NoConflicts", "no conflicts found"),
             ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
         )
     ]
-    return context.change(kind, wanted, 0)
+    return context.change(kind, desired, 0)
 
 
 def _changed(context: Context, entry: StoredEntry, data: bytes) -> Change | None:
     """The stored definition with the spec of ``data``; None when only the order of fields differs."""
     kind = CUSTOM_RESOURCE_DEFINITIONS
-    present, wanted = encoding.read(kind, entry.data), encoding.read(kind, data)
-    if present.spec == wanted.spec:
+    present, desired = encoding.read(kind, entry.data), encoding.read(kind, data)
+    if present.spec == desired.spec:
         return None
-    present.spec = wanted.spec
+    present.spec = desired.spec
     present.metadata.generation = (present.metadata.generation or 0) + 1
     return context.change(kind, present, entry.revision)
 

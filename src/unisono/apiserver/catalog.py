@@ -85,13 +85,13 @@ class Catalog:
 
     def groups(self) -> list[tuple[str, list[str]]]:
         """Groups with their versions, preferred version first; core has the name ``""`` and comes first."""
-        found = {group: list(versions) for group, versions in self._groups.items()}
+        versions_by_group = {group: list(versions) for group, versions in self._groups.items()}
         names = sorted({key[:2] for key in self._custom}, key=lambda name: (name[0], version_rank(name[1])))
         for group, version in names:
-            versions = found.setdefault(group, [])
+            versions = versions_by_group.setdefault(group, [])
             if version not in versions:
                 versions.append(version)
-        return list(found.items())
+        return list(versions_by_group.items())
 
     def resources(self, group: str, version: str) -> list[Served]:
         """The kinds of one group and version, by their plural."""
@@ -111,9 +111,9 @@ def _group_rank(group: str) -> tuple[int, str]:
 
 
 def _subresources(kind: Kind[Any]) -> tuple[Subresource, ...]:
-    found = []
+    subresources = []
     if kind.group == "" and kind.plural == "pods":
-        found += [
+        subresources += [
             Subresource("attach", "", "v1", "PodAttachOptions", ("create", "get")),
             Subresource("binding", "", "v1", "Binding", ("create",)),
             Subresource("eviction", "policy", "v1", "Eviction", ("create",)),
@@ -122,9 +122,9 @@ def _subresources(kind: Kind[Any]) -> tuple[Subresource, ...]:
             Subresource("portforward", "", "v1", "PodPortForwardOptions", ("create", "get")),
         ]
     if kind.group == "" and kind.plural == "serviceaccounts":
-        found.append(Subresource("token", "authentication.k8s.io", "v1", "TokenRequest", ("create",)))
+        subresources.append(Subresource("token", "authentication.k8s.io", "v1", "TokenRequest", ("create",)))
     if kind.scale is not None:
-        found.append(Subresource("scale", "autoscaling", "v1", "Scale", STATUS_VERBS))
+        subresources.append(Subresource("scale", "autoscaling", "v1", "Scale", STATUS_VERBS))
     if kind.status_subresource:
-        found.append(Subresource("status", kind.group, kind.version, kind.kind, STATUS_VERBS))
-    return tuple(found)
+        subresources.append(Subresource("status", kind.group, kind.version, kind.kind, STATUS_VERBS))
+    return tuple(subresources)

@@ -58,14 +58,14 @@ def from_stored(value: Document) -> Document:
             status["currentCPUUtilizationPercentage"] = percent
     # v1 always tells both numbers.
     status = {"currentReplicas": 0, "desiredReplicas": 0, **status}
-    told: dict[str, Any] = {
+    preserved: dict[str, Any] = {
         _METRICS: others,
         _BEHAVIOR: spec.pop("behavior", None),
         _CONDITIONS: status.pop("conditions", None),
         _CURRENT: current,
     }
     annotations = {key: text for key, text in (metadata.get("annotations") or {}).items() if key not in _ANNOTATIONS}
-    annotations |= {key: msgspec.json.encode(each).decode() for key, each in told.items() if each}
+    annotations |= {key: msgspec.json.encode(each).decode() for key, each in preserved.items() if each}
     metadata.pop("annotations", None)
     if annotations:
         metadata["annotations"] = annotations
@@ -78,18 +78,18 @@ def to_stored(value: Document) -> Document:
     spec, status = dict(value.get("spec") or {}), dict(value.get("status") or {})
     metadata = dict(value.get("metadata") or {})
     annotations = dict(metadata.get("annotations") or {})
-    found = {key: _read(annotations.pop(key)) for key in _ANNOTATIONS & annotations.keys()}
+    preserved = {key: _read(annotations.pop(key)) for key in _ANNOTATIONS & annotations.keys()}
     percent = spec.pop("targetCPUUtilizationPercentage", None)
     status.pop("currentCPUUtilizationPercentage", None)
-    metrics = list(found.get(_METRICS) or ())
+    metrics = list(preserved.get(_METRICS) or ())
     if percent is not None:
         target = {"type": "Utilization", "averageUtilization": percent}
         metrics.append({"type": "Resource", "resource": {"name": "cpu", "target": target}})
     for where, name, content in (
         (spec, "metrics", metrics),
-        (spec, "behavior", found.get(_BEHAVIOR)),
-        (status, "conditions", found.get(_CONDITIONS)),
-        (status, "currentMetrics", found.get(_CURRENT)),
+        (spec, "behavior", preserved.get(_BEHAVIOR)),
+        (status, "conditions", preserved.get(_CONDITIONS)),
+        (status, "currentMetrics", preserved.get(_CURRENT)),
     ):
         if content:
             where[name] = content
@@ -340,10 +340,11 @@ def accept_configuration(
 
 
 def _check_type(kind: Kind[Any], body: dict[str, Any]) -> None:
-    found = body.get("apiVersion")
-    if found != kind.api_version:
+    version = body.get("apiVersion")
+    if version != kind.api_version:
         raise bad_request(
-            f"the API version in the data ({found or ''}) does not match the expected API version ({kind.api_version})"
+            f"the API version in the data ({version or ''}) does not match the expected API version "
+            f"({kind.api_version})"
         )
     if body.get("kind") != kind.kind:
         if isinstance(kind, CustomKind) and body.get("kind"):

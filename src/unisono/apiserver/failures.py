@@ -69,8 +69,8 @@ def invalid(kind: Kind[Any], name: str, errors: Iterable[FieldError]) -> Invalid
 
 def unsupported_media_type(accepted: Sequence[str], hint: str = "") -> ApiError:
     """415: the body has a content type that cannot be read; ``hint`` says what to do instead."""
-    known = ", ".join(accepted)
-    message = f"the body of the request was in an unknown format - accepted media types include: {known}"
+    media_types = ", ".join(accepted)
+    message = f"the body of the request was in an unknown format - accepted media types include: {media_types}"
     return ApiError(f"{message}; {hint}" if hint else message, code=415, reason="UnsupportedMediaType")
 
 

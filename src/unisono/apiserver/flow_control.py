@@ -177,13 +177,13 @@ class Lines(Generic[T]):
         users = self._waiting.pop(tenant)
         user = next(iter(users))
         waiting = users.pop(user)
-        found = waiting.popleft()
+        item = waiting.popleft()
         # Behind the others, the user among those of the tenant.
         if waiting:
             users[user] = waiting
         if users:
             self._waiting[tenant] = users
-        return found, tenant
+        return item, tenant
 
 
 class Places:
@@ -220,8 +220,8 @@ class Places:
                 self._hand_out()
 
     def _hand_out(self) -> None:
-        while self._free > 0 and (found := self._waiting.take(lambda tenant: self._held[tenant] < self._each)):
-            future, tenant = found
+        while self._free > 0 and (entry := self._waiting.take(lambda tenant: self._held[tenant] < self._each)):
+            future, tenant = entry
             if not future.done():  # a caller that gave up takes no place
                 self._free -= 1
                 self._held[tenant] += 1
@@ -310,8 +310,8 @@ class Turns:
 
     def _renew(self) -> bool:
         self._left = min(self._each, self._left + self._each)
-        while self._left > 0 and (found := self._waiting.take()) is not None:
-            (future, weight), _ = found
+        while self._left > 0 and (entry := self._waiting.take()) is not None:
+            (future, weight), _ = entry
             if not future.done():  # a caller that gave up takes no turn
                 future.set_result(None)
                 self._left -= weight

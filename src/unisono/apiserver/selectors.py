@@ -64,20 +64,20 @@ class _Parser:
         self._at = 0
 
     def parse(self) -> list[Matcher]:
-        found: list[Matcher] = []
+        matchers: list[Matcher] = []
         while True:
             word = self._peek()
             if word == "":
-                return found
+                return matchers
             if word in _SPECIAL and word != "!":
                 raise _ParseError(f"found '{word}', expected: !, identifier, or 'end of string'")
             try:
-                found.append(self._requirement())
+                matchers.append(self._requirement())
             except _ParseError as error:
                 raise _ParseError(f"unable to parse requirement: {error}") from None
             word = self._take()
             if word == "":
-                return found
+                return matchers
             if word != ",":
                 raise _ParseError(f"found '{word}', expected: ',' or 'end of string'")
             word = self._peek()
@@ -148,13 +148,13 @@ def _matcher(key: str, operator: str, values: list[str]) -> Matcher:
         raise _ParseError("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")
     for index, value in enumerate(values):
         _check_value(key, index, value)
-    wanted = frozenset(values)
+    operands = frozenset(values)
     if operator in ("=", "==", "in"):
-        if len(wanted) == 1:
-            (only,) = wanted
+        if len(operands) == 1:
+            (only,) = operands
             return lambda labels: labels.get(key) == only
-        return lambda labels: labels.get(key) in wanted
-    return lambda labels: labels.get(key) not in wanted
+        return lambda labels: labels.get(key) in operands
+    return lambda labels: labels.get(key) not in operands
 
 
 def _ordered(key: str, operator: str, value: str) -> Matcher:
@@ -267,8 +267,8 @@ def compile_field_selector(text: str, reader: Callable[[str], Reader | None]) ->
 
 def selected_name(text: str) -> str | None:
     """The name that a selector pins with ``metadata.name=``, so that a list need not scan."""
-    found = re.search(r"(?:^|,)metadata\.name==?([^,=!\\]+)(?:,|$)", text)
-    return found.group(1) if found else None
+    match = re.search(r"(?:^|,)metadata\.name==?([^,=!\\]+)(?:,|$)", text)
+    return match.group(1) if match else None
 
 
 def _split(text: str) -> list[str]:
@@ -276,10 +276,10 @@ def _split(text: str) -> list[str]:
 
 
 def _term(term: str, text: str, reader: Callable[[str], Reader | None]) -> EntryMatcher:
-    found = re.match(r"((?:[^=!\\]|\\.)*)(!=|==|=)((?:[^=\\]|\\.)*)$", term, re.DOTALL)
-    if found is None:
+    parsed = re.match(r"((?:[^=!\\]|\\.)*)(!=|==|=)((?:[^=\\]|\\.)*)$", term, re.DOTALL)
+    if parsed is None:
         raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
-    label, operator, raw = found.groups()
+    label, operator, raw = parsed.groups()
     label, value = label.strip(), re.sub(r"\\([\\,=])", r"\1", raw)
     read = _META_READERS.get(label) or reader(label)
     if read is None:

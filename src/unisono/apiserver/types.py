@@ -84,8 +84,8 @@ class DeleteOptions:
             raise _bad(f"gracePeriodSeconds: Invalid value: {grace!r}: must be an integer")
         policy = _text(body.get("propagationPolicy"), "propagationPolicy")
         if policy not in (None, *_POLICIES):
-            known = ", ".join(f'"{each}"' for each in (*_POLICIES, "nil"))
-            detail = f'Unsupported value: "{policy}": supported values: {known}'
+            supported = ", ".join(f'"{each}"' for each in (*_POLICIES, "nil"))
+            detail = f'Unsupported value: "{policy}": supported values: {supported}'
             raise _invalid("propagationPolicy", detail, "FieldValueNotSupported")
         if body.get("orphanDependents") is not None:
             if policy is not None:

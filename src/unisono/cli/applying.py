@@ -203,10 +203,10 @@ def three_way_patch(manifest: dict[str, Any], live: dict[str, Any]) -> dict[str,
     Empty when there is nothing to change.
     """
     before = _recorded(live)
-    wanted = with_last_applied(manifest)
-    goal = apply_merge_patch(apply_merge_patch(live, _deletions(before or {}, wanted)), wanted)
+    desired = with_last_applied(manifest)
+    goal = apply_merge_patch(apply_merge_patch(live, _deletions(before or {}, desired)), desired)
     patch = merge_diff(live, goal)
-    record = wanted["metadata"]["annotations"][LAST_APPLIED]
+    record = desired["metadata"]["annotations"][LAST_APPLIED]
     if patch == {"metadata": {"annotations": {LAST_APPLIED: record}}} and before == json.loads(record):
         return {}  # the same content, written with another order of keys
     return patch

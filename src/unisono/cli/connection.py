@@ -36,16 +36,16 @@ async def tell_near_object(client: HttpClient, error: ApiError, namespace: str) 
         namespace: where the object was looked for.
 
     """
-    found = _NOT_FOUND.search(error.message)
-    kind = found and _kind(found[1], found[2].removeprefix("."))
-    if not found or kind is None:
+    match = _NOT_FOUND.search(error.message)
+    kind = match and _kind(match[1], match[2].removeprefix("."))
+    if not match or kind is None:
         return
     path = kind.path(namespace if kind.namespaced else None)
     status, _, body = await client.request("GET", path, params={"limit": str(_MOST_LOOKED_AT)})
     if status == 200:
         names = _names(body)
-        told = hint(kind, found[3], names) or await whereabouts(client, found[3], namespace, (kind,))
-        error.message += told or begun(kind, found[3], names)
+        suggestion = hint(kind, match[3], names) or await whereabouts(client, match[3], namespace, (kind,))
+        error.message += suggestion or begun(kind, match[3], names)
         error.args = (error.message,)
 
 
@@ -97,11 +97,11 @@ def hint(kind: Kind[Any], name: str, known: Iterable[str]) -> str:
 
 def begun(kind: Kind[Any], name: str, known: Iterable[str]) -> str:
     """``; did you mean job/train?`` where one name begins so, and the names where several do."""
-    found = sorted(one for one in known if one.startswith(name))
-    if len(found) == 1:
-        return f"; did you mean {kind.kind.lower()}/{found[0]}?"
-    more = f" and {len(found) - _MOST_QUEUES} more" if len(found) > _MOST_QUEUES else ""
-    return f"; names that begin so: {', '.join(found[:_MOST_QUEUES])}{more}" if found else ""
+    matches = sorted(one for one in known if one.startswith(name))
+    if len(matches) == 1:
+        return f"; did you mean {kind.kind.lower()}/{matches[0]}?"
+    more = f" and {len(matches) - _MOST_QUEUES} more" if len(matches) > _MOST_QUEUES else ""
+    return f"; names that begin so: {', '.join(matches[:_MOST_QUEUES])}{more}" if matches else ""
 
 
 def _kind(word: str, group: str) -> Kind[Any] | None:

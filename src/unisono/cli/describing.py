@@ -44,12 +44,19 @@ async def _answer(client: Any, resource: Any, item: dict[str, Any]) -> list[str]
         return []
     title = f"{resource.kind.lower()}/{item['metadata']['name']}"
     try:
-        told = await explain_item(client, resource, item, title)
+        explained = await explain_item(client, resource, item, title)
     except NothingToExplain:
         return []
-    if not (told.waits or told.silent or told.refused or told.suspended or told.running or told.containers):
+    if not (
+        explained.waits
+        or explained.silent
+        or explained.refused
+        or explained.suspended
+        or explained.running
+        or explained.containers
+    ):
         return []
-    return ["Verdict:", *(f"  {line}" for line in explanation_lines(told))]
+    return ["Verdict:", *(f"  {line}" for line in explanation_lines(explained))]
 
 
 async def _events(client: Any, item: dict[str, Any]) -> list[dict[str, Any]]:

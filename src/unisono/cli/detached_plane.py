@@ -69,7 +69,7 @@ def start_detached(data: DataDir, arguments: list[str], host: str, port: int) ->
     try:
         data.kubeconfig.unlink(missing_ok=True)
         data.log.touch(mode=0o600)
-        told = data.log.stat().st_size
+        log_offset = data.log.stat().st_size
         log = data.log.open("ab")
     except OSError as error:
         raise UnusableDataDir(data.root, error) from error
@@ -88,7 +88,7 @@ def start_detached(data: DataDir, arguments: list[str], host: str, port: int) ->
             env={**os.environ, DETACHED: "1"},
         )
     try:
-        await_ready(data, child, told, ends)
+        await_ready(data, child, log_offset, ends)
     except BaseException:
         child.terminate()
         raise

@@ -68,10 +68,10 @@ def estimated_starts(
     budget = Budget.of(seconds, time.process_time)
     used, objects, until = config_of(where, (), None), objects_of(where, ()), parse_duration(LOOK_AHEAD)
     with progress_bar("futures") as tell:
-        found = forecast(
+        prediction = forecast(
             objects, used, time.time(), futures=futures, until=until, whole=False, budget=budget, progress=tell
         )
-    starts = {each.key: each for each in found.starts}
+    starts = {each.key: each for each in prediction.starts}
     return [starts[key] for key in groups if key in starts]
 
 
@@ -81,22 +81,22 @@ def lines(starts: Collection[Start]) -> list[str]:
 
     if not starts:
         return ["  estimated start: none, as none of its PodGroups waits for a place"]
-    told = []
+    output_lines = []
     late = f"not within {seconds(parse_duration(LOOK_AHEAD))}"
     for each in list(starts)[:_SHOWN]:
         of = f" of {each.key}" if len(starts) > 1 else ""
         if each.never:
-            told.append(f"  estimated start{of}: never, as things stand: {each.never}")
+            output_lines.append(f"  estimated start{of}: never, as things stand: {each.never}")
             continue
         middle = late if each.median is None else f"in {seconds(each.median)}"
         guess = "" if each.known else "; nothing says how long it runs"
-        told.append(f"  estimated start{of}: {middle} (80 %: {between(each)}, as things stand{guess})")
+        output_lines.append(f"  estimated start{of}: {middle} (80 %: {between(each)}, as things stand{guess})")
     if len(starts) > _SHOWN:
-        told.append(f"  and {len(starts) - _SHOWN} more (-o json lists all)")
+        output_lines.append(f"  and {len(starts) - _SHOWN} more (-o json lists all)")
     source = next(iter(starts)).source
     if source:
-        told.append(f"  estimated by {source}")
-    return told
+        output_lines.append(f"  estimated by {source}")
+    return output_lines
 
 
 def start_text(start: Start) -> str:
@@ -116,8 +116,8 @@ def start_text(start: Start) -> str:
 
 def starts_of(where: Where, waiting: Collection[str]) -> dict[str, Start]:
     """Estimates of PodGroups that wait (``namespace/name``), by their keys, from a few futures."""
-    found = estimated_starts(where, waiting, futures=QUICK_FUTURES, seconds=QUICK_SECONDS) if waiting else []
-    return {start.key: start for start in found}
+    estimates = estimated_starts(where, waiting, futures=QUICK_FUTURES, seconds=QUICK_SECONDS) if waiting else []
+    return {start.key: start for start in estimates}
 
 
 # Verdicts for people, one fact per line.
@@ -277,15 +277,15 @@ async def explain(
     word = words[0].partition("/")[0]
     resource, item = await _found(client, resources, target, word if resources.has(word) else "job", namespace)
     try:
-        told = await explain_item(client, resource, item, f"{resources.typed(resource)}/{target.name}")
+        explanation = await explain_item(client, resource, item, f"{resources.typed(resource)}/{target.name}")
     except NothingToExplain as error:
         raise NothingToExplain(f"{error} Kinds that can be explained: {_known(resources.resources)}.") from None
     if not search:
-        return told
+        return explanation
     from unisono.sdk.mending.explanations import mended
 
     live = {"apiVersion": resource.api_version, "kind": resource.kind, **item}
-    return await mended(client, told, live, lambda copy: explain(copy, words, namespace), config)
+    return await mended(client, explanation, live, lambda copy: explain(copy, words, namespace), config)
 
 
 async def _found(

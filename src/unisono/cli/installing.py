@@ -145,11 +145,11 @@ async def _served(client: HttpClient, wanted: Sequence[tuple[str, str]]) -> Reso
 
     missing = ""
     for _ in range(_TRIES):
-        found = await discover(client)
+        resources = await discover(client)
         try:
             for api_version, kind in wanted:
-                found.of(api_version, kind)
-            return found
+                resources.of(api_version, kind)
+            return resources
         except UnknownKind as error:
             missing = str(error)
         await sleep(_PAUSE)
@@ -319,8 +319,8 @@ async def _labelled(client: HttpClient, remover: _Remover, name: str, resources:
         resource = resources.named(name)
     except UnknownKind:
         return
-    found = await request_json(client, "GET", resource.path(), params={"labelSelector": f"{APP_PART_OF}=unisono"})
-    for one in found.get("items") or ():
+    listing = await request_json(client, "GET", resource.path(), params={"labelSelector": f"{APP_PART_OF}=unisono"})
+    for one in listing.get("items") or ():
         step = await remover.remove(_object(resource.api_version, resource.kind, one["metadata"]["name"]))
         if step is not None:
             yield step
@@ -332,10 +332,10 @@ async def _namespace(
     """Delete the namespace where it is the installation's alone."""
     name = manifest["metadata"]["name"]
     try:
-        found = await request_json(client, "GET", f"/api/v1/namespaces/{name}")
+        namespace = await request_json(client, "GET", f"/api/v1/namespaces/{name}")
     except NotFound:
         return None
-    managers = {entry.get("manager") for entry in found["metadata"].get("managedFields", ()) if _sets_fields(entry)}
+    managers = {entry.get("manager") for entry in namespace["metadata"].get("managedFields", ()) if _sets_fields(entry)}
     if managers - {MANAGER}:
         others = ", ".join(sorted(str(manager) for manager in managers - {MANAGER}))
         return Step(title(manifest), "kept", f"made or changed by {others}")

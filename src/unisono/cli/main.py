@@ -44,12 +44,12 @@ def _absent(error: ImportError) -> str:
     name = (error.name or "").partition(".")[0]
     what = f"the package {name}" if name else "a package"
     if isinstance(error, ModuleNotFoundError):
-        told = f"{what}, which Unisono needs, is not installed for {sys.executable}"
+        problem = f"{what}, which Unisono needs, is not installed for {sys.executable}"
     else:
-        told = f"{what}, which Unisono needs, cannot be loaded by {sys.executable}: {error}"
+        problem = f"{what}, which Unisono needs, cannot be loaded by {sys.executable}: {error}"
     if find_spec("pip") is None:
-        return f"{told}. That Python has no pip: use 'pipx install unisono', or add pip by '-m ensurepip'."
-    return f"{told}. To mend it: {sys.executable} -m pip install --force-reinstall unisono"
+        return f"{problem}. That Python has no pip: use 'pipx install unisono', or add pip by '-m ensurepip'."
+    return f"{problem}. To mend it: {sys.executable} -m pip install --force-reinstall unisono"
 
 
 try:

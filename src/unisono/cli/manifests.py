@@ -52,9 +52,9 @@ class Manifest:
     @property
     def metadata(self) -> dict[str, Any]:
         """The object's metadata, writable."""
-        found = self.value.setdefault("metadata", {})
-        assert isinstance(found, dict)
-        return found
+        section = self.value.setdefault("metadata", {})
+        assert isinstance(section, dict)
+        return section
 
     @property
     def name(self) -> str:
@@ -69,11 +69,11 @@ def read(names: Iterable[str]) -> list[Manifest]:
         ConfigError: a file is missing, is no YAML, or holds something that is no Kubernetes object.
 
     """
-    found = [manifest for name in names for manifest in _read_one(name)]
-    if not found:
+    manifests = [manifest for name in names for manifest in _read_one(name)]
+    if not manifests:
         places = ", ".join("standard input" if name == "-" else name for name in names)
         raise ConfigError(f"there is no object in {places}: write at least one, with apiVersion and kind.")
-    return found
+    return manifests
 
 
 def _read_one(name: str) -> Iterator[Manifest]:

@@ -78,8 +78,8 @@ def control_plane_options(function: Command, kubeconfig_names: tuple[str, ...] =
     ) -> Any:
         if kubeconfig and data_dir:
             raise click.UsageError("--kubeconfig and --data-dir name two different control planes; give one of them.")
-        found = click.get_current_context().find_object(dict) or {}
-        kubectl = bool(found.get(KUBECTL)) and not (kubeconfig or data_dir)
+        settings = click.get_current_context().find_object(dict) or {}
+        kubectl = bool(settings.get(KUBECTL)) and not (kubeconfig or data_dir)
         return function(*args, where=Where(kubeconfig, data_dir, context, namespace, kubectl), **kwargs)
 
     return wrapper  # type: ignore[return-value]

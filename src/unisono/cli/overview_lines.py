@@ -78,14 +78,14 @@ def config_of(where: Where, files: tuple[str, ...], config: Path | None) -> Sche
         async with connect(where) as client:
             return await configuration_in_force(client, (NAMESPACE,))
 
-    found = run_async(work())
-    if found.hidden:
+    followed = run_async(work())
+    if followed.hidden:
         click.echo(
-            f"The scheduler's configuration stands in {found.hidden}, which cannot be read from here: this goes by the "
-            "default one. --config FILE gives another.",
+            f"The scheduler's configuration stands in {followed.hidden}, which cannot be read from here: this goes by "
+            "the default one. --config FILE gives another.",
             err=True,
         )
-    return load_config(found.text, found.name)
+    return load_config(followed.text, followed.name)
 
 
 _MOST_HOLES = 6

@@ -39,10 +39,10 @@ def clock_text(seconds: float) -> str:
 def moment(text: object) -> float | None:
     """Seconds since 1970 of an RFC 3339 time; None for what is none."""
     try:
-        found = datetime.fromisoformat(str(text))
+        parsed = datetime.fromisoformat(str(text))
     except ValueError:
         return None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
 
 
 # Times as people write them: ``now``, ``-7d``, ``2026-11-01``, ``2026-11-01T08:30`` (pure).
@@ -73,8 +73,8 @@ def moment_of_text(text: str, now: float, zone: tzinfo | None = None) -> float:
     word = text.strip().lower()
     if word == "now":
         return now
-    if found := _AGO.fullmatch(word):
-        return now - float(found[1] or found[3]) * _UNITS[found[2] or (found[4] or "s")[0]]
+    if match := _AGO.fullmatch(word):
+        return now - float(match[1] or match[3]) * _UNITS[match[2] or (match[4] or "s")[0]]
     try:
         if word in _DAYS:
             there = datetime.fromtimestamp(now, UTC).astimezone(zone)

@@ -80,32 +80,32 @@ def result_lines(result: Mapping[str, Any]) -> list[str]:
     jobs = dict(result["jobs"])
     total = jobs.pop("all")
     states = ", ".join(f"{count} {state}" for state, count in jobs.items())
-    told = [
+    lines = [
         f"{result.get('workload', 'workload')} on {result.get('cluster', 'cluster')}"
         f" ({result['nodes']} nodes, {result['gpus']} GPUs), seed {result.get('seed', 0)}",
         f"{total} jobs: {states}; {seconds(result['end'])} simulated in {result['cycles']} cycles.",
     ]
     if censored := result.get("censored"):
-        told.append(
+        lines.append(
             f"Of {censored} jobs the recording does not know the end: their run times are what they state, or usual."
         )
     for each in result.get("hopeless", ()):
         alike = f" and {counted(each['jobs'] - 1, 'job')} like it" if each["jobs"] > 1 else ""
-        told.append(f"Job {each['job']}{alike} would not start on the empty cluster either: {each['why']}.")
-    told.append("")
+        lines.append(f"Job {each['job']}{alike} would not start on the empty cluster either: {each['why']}.")
+    lines.append("")
     rows = [
         (name, *(seconds(result[key].get(each)) for each in ("mean", "p50", "p90", "p99", "max")))
         for key, name in (("jct", "completion time"), ("wait", "first wait"), ("totalWait", "total wait"))
     ]
-    told += columns(("time", "mean", "p50", "p90", "p99", "max"), rows)
-    told += ["", *(f"{name:<18}{value}" for name, value in _figures(result))]
+    lines += columns(("time", "mean", "p50", "p90", "p99", "max"), rows)
+    lines += ["", *(f"{name:<18}{value}" for name, value in _figures(result))]
     if result["bySize"]:
         rows = [
             (name, group["jobs"], seconds(group.get("jct")), seconds(group.get("wait")))
             for name, group in result["bySize"].items()
         ]
-        told += ["", *columns(("size", "jobs", "completion", "wait"), rows)]
-    return told
+        lines += ["", *columns(("size", "jobs", "completion", "wait"), rows)]
+    return lines
 
 
 def _figures(result: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -116,16 +116,16 @@ def _figures(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("evictions", f"{preemption['evictions']}, {preemption['lostGpuHours']:.1f} GPU hours lost"),
     ]
     if fairness.get("worstRho") is not None:
-        told = f"worst rho {fairness['worstRho']:.2f}, {percent(fairness['unfair'])} unfair"
-        shown.append(("fairness", told))
+        text = f"worst rho {fairness['worstRho']:.2f}, {percent(fairness['unfair'])} unfair"
+        shown.append(("fairness", text))
     if fairness.get("shareDeviation") is not None:
         shown.append(("shares", f"deviation {percent(fairness['shareDeviation'])}"))
     if result.get("deadlines"):
         shown.append(("deadlines", f"{percent(result['deadlines'].get('met'))} met"))
     if result.get("topology"):
         topology = result["topology"]
-        told = f"cost {topology['cost']:.3f}, {topology['ratio']:.2f} times the least"
-        shown.append(("topology", told))
+        text = f"cost {topology['cost']:.3f}, {topology['ratio']:.2f} times the least"
+        shown.append(("topology", text))
     if result.get("cost"):
         shown.append(("cost", f"{result['cost']['total']:.2f}, {result['cost'].get('perJob') or 0:.2f} per job"))
     return shown
@@ -133,7 +133,7 @@ def _figures(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def replay_lines(found: Replayed) -> list[str]:
     """What a repetition found."""
-    told = [
+    lines = [
         f"{found.cycles} cycles: {found.same_binds} of {found.binds} binds and {found.same_evictions} of "
         f"{found.evictions} evictions came again, {found.more} came only in the repetition."
     ]
@@ -142,10 +142,10 @@ def replay_lines(found: Replayed) -> list[str]:
             (each.cycle, each.what, each.pod, each.recorded or "-", each.repeated or "-")
             for each in found.differences[:_SHOWN]
         ]
-        told += ["", *columns(("cycle", "what", "pod", "recorded", "repeated"), rows)]
+        lines += ["", *columns(("cycle", "what", "pod", "recorded", "repeated"), rows)]
     if found.different > _SHOWN:
-        told.append(f"... and {found.different - _SHOWN} more")
-    return told
+        lines.append(f"... and {found.different - _SHOWN} more")
+    return lines
 
 
 def change_lines(changes: Sequence[Change], *, everything: bool = False) -> list[str]:
@@ -156,24 +156,24 @@ def change_lines(changes: Sequence[Change], *, everything: bool = False) -> list
     ]
     pairs = max((change.pairs for change in changes), default=0)
     workloads = max((change.difference.count for change in changes), default=0)
-    told = [
+    lines = [
         f"{counted(pairs, 'pair')} of runs of {counted(workloads, 'workload')}, each with the same cluster and seed."
     ]
     if pairs > workloads and all(change.distinct == change.difference.count for change in changes):
-        told.append("Seeds change nothing here: further seeds of these workloads are no evidence.")
+        lines.append("Seeds change nothing here: further seeds of these workloads are no evidence.")
     if single:
-        told.append(
+        lines.append(
             "One workload tells nothing of chance, whatever the seeds: run several, such as parts of a recording or "
             "'unisono simulate generate' with --seed 0, 1, 2, ... (three at least, better ten)."
         )
     differ = sum(change.difference.half != 0 for change in changes)
     if not single and (chance := round(0.05 * differ)):
-        told.append(
+        lines.append(
             f"{counted(differ, 'metric')} differ somewhere: of so many up to {chance} may be listed by chance alone, "
             "where the same policy ran twice. Decide by those that you named before."
         )
     if not shown:
-        return [*told, "No metric clearly differs."]
+        return [*lines, "No metric clearly differs."]
     rows = [
         (
             change.metric,
@@ -185,21 +185,21 @@ def change_lines(changes: Sequence[Change], *, everything: bool = False) -> list
         )
         for change in shown
     ]
-    return [*told, "", *columns(("metric", "before", "after", "difference", "95 %", "relative"), rows, empty="")]
+    return [*lines, "", *columns(("metric", "before", "after", "difference", "95 %", "relative"), rows, empty="")]
 
 
 def job_change_lines(changes: Sequence[JobChange]) -> list[str]:
     """Jobs that fared otherwise, those that win or lose most first."""
-    told = ["", f"{len(changes)} jobs changed."]
+    lines = ["", f"{len(changes)} jobs changed."]
     if changes:
         rows = [
             (change.name, change.queue, f"{change.gpus:g}", _later(change.wait), _later(change.end), change.why)
             for change in changes[:_SHOWN]
         ]
-        told += columns(("job", "queue", "gpus", "starts", "ends", "why"), rows)
+        lines += columns(("job", "queue", "gpus", "starts", "ends", "why"), rows)
     if len(changes) > _SHOWN:
-        told.append(f"... and {len(changes) - _SHOWN} more (-o json lists all)")
-    return told
+        lines.append(f"... and {len(changes) - _SHOWN} more (-o json lists all)")
+    return lines
 
 
 def _later(value: float | None) -> str:
@@ -221,14 +221,14 @@ def start_lines(found: Forecast, until: float) -> list[str]:
         (each.key, each.queue, f"{each.gpus:g}", when(each), between(each), percent(each.chance))
         for each in found.starts[:_SHOWN_STARTS]
     ]
-    told = columns(("PodGroup", "queue", "gpus", "starts in", "80 %", f"within {seconds(until)}"), rows)
+    lines = columns(("PodGroup", "queue", "gpus", "starts in", "80 %", f"within {seconds(until)}"), rows)
     if len(found.starts) > _SHOWN_STARTS:
-        told.append(f"... and {len(found.starts) - _SHOWN_STARTS} more (-o json lists all)")
-    told += ["", f"By {found.source}."]
+        lines.append(f"... and {len(found.starts) - _SHOWN_STARTS} more (-o json lists all)")
+    lines += ["", f"By {found.source}."]
     unknown = sum(not each.known for each in found.starts)
     if unknown:
-        told += ["", f"Of {unknown} of these jobs nothing says how long they run (annotation unisono.io/run-seconds)."]
-    return told
+        lines += ["", f"Of {unknown} of these jobs nothing says how long they run (annotation unisono.io/run-seconds)."]
+    return lines
 
 
 def when(start: Start) -> str:
@@ -246,7 +246,7 @@ def between(start: Start) -> str:
 
 def whatif_lines(found: WhatIf) -> list[str]:
     """What a change does."""
-    told = [*found.told, "", f"In the next {seconds(found.until)}, by {found.source}:", ""]
+    lines = [*found.told, "", f"In the next {seconds(found.until)}, by {found.source}:", ""]
     rows = [
         (
             each.name,
@@ -257,15 +257,15 @@ def whatif_lines(found: WhatIf) -> list[str]:
         )
         for each in found.figures
     ]
-    told += columns(("figure", "now", "changed", "difference", "95 %"), rows, empty="")
+    lines += columns(("figure", "now", "changed", "difference", "95 %"), rows, empty="")
     rows = [_row(each) for each in found.moved[:_SHOWN_STARTS]]
     if rows:
-        told += ["", *columns(("PodGroup", "starts in", "changed", "moves", ""), rows, empty="")]
+        lines += ["", *columns(("PodGroup", "starts in", "changed", "moves", ""), rows, empty="")]
     if len(found.moved) > _SHOWN_STARTS:
-        told.append(f"... and {len(found.moved) - _SHOWN_STARTS} more (-o json lists all)")
+        lines.append(f"... and {len(found.moved) - _SHOWN_STARTS} more (-o json lists all)")
     if found.evicted:
-        told += ["", f"Evicted by the change: {', '.join(found.evicted[:_SHOWN_STARTS])}"]
-    return told
+        lines += ["", f"Evicted by the change: {', '.join(found.evicted[:_SHOWN_STARTS])}"]
+    return lines
 
 
 def _row(each: Moved) -> tuple[str, str, str, str, str]:
@@ -337,7 +337,7 @@ def on_pods(
         else:
             from unisono.install.workloads import IMAGE
 
-            wanted = image or f"{IMAGE}:{__version__}"
+            pod_image = image or f"{IMAGE}:{__version__}"
             lines = spread(
                 simulate_shipped,
                 ship(some),
@@ -345,7 +345,7 @@ def on_pods(
                 cpu=1,
                 name="sweep",
                 queue=queue,
-                image=wanted,
+                image=pod_image,
                 client=client,
             )
         yield from enumerate(lines, start=first)

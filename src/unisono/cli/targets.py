@@ -114,10 +114,12 @@ async def meant(
         return f"{resources.typed(resource)}/{name}"
     listing = await request_json(client, "GET", resources.named("job").path(namespace))
     names = [item["metadata"]["name"] for item in listing.get("items") or []]
-    told = hint(JOBS, name, names)
-    told = told or await whereabouts(client, name, namespace, (JOBS, PODS) if "pod" in first else (JOBS,))
-    told = told or begun(JOBS, name, names) or ": 'unisono status' shows those that there are"
-    raise BadTarget(f"no {' and no '.join(dict.fromkeys((*first, 'job')))} of the name {name} is in {namespace}{told}")
+    suggestion = hint(JOBS, name, names)
+    suggestion = suggestion or await whereabouts(client, name, namespace, (JOBS, PODS) if "pod" in first else (JOBS,))
+    suggestion = suggestion or begun(JOBS, name, names) or ": 'unisono status' shows those that there are"
+    raise BadTarget(
+        f"no {' and no '.join(dict.fromkeys((*first, 'job')))} of the name {name} is in {namespace}{suggestion}"
+    )
 
 
 def _slashed(word: str, resources: ResourceMap) -> Target:
@@ -128,10 +130,10 @@ def _slashed(word: str, resources: ResourceMap) -> Target:
 
 
 def _kinds(word: str, resources: ResourceMap) -> list[Resource]:
-    found: list[Resource] = []
+    kinds: list[Resource] = []
     for name in word.split(","):
-        found += resources.in_category(name) if name == "all" else [resources.named(name)]
-    return found
+        kinds += resources.in_category(name) if name == "all" else [resources.named(name)]
+    return kinds
 
 
 # Which pods ``unisono logs KIND/NAME`` reads, and what it says where none has a log.

@@ -70,19 +70,19 @@ def amounts(_: click.Context, parameter: click.Parameter, text: str | None) -> d
     """Callback of options such as ``--requests cpu=1,memory=1Gi``: quantities by resource name."""
     from unisono.api.quantity import QuantityError, parse_quantity
 
-    found: dict[str, str] = {}
+    quantities: dict[str, str] = {}
     for part in filter(None, (text or "").split(",")):
         name, equals, amount = (piece.strip() for piece in part.partition("="))
         try:
             parse_quantity(amount)
         except QuantityError:
             equals = ""
-        if not name or not equals or name in found:
+        if not name or not equals or name in quantities:
             raise click.BadParameter(
                 f"'{part}' is not RESOURCE=AMOUNT, such as cpu=1 or memory=1Gi, each resource once.", param=parameter
             )
-        found[name] = amount
-    return found
+        quantities[name] = amount
+    return quantities
 
 
 # Tables with ``vcctl``'s columns and widths, of what the API serves (pure).
@@ -174,11 +174,11 @@ def flow_lines(items: Iterable[dict[str, Any]], *, phases: bool, now: float | No
 def pod_lines(table: dict[str, Any], rows: Sequence[dict[str, Any]], *, namespaces: bool) -> list[str]:
     """Rows of the server's table of pods, with ``vcctl``'s columns."""
     names = [column["name"] for column in table.get("columnDefinitions") or []]
-    wanted = [names.index(name) for name in ("Name", "Ready", "Status", "Restarts", "Age")]
+    indices = [names.index(name) for name in ("Name", "Ready", "Status", "Restarts", "Age")]
     shown = [
         (
             *([row["object"]["metadata"].get("namespace", "")] if namespaces else []),
-            *(row["cells"][index] for index in wanted),
+            *(row["cells"][index] for index in indices),
         )
         for row in rows
     ]

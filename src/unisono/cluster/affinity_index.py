@@ -111,25 +111,25 @@ class AffinityIndex:
 
     def candidates(self, selectors: Iterable[Selector], tasks: Mapping[str, Task]) -> list[Task]:
         """Pods that one of ``selectors`` may select."""
-        found: dict[str, Task] = {}
+        pods_by_key: dict[str, Task] = {}
         for selector in selectors:
             anchor = selector.anchor
             if anchor is None:
                 return list(tasks.values())
             if isinstance(anchor, str):
                 for held in self._watch(anchor, tasks).values():
-                    found.update(held)
+                    pods_by_key.update(held)
                 continue
             for key, value in anchor:
-                found.update(self._watch(key, tasks).get(value, {}))
-        return list(found.values())
+                pods_by_key.update(self._watch(key, tasks).get(value, {}))
+        return list(pods_by_key.values())
 
     def settle(self, tasks: Mapping[str, Task], reclass: Callable[[Task, Match], None]) -> None:
         """Tell ``reclass`` of every pod that is selected by selectors that came after the pod, and by which in all."""
         fresh = self.selectors.take_fresh()
         if not fresh:
             return
-        known: dict[tuple[str, frozenset[tuple[str, str]]], Match] = {}
+        matches: dict[tuple[str, frozenset[tuple[str, str]]], Match] = {}
         seen: dict[str, bool] = {}
         for task in self.candidates(fresh, tasks):
             near = seen.get(task.namespace)
@@ -139,11 +139,11 @@ class AffinityIndex:
                 continue
             labels = task.seen if self.selectors.by_gang else task.labels
             alike = task.namespace, frozenset(labels.items())
-            found = known.get(alike)
-            if found is None:
-                found = known[alike] = self.selectors.matching(task.namespace, labels)
-            if found is not task.pod_class.matched and found != task.pod_class.matched:
-                reclass(task, found)
+            match = matches.get(alike)
+            if match is None:
+                match = matches[alike] = self.selectors.matching(task.namespace, labels)
+            if match is not task.pod_class.matched and match != task.pod_class.matched:
+                reclass(task, match)
 
     def forget(self, selectors: Iterable[int]) -> None:
         """These selectors were freed: no pod holds a term of theirs, and no pod is counted for them any more."""

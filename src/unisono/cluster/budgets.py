@@ -45,9 +45,9 @@ class Budgets(dict[str, Purse]):
     def remove(self, name: str) -> bool:
         """Forget one; False when it was unknown."""
         self.tallies.pop(name, None)
-        known = self.pop(name, None) is not None
-        self.version += known
-        return known
+        removed = self.pop(name, None) is not None
+        self.version += removed
+        return removed
 
     def known(self) -> list[str]:
         """All names."""

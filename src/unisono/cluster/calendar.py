@@ -23,18 +23,18 @@ class ReadObjects(dict[str, T], Generic[T]):
 
     def put(self, obj: Any) -> bool:
         """Add or change one; False where nothing differs but its status. Raises ValueError: it breaks a rule."""
-        found = self._read(obj)
-        if self.get(found.name) == found:
+        entry = self._read(obj)
+        if self.get(entry.name) == entry:
             return False
-        self[found.name] = found
+        self[entry.name] = entry
         self.version += 1
         return True
 
     def remove(self, name: str) -> bool:
         """Forget one; False when it was unknown."""
-        known = self.pop(name, None) is not None
-        self.version += known
-        return known
+        removed = self.pop(name, None) is not None
+        self.version += removed
+        return removed
 
     def known(self) -> list[str]:
         """All names."""

@@ -69,10 +69,10 @@ class ObjectsByKey(dict[str, T], Generic[T]):
     def put(self, obj: T) -> bool:
         """Add or change an object; False when nothing but its version differs."""
         key = obj.key
-        old, found = self.get(key), self._assumed.get(key)
-        if found is not None:
-            same = found.told.metadata.uid == obj.metadata.uid
-            kept = {owner: one for owner, one in found.changes.items() if same and not one.included(obj)}
+        old, assumption = self.get(key), self._assumed.get(key)
+        if assumption is not None:
+            same = assumption.told.metadata.uid == obj.metadata.uid
+            kept = {owner: one for owner, one in assumption.changes.items() if same and not one.included(obj)}
             obj = self._keep(key, obj, kept)
         else:
             self[key] = obj
@@ -83,9 +83,9 @@ class ObjectsByKey(dict[str, T], Generic[T]):
     def remove(self, key: str) -> bool:
         """Forget an object; False when it was unknown."""
         self._assumed.pop(key, None)
-        known = self.pop(key, None) is not None
-        self.version += known
-        return known
+        removed = self.pop(key, None) is not None
+        self.version += removed
+        return removed
 
     def assume(self, key: str, owner: str, apply: Callable[[T], T], included: Callable[[T], bool]) -> None:
         """Let a change of an object count until the server tells a state that includes it, or until `end`.
@@ -98,29 +98,31 @@ class ObjectsByKey(dict[str, T], Generic[T]):
 
         """
         if (obj := self.get(key)) is not None:
-            found = self._assumed.setdefault(key, _AssumedChanges(obj))
-            self._keep(key, found.told, {**found.changes, owner: _Change(apply, included)})
+            assumption = self._assumed.setdefault(key, _AssumedChanges(obj))
+            self._keep(key, assumption.told, {**assumption.changes, owner: _Change(apply, included)})
 
     def written(self, key: str, owner: str, included: Callable[[T], bool]) -> None:
         """The server has taken the change; ``included`` may know from now on by the object's version."""
-        found = self._assumed.get(key)
-        if found is not None and (change := found.changes.get(owner)) is not None:
+        assumption = self._assumed.get(key)
+        if assumption is not None and (change := assumption.changes.get(owner)) is not None:
             change.included = included
-            if included(found.told):
+            if included(assumption.told):
                 self.end(key, owner)
 
     def end(self, key: str, owner: str) -> None:
         """The change does not count any more."""
-        if (found := self._assumed.get(key)) is not None:
-            self._keep(key, found.told, {one: change for one, change in found.changes.items() if one != owner})
+        if (assumption := self._assumed.get(key)) is not None:
+            self._keep(
+                key, assumption.told, {one: change for one, change in assumption.changes.items() if one != owner}
+            )
 
     def _keep(self, key: str, told: T, changes: dict[str, _Change[T]]) -> T:
-        found = _AssumedChanges(told, changes)
+        assumption = _AssumedChanges(told, changes)
         if changes:
-            self._assumed[key] = found
+            self._assumed[key] = assumption
         else:
             self._assumed.pop(key, None)
-        self[key] = obj = found.assumed()
+        self[key] = obj = assumption.assumed()
         self.version += 1
         return obj
 

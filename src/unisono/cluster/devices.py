@@ -96,15 +96,15 @@ class CompiledSelector:
             SelectorError: the selector has no answer, or has cost too much for all devices together.
 
         """
-        found = self._known.get(device.key)
-        if found is None:
-            found = self._ask(device)
+        answer = self._known.get(device.key)
+        if answer is None:
+            answer = self._ask(device)
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            self._known[device.key] = found
-        if isinstance(found, str):
-            raise SelectorError(found)
-        return found
+            self._known[device.key] = answer
+        if isinstance(answer, str):
+            raise SelectorError(answer)
+        return answer
 
     def _ask(self, device: DeviceFacts) -> bool | str:
         if self._trouble:
@@ -113,7 +113,7 @@ class CompiledSelector:
         budget = Budget(_AT_LEAST + _PER_DEVICE * self._asked - self._spent)
         before = budget.left
         try:
-            found = self._program.evaluate(device.variables, budget)
+            answer = self._program.evaluate(device.variables, budget)
         except MissingError:
             return False
         except EvaluationError as error:
@@ -123,7 +123,7 @@ class CompiledSelector:
             return self._trouble
         finally:
             self._spent += before - budget.left
-        return found if isinstance(found, bool) else "a device selector failed: it must answer a bool"
+        return answer if isinstance(answer, bool) else "a device selector failed: it must answer a bool"
 
 
 @lru_cache(maxsize=256)
@@ -268,7 +268,7 @@ def served_devices(
     }
     if not by_resource:
         return {}
-    found: dict[_Device, Served] = {}
+    served: dict[_Device, Served] = {}
     serves = _Serves(by_resource)
     for one in _current(slices):
         for device in one.spec.devices or ():
@@ -278,8 +278,8 @@ def served_devices(
             key = msgspec.msgpack.encode((one.spec.driver, device.attributes, device.capacity))
             names = serves.names(key, lambda: facts_of(one.spec.driver, device, key))  # noqa: B023 # asked at once
             if names:
-                found[one.spec.driver, one.spec.pool.name, device.name] = node, names
-    return found
+                served[one.spec.driver, one.spec.pool.name, device.name] = node, names
+    return served
 
 
 def device_counts(served: Mapping[_Device, Served], claims: Iterable[ResourceClaim] = ()) -> dict[str, DeviceCount]:
@@ -290,9 +290,9 @@ def device_counts(served: Mapping[_Device, Served], claims: Iterable[ResourceCla
         claims: all of them.
 
     """
-    found: dict[str, DeviceCount] = {}
+    counts: dict[str, DeviceCount] = {}
     for node, names in served.values():
-        _count(found.setdefault(node, DeviceCount()).there, names)
+        _count(counts.setdefault(node, DeviceCount()).there, names)
     for claim in claims:
         allocation = claim.status.allocation
         if allocation is None or stands_for_limits(claim):
@@ -300,8 +300,8 @@ def device_counts(served: Mapping[_Device, Served], claims: Iterable[ResourceCla
         for result in allocation.devices.results or ():
             home = served.get((result.driver, result.pool, result.device))
             if home is not None and not result.admin_access:
-                _count(found[home[0]].claimed, home[1])
-    return found
+                _count(counts[home[0]].claimed, home[1])
+    return counts
 
 
 def _count(amounts: dict[str, int], names: Iterable[str]) -> None:
@@ -317,11 +317,11 @@ class _Serves:
         self._known: dict[bytes, list[str]] = {}
 
     def names(self, key: bytes, facts: Callable[[], DeviceFacts]) -> list[str]:
-        found = self._known.get(key)
-        if found is None:
+        resources = self._known.get(key)
+        if resources is None:
             device = facts()
-            found = self._known[key] = [name for name, one in self._served.items() if selects(one, device)]
-        return found
+            resources = self._known[key] = [name for name, one in self._served.items() if selects(one, device)]
+        return resources
 
 
 def _current(slices: Iterable[ResourceSlice]) -> Iterator[ResourceSlice]:

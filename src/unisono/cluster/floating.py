@@ -53,11 +53,11 @@ NO_FLOATING = Floating(problem="there is no FloatingResource of that name")
 def floating_of(obj: FloatingResource) -> Floating:
     """The record of an object: what its source last said, where it has one."""
     amount, elsewhere, problem = known_amounts(obj)
-    found = Floating(obj.metadata.name, amount * UNIT, elsewhere * UNIT, problem=problem)
+    floating = Floating(obj.metadata.name, amount * UNIT, elsewhere * UNIT, problem=problem)
     if problem or obj.spec.source is None or obj.status.observed is None:
-        return found
+        return floating
     stale = obj.spec.source.stale_seconds
-    return replace(found, until=parse_time(obj.status.observed) + stale, stale_seconds=stale)
+    return replace(floating, until=parse_time(obj.status.observed) + stale, stale_seconds=stale)
 
 
 class FloatingBook:
@@ -75,14 +75,14 @@ class FloatingBook:
 
     def put(self, obj: FloatingResource) -> bool:
         """Add or change one; False when nothing differs that a cycle would decide differently for."""
-        found, name = floating_of(obj), f"{PREFIX}{obj.metadata.name}"
+        floating, name = floating_of(obj), f"{PREFIX}{obj.metadata.name}"
         self.registry.check([name])
         self.registry.row(name)
-        before = self.by_name.get(found.name)
-        self.by_name[found.name] = found
-        if before is None or found.until - found.stale_seconds > before.until:  # what was too old counts again
+        before = self.by_name.get(floating.name)
+        self.by_name[floating.name] = floating
+        if before is None or floating.until - floating.stale_seconds > before.until:  # what was too old counts again
             return True
-        return replace(before, until=0.0) != replace(found, until=0.0)
+        return replace(before, until=0.0) != replace(floating, until=0.0)
 
     def remove(self, name: str) -> bool:
         """Forget one; False when it was unknown."""
@@ -94,9 +94,9 @@ class FloatingBook:
 
     def by_row(self, by_jobs: Mapping[int, int]) -> dict[int, Floating]:
         """Those that anybody asks for or that exist, with what jobs hold of them as a whole (by row)."""
-        registry, found = self.registry, dict[int, Floating]()
+        registry, records = self.registry, dict[int, Floating]()
         for row in registry.floating:
             one = self.by_name.get(registry.names[row].removeprefix(PREFIX), self.unknown)
             held = by_jobs.get(row, 0)
-            found[row] = replace(one, by_jobs=held) if held else one
-        return found
+            records[row] = replace(one, by_jobs=held) if held else one
+        return records

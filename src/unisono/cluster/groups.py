@@ -73,8 +73,8 @@ class SubGroupPolicy:
             return (part,) if part == self.part else None
         if not self.keys or (self.selector is not None and not selects(self.selector, labels)):
             return None
-        found = tuple(labels.get(key, "") for key in self.keys)
-        return found if all(found) else None
+        label_values = tuple(labels.get(key, "") for key in self.keys)
+        return label_values if all(label_values) else None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SubGroupPolicy) and all(

@@ -137,13 +137,13 @@ class HyperNodeTree:
         Of several HyperNodes of one tier that hold a node the first in name order counts. Do not change it.
         """
         tier = self.tier_called(name)
-        found = self._places.get(tier)
-        if found is None:
+        holders = self._places.get(tier)
+        if holders is None:
             size = len(self.leaf)
             owner = np.full(size, NOWHERE) if tier is None else self.at_tier[tier]
-            found = self._places[tier] = owner.astype(np.int32)
-            found.flags.writeable = False
-        return found
+            holders = self._places[tier] = owner.astype(np.int32)
+            holders.flags.writeable = False
+        return holders
 
     @cached_property
     def _places(self) -> dict[int | None, Codes]:
@@ -201,10 +201,10 @@ class HyperNodeTree:
 
     def below(self, at: int) -> list[int]:
         """``at`` itself and everything below, breadth first."""
-        found = [at]
-        for each in found:
-            found.extend(self.children[each])
-        return found
+        subtree = [at]
+        for each in subtree:
+            subtree.extend(self.children[each])
+        return subtree
 
     def is_above(self, upper: int, lower: int) -> bool:
         """Whether ``lower`` is ``upper`` or below it."""
@@ -215,27 +215,27 @@ class HyperNodeTree:
         if one == other or NOWHERE in (one, other):
             return max(one, other)
         key = (one, other)
-        found = self._common.get(key)
-        if found is None:
+        lowest = self._common.get(key)
+        if lowest is None:
             line = set(self.ancestors(one))
-            found = self._common[key] = next(at for at in self.ancestors(other) if at in line)
-        return found
+            lowest = self._common[key] = next(at for at in self.ancestors(other) if at in line)
+        return lowest
 
     def common_of(self, columns: Iterable[int]) -> int:
         """Lowest HyperNode above all of these nodes; -1 for no nodes."""
-        found = NOWHERE
+        lowest = NOWHERE
         for leaf in {int(self.leaf[column]) for column in columns}:
-            found = self.common(found, leaf)
-        return found
+            lowest = self.common(lowest, leaf)
+        return lowest
 
     def highest(self, at: int, limit: int) -> int:
         """Highest ancestor of ``at`` whose tier is at most ``limit``; -1 when its own tier is above."""
-        found = NOWHERE
+        ancestor = NOWHERE
         for each in self.ancestors(at):
             if self.tiers[each] > limit:
                 break
-            found = each
-        return found
+            ancestor = each
+        return ancestor
 
     # ---- sums
 
@@ -508,17 +508,17 @@ def _look_at(chosen: list[_Chosen], table: NodeTable, names: set[str]) -> None:
     """Find out which of some nodes each one chooses; for a label's value only nodes that have it are looked at."""
     by_label: dict[str, dict[str, list[str]]] = {}
     for each in chosen if names else ():
-        wanted = each.labels.match_labels if each.labels is not None else None
-        if not wanted:
+        required = each.labels.match_labels if each.labels is not None else None
+        if not required:
             for name in names:
                 each.look_at(table, name)
             continue
-        key, value = next(iter(wanted.items()))
+        key, value = next(iter(required.items()))
         if key not in by_label:
-            found: dict[str, list[str]] = {}
+            names_by_value: dict[str, list[str]] = {}
             for name in names:
-                found.setdefault(table.facts[table.index[name]].labels.get(key, ""), []).append(name)
-            by_label[key] = found
+                names_by_value.setdefault(table.facts[table.index[name]].labels.get(key, ""), []).append(name)
+            by_label[key] = names_by_value
         each.nodes = {name for name in each.nodes if name not in names}
         for name in by_label[key].get(value, ()):
             each.look_at(table, name)

@@ -68,24 +68,24 @@ class SharedObjects:
 
     def of(self, kind: type[T], make: Callable[[], T]) -> T:
         """The object of class ``kind``; ``make`` makes it if there is none yet."""
-        found = self.find(kind)
-        if found is None:
+        shared = self.find(kind)
+        if shared is None:
             if self._rest is not None and not issubclass(kind, Memory):
                 return self._rest.of(kind, make)
-            found = self._by_class[kind] = make()
-        return found
+            shared = self._by_class[kind] = make()
+        return shared
 
     def find(self, kind: type[T]) -> T | None:
         """The object of class ``kind``; None when nothing has asked for it yet."""
-        found: T | None = self._by_class.get(kind)
-        if found is None and issubclass(kind, Memory):
+        shared: T | None = self._by_class.get(kind)
+        if shared is None and issubclass(kind, Memory):
             before = self._memories.find(kind) if self._memories is not None else None
-            found = before.copy() if before is not None else None
-            if found is not None:
-                self._by_class[kind] = found
-        elif found is None and self._rest is not None:
-            found = self._rest.find(kind)
-        return found
+            shared = before.copy() if before is not None else None
+            if shared is not None:
+                self._by_class[kind] = shared
+        elif shared is None and self._rest is not None:
+            shared = self._rest.find(kind)
+        return shared
 
     def put(self, part: object) -> None:
         """Have ``part`` in place of the object of its class."""
@@ -156,14 +156,14 @@ class PodClasses:
         """The class of ``spec`` in a pod with ``annotations``."""
         notes = relevant_notes(annotations, namespace) if annotations else None
         key = _ENCODER.encode((_relevant(spec), notes) if notes else _relevant(spec))
-        found = self._by_key.get(key)
-        if found is None:
-            found = self._by_key[key] = PodClass(self.next_id, spec, self.registry, notes)
+        pod_class = self._by_key.get(key)
+        if pod_class is None:
+            pod_class = self._by_key[key] = PodClass(self.next_id, spec, self.registry, notes)
             kin = _ENCODER.encode((_constraints(spec), notes))
-            found.kin = self._kin(kin)
-            self._keys[found.id] = key, kin
-            self._add(found)
-        return found
+            pod_class.kin = self._kin(kin)
+            self._keys[pod_class.id] = key, kin
+            self._add(pod_class)
+        return pod_class
 
     def _kin(self, key: bytes) -> int:
         number = self._by_kin.get(key)
@@ -179,13 +179,13 @@ class PodClasses:
         if ties == UNTIED:
             return base
         key = (base.id, ties)
-        found = self._by_ties.get(key)
-        if found is None:
-            found = self._by_ties[key] = base.refined(self.next_id, ties)
-            self._add(found)
+        pod_class = self._by_ties.get(key)
+        if pod_class is None:
+            pod_class = self._by_ties[key] = base.refined(self.next_id, ties)
+            self._add(pod_class)
             self.take(base)
             self.selectors.take(ties.terms.selectors)
-        return found
+        return pod_class
 
     def _add(self, fresh: PodClass) -> None:
         self.next_id += 1
@@ -303,10 +303,10 @@ class PodClasses:
 
     def relist(self, names: Collection[str]) -> bool:
         """Lay out the requests of classes again that name one of these resources; False when no class does."""
-        found = [each for each in self.all.values() if not each.requests.keys().isdisjoint(names)]
-        for pod_class in found:
+        affected = [each for each in self.all.values() if not each.requests.keys().isdisjoint(names)]
+        for pod_class in affected:
             pod_class.lay_out(self.registry)
-        return bool(found)
+        return bool(affected)
 
 
 def _relevant(spec: PodSpec) -> tuple[Any, ...]:
@@ -518,19 +518,19 @@ def class_of(pod: Pod, classes: PodClasses, words: Mapping[str, Mapping[str, str
 
 def _volume_claims(pod: Pod) -> tuple[str, ...]:
     """Keys of the claims that the pod's volumes name, or that are made for it (``POD-VOLUME``)."""
-    found: dict[str, None] = {}
+    claim_keys: dict[str, None] = {}
     for volume in pod.spec.volumes or ():
         if volume.persistent_volume_claim is not None:
-            found[f"{pod.metadata.namespace}/{volume.persistent_volume_claim.claim_name}"] = None
+            claim_keys[f"{pod.metadata.namespace}/{volume.persistent_volume_claim.claim_name}"] = None
         elif volume.ephemeral is not None:
-            found[f"{pod.metadata.namespace}/{pod.metadata.name}-{volume.name}"] = None
-    return tuple(found)
+            claim_keys[f"{pod.metadata.namespace}/{pod.metadata.name}-{volume.name}"] = None
+    return tuple(claim_keys)
 
 
 def _device_claims(pod: Pod) -> tuple[str, ...]:
     """Keys of the pod's resource claims; those made for it, by templates or limits, stand in its status."""
     made = {status.name: status for status in pod.status.resource_claim_statuses or ()}
-    found: dict[str, None] = {}
+    claim_keys: dict[str, None] = {}
     for claim in pod.spec.resource_claims or ():
         name = claim.resource_claim_name
         status = made.get(claim.name)
@@ -540,10 +540,10 @@ def _device_claims(pod: Pod) -> tuple[str, ...]:
                 continue
         if name is None:  # no claim can be called so
             name = f"{claim.resource_claim_template_name or ''}/"
-        found[f"{pod.metadata.namespace}/{name}"] = None
+        claim_keys[f"{pod.metadata.namespace}/{name}"] = None
     if (name := limit_claim(pod)) is not None:
-        found[f"{pod.metadata.namespace}/{name}"] = None
-    return tuple(found)
+        claim_keys[f"{pod.metadata.namespace}/{name}"] = None
+    return tuple(claim_keys)
 
 
 def _claim_templates(pod: Pod) -> tuple[tuple[str, str], ...]:

@@ -81,12 +81,12 @@ class JobLicenses:
 
     def held(self) -> dict[int, int]:
         """What jobs hold, by row; those whose last pods terminate hold theirs until they are gone."""
-        found: dict[int, int] = {}
+        amounts: dict[int, int] = {}
         for job in self.jobs.values():
             if job.license_vector is not None and holds_licenses(job):
                 for row in np.flatnonzero(job.license_vector).tolist():
-                    found[row] = found.get(row, 0) + int(job.license_vector[row])
-        return found
+                    amounts[row] = amounts.get(row, 0) + int(job.license_vector[row])
+        return amounts
 
 
 def _add(job: Job, vector: Vector, sign: int, *, held: bool) -> None:

@@ -396,9 +396,9 @@ class JobBook:
         if not before and not amounts:
             return
         for job in self.jobs.values():
-            found = amounts.get(owner_of(job.namespace, job.labels)) if job.known and not job.gone else None
-            if found is not None or job.promised is not None:
-                job.promised = found
+            amount = amounts.get(owner_of(job.namespace, job.labels)) if job.known and not job.gone else None
+            if amount is not None or job.promised is not None:
+                job.promised = amount
                 self._dirty.add(job.key)
 
     # ---- sums
@@ -461,12 +461,12 @@ class JobBook:
         for at, (job, share) in enumerate(zip(jobs, shares, strict=True)):
             self._share[job.key] = (job.queue, share)
             by_queue.setdefault(job.queue, []).append(at)
-        for name, found in by_queue.items():
+        for name, positions in by_queue.items():
             exact = self.queues[name].exact
-            if len(found) == 1 or shares.max() < LARGE:
-                exact.add(shares[found].sum(axis=0))
+            if len(positions) == 1 or shares.max() < LARGE:
+                exact.add(shares[positions].sum(axis=0))
             else:
-                for at in found:
+                for at in positions:
                     exact.add(shares[at])
             self._stale.add(name)
 
@@ -532,8 +532,8 @@ def _with_standing(shares: Sums, jobs: Sequence[Job]) -> Sums:
 
 def _minimum_of(given: Mapping[str, Quantity]) -> tuple[Mapping[str, int], Mapping[str, int]]:
     """As `_minimum`, which remembers none that names many resources."""
-    known = _minimum if len(given) <= _REMEMBERED else _minimum.__wrapped__
-    return known(tuple(given.items()))
+    compute = _minimum if len(given) <= _REMEMBERED else _minimum.__wrapped__
+    return compute(tuple(given.items()))
 
 
 @lru_cache(maxsize=4096)

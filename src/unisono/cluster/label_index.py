@@ -125,12 +125,12 @@ class _Places:
 
     def hits(self, labels: Labels) -> list[set[int]]:
         """The sets that ``labels`` lead to."""
-        found = []
+        matches = []
         if self.by_pair:
-            found += [held for pair in labels.items() if (held := self.by_pair.get(pair))]
+            matches += [held for pair in labels.items() if (held := self.by_pair.get(pair))]
         if self.by_key:
-            found += [held for key in labels if (held := self.by_key.get(key))]
-        return found
+            matches += [held for key in labels if (held := self.by_key.get(key))]
+        return matches
 
 
 def _discard(index: dict[K, set[int]], key: K, number: int) -> None:
@@ -181,7 +181,7 @@ class LabelIndex:
 
     def holding(self, labels: Labels, among: Iterable[set[int]]) -> set[int]:
         """Ids of one of the sets ``among`` whose rules hold for ``labels``."""
-        found = set[int]()
+        ids = set[int]()
         hits = [self._anything, *self._one.hits(labels)]
         several = self._several.hits(labels)
         if len(several) > 1:
@@ -191,13 +191,13 @@ class LabelIndex:
             hits.append({number for number, count in counts.items() if count == self._needs[number]})
         for seen in among:
             for held in hits:
-                found |= held & seen
-        if found:
+                ids |= held & seen
+        if ids:
             for held in self._against.hits(labels):
-                found -= held
+                ids -= held
             if self._asked:
-                found -= {number for number in found & self._asked if not self._rules[number].hold(labels)}
-        return found
+                ids -= {number for number in ids & self._asked if not self._rules[number].hold(labels)}
+        return ids
 
 
 def _against(rules: Rules) -> list[Iterable[Pair] | str]:

@@ -92,10 +92,10 @@ class LimitBook(Generic[L]):
         """Forget one; False when it was unknown."""
         namespace, _, name = key.rpartition("/")
         held = self.by_namespace.get(namespace, {})
-        found = held.pop(name, None) is not None
-        if found and not held:
+        removed = held.pop(name, None) is not None
+        if removed and not held:
             del self.by_namespace[namespace]
-        return found
+        return removed
 
     def keys(self) -> list[str]:
         """``namespace/name`` of all."""

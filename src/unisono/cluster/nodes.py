@@ -228,8 +228,8 @@ class NodeTable:
             if shut.any():
                 tolerated = self._shared(usable & ~shut, outside)
                 sharable = np.where(tolerated > 0, tolerated, sharable)
-            found = NodeSums(whole, some, sharable, promisable, total(used, 1), bool(self.releasing.any()))
-            self._sums = self._with_floating(found) if self.registry.floating else found
+            totals = NodeSums(whole, some, sharable, promisable, total(used, 1), bool(self.releasing.any()))
+            self._sums = self._with_floating(totals) if self.registry.floating else totals
         return self._sums
 
     def _with_floating(self, sums: NodeSums) -> NodeSums:
@@ -522,12 +522,12 @@ class NodeTable:
         """Values of ``key`` that nodes have now, in order; read only."""
         if key not in self._label_nodes:  # pods may ask for any number of keys
             return []
-        generation, found = self._present.get(key, (-1, []))
+        generation, values = self._present.get(key, (-1, []))
         if generation != self.generation:
-            codes, known = np.flatnonzero(np.bincount(self.label_column(key) + 1)[1:]), self.label_values(key)
-            found = sorted(known[code] for code in codes.tolist())
-            self._present[key] = self.generation, found
-        return found
+            codes, values_by_code = np.flatnonzero(np.bincount(self.label_column(key) + 1)[1:]), self.label_values(key)
+            values = sorted(values_by_code[code] for code in codes.tolist())
+            self._present[key] = self.generation, values
+        return values
 
     def label_keys(self) -> list[str]:
         """Keys of all labels that nodes have."""

@@ -84,14 +84,14 @@ def _check(number: int, most: int, what: str, instead: str) -> None:
 
 
 def _pod_terms(spec: PodSpec) -> list[PodAffinityTerm]:
-    found: list[PodAffinityTerm] = []
+    terms: list[PodAffinityTerm] = []
     sides = (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity) if spec.affinity else ()
     for side in sides:
         if side is not None:
-            found += side.required_during_scheduling_ignored_during_execution or ()
+            terms += side.required_during_scheduling_ignored_during_execution or ()
             preferred = side.preferred_during_scheduling_ignored_during_execution or ()
-            found += [each.pod_affinity_term for each in preferred if each.pod_affinity_term is not None]
-    return found
+            terms += [each.pod_affinity_term for each in preferred if each.pod_affinity_term is not None]
+    return terms
 
 
 def _node_terms(spec: PodSpec) -> list[NodeSelectorTerm]:
@@ -100,8 +100,8 @@ def _node_terms(spec: PodSpec) -> list[NodeSelectorTerm]:
         return []
     required = side.required_during_scheduling_ignored_during_execution
     preferred = side.preferred_during_scheduling_ignored_during_execution or ()
-    found = [*((required.node_selector_terms if required else None) or ())]
-    return found + [each.preference for each in preferred if each.preference is not None]
+    terms = [*((required.node_selector_terms if required else None) or ())]
+    return terms + [each.preference for each in preferred if each.preference is not None]
 
 
 def _labels(selector: LabelSelector | None) -> int:
@@ -150,11 +150,11 @@ def relevant_notes(annotations: Mapping[str, str], namespace: str) -> Mapping[st
     """The entries of `NOTES`; with the PodGroup's key where members of one keep apart on cards."""
     if NOTES.isdisjoint(annotations):
         return {}
-    found = {key: annotations[key] for key in sorted(NOTES & annotations.keys())}
-    if keys.VGPU_GROUP_POLICY in found:
+    notes = {key: annotations[key] for key in sorted(NOTES & annotations.keys())}
+    if keys.VGPU_GROUP_POLICY in notes:
         name = pod_group_name(annotations)
-        found[keys.GROUP_NAME] = f"{namespace}/{name}" if name else ""
-    return found
+        notes[keys.GROUP_NAME] = f"{namespace}/{name}" if name else ""
+    return notes
 
 
 class PodRelations(NamedTuple):
@@ -247,8 +247,8 @@ class PodClass:
         self.id = number
         self.spec = relevant(spec)
         self.weight = weight_of(spec)
-        wanted = scheduled(pod_requests(spec))
-        self.requests: dict[str, int] = {name: amount for name, amount in wanted.items() if amount > 0}
+        requested = scheduled(pod_requests(spec))
+        self.requests: dict[str, int] = {name: amount for name, amount in requested.items() if amount > 0}
         self.best_effort = not self.requests
         self.device_resources = tuple(name for name in self.requests if name.startswith(IMPLICIT_PREFIX))
         self.nonzero = _nonzero_requests(spec)
@@ -353,14 +353,14 @@ def _all_port_owners(spec: PodSpec) -> list[Container]:
 
 
 def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    found: dict[HostPort, None] = {}
+    host_ports: dict[HostPort, None] = {}
     for container in _all_port_owners(spec):
         for port in container.ports or ():
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number:
                 address = port.host_ip or ""
-                found[(port.protocol or "TCP", "" if address == "0.0.0.0" else address, int(number))] = None  # noqa: S104  # nosec B104 # read
-    return tuple(found)
+                host_ports[(port.protocol or "TCP", "" if address == "0.0.0.0" else address, int(number))] = None  # noqa: S104  # nosec B104 # read
+    return tuple(host_ports)
 
 
 def _container_nonzero(container: Container) -> dict[str, int]:

@@ -71,7 +71,7 @@ class SelfPlaced:
             on_node: pods that hold each node, by key.
 
         """
-        found: list[Task] = []
+        changed: list[Task] = []
         for name in sorted(self._stale):
             # One that is being evicted is as good as gone.
             claims = {key: task for key, task in self._tasks.get(name, {}).items() if task.status in _UNDECIDED}
@@ -81,9 +81,9 @@ class SelfPlaced:
             else:
                 firm = [task.pod_class.vector for key, task in on_node.get(name, {}).items() if key not in claims]
                 taken = _accepted(nodes.allocatable[:, row], firm, claims.values())
-            found += [task for key, task in claims.items() if (key in taken) is not holds(task)]
+            changed += [task for key, task in claims.items() if (key in taken) is not holds(task)]
         self._stale.clear()
-        return found
+        return changed
 
 
 def holds(task: Task) -> bool:
@@ -170,12 +170,14 @@ class Promises:
 
     def amounts(self, tasks: Mapping[str, Task], width: int) -> dict[str, Vector]:
         """``[R]`` by owner: what stands on nodes that have room for it."""
-        found: dict[str, list[Vector]] = {}
+        vectors_by_owner: dict[str, list[Vector]] = {}
         for promise in self.by_key.values():
             standing: Iterable[Task] = (tasks[key] for key in promise.stands if key in tasks)
-            found.setdefault(promise.owner, []).extend(task.pod_class.vector for task in standing if holds(task))
+            vectors_by_owner.setdefault(promise.owner, []).extend(
+                task.pod_class.vector for task in standing if holds(task)
+            )
         return {
             owner: total(np.array([fitted(vector, width) for vector in vectors]), 0)
-            for owner, vectors in found.items()
+            for owner, vectors in vectors_by_owner.items()
             if vectors
         }

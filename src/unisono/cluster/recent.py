@@ -79,9 +79,9 @@ class EvictionLog:
 
     def strike(self, uid: str) -> None:
         """The eviction of this pod has failed: it does not count."""
-        found = next((entry for entry in reversed(self._entries) if entry.uid == uid), None)
-        if found is not None:
-            self._entries.remove(found)
+        eviction = next((entry for entry in reversed(self._entries) if entry.uid == uid), None)
+        if eviction is not None:
+            self._entries.remove(eviction)
 
     def since(self, time: float) -> Iterable[PastEviction]:
         """Those at ``time`` or later, newest first."""
@@ -162,11 +162,11 @@ def family_of(task: Task) -> Family:
 def beginning(name: str) -> str:
     """``train-resnet`` of ``train-resnet-42``, of ``train-resnet-x7k2p`` and of either followed by a UID."""
     name = _UID.sub("", name)
-    while (found := _NUMBER.search(name)) is not None:
-        ending = found.group()
-        if found.start() == 0 or not any(letter.isdigit() for letter in ending):
+    while (match := _NUMBER.search(name)) is not None:
+        ending = match.group()
+        if match.start() == 0 or not any(letter.isdigit() for letter in ending):
             break
-        name = name[: found.start()]
+        name = name[: match.start()]
     return name
 
 

@@ -127,10 +127,10 @@ class SelectorBook:
         """The selector of these parts."""
         names = frozenset(namespaces)
         key = (msgspec.msgpack.encode((labels, namespace_selector)), names)
-        found = self._known.get(key)
-        if found is None:
-            found = self._add(key, Selector(self._next, names, namespace_selector, labels))
-        return found
+        selector = self._known.get(key)
+        if selector is None:
+            selector = self._add(key, Selector(self._next, names, namespace_selector, labels))
+        return selector
 
     def intern_all(self, parts: Sequence[Selector]) -> Selector:
         """The selector of pods that all ``parts`` select."""
@@ -138,11 +138,11 @@ class SelectorBook:
         if len(distinct) == 1:
             return parts[0]
         key = tuple(sorted(distinct))
-        found = self._known.get(key)
-        if found is None:
+        selector = self._known.get(key)
+        if selector is None:
             both = tuple(distinct[number] for number in key)
-            found = self._add(key, Selector(self._next, frozenset(), None, None, both))
-        return found
+            selector = self._add(key, Selector(self._next, frozenset(), None, None, both))
+        return selector
 
     def _add(self, key: _Key, selector: Selector) -> Selector:
         self._next += 1
@@ -248,12 +248,12 @@ class SelectorBook:
         by_name, by_labels = self.sees(namespace)
         if not by_name and not by_labels:
             return _NOBODY
-        found = self._labels.holding(labels, (by_name, by_labels))
-        if not found:
+        ids = self._labels.holding(labels, (by_name, by_labels))
+        if not ids:
             return _NOBODY
         if len(self._answers) >= KEPT:
             self._answers.clear()
-        answer = frozenset(found)
+        answer = frozenset(ids)
         return self._answers.setdefault(answer, answer)
 
 
@@ -336,8 +336,8 @@ class PodTerms(NamedTuple):
     def selectors(self) -> frozenset[int]:
         """Ids of all selectors that the terms look through."""
         terms = (*self.near, *self.away, *(held.term for held in self.preferred))
-        found = {*(term.selector for term in terms), *(spread.selector for spread in self.spread)}
-        return frozenset(found | {self.near_all} if self.near else found)
+        ids = {*(term.selector for term in terms), *(spread.selector for spread in self.spread)}
+        return frozenset(ids | {self.near_all} if self.near else ids)
 
 
 NO_TERMS = PodTerms()

@@ -491,8 +491,8 @@ class ClusterState:
 
     def is_foreign(self, job: str) -> bool:
         """Whether all pods of a job name another scheduler, which then tells of it; False for a job without pods."""
-        known = self.book.jobs.get(job)
-        return self._foreign.have(job) and not (known and any(task.owned for task in known.tasks.values()))
+        entry = self.book.jobs.get(job)
+        return self._foreign.have(job) and not (entry and any(task.owned for task in entry.tasks.values()))
 
     def settle_nodes(self) -> None:
         """Let nodes that have come or gone count in the table, and new names of resources have rows of their own."""

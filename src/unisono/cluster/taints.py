@@ -89,11 +89,11 @@ class Tolerance:
     def covers(self, taints: Sequence[Taint]) -> bool:
         """Whether a node with these taints is open to some pod."""
         key = tuple((taint.key, taint.value, taint.effect) for taint in taints)
-        known = self._answers.get(key)
-        if known is None:
-            known = not repels(taints, ()) or any(not repels(taints, each) for each in self._tolerations.values())
-            self._answers[key] = known
-        return known
+        covered = self._answers.get(key)
+        if covered is None:
+            covered = not repels(taints, ()) or any(not repels(taints, each) for each in self._tolerations.values())
+            self._answers[key] = covered
+        return covered
 
 
 _Taints = tuple[tuple[str | None, str | None, str | None], ...]

@@ -34,8 +34,8 @@ class _Order:
 
     def settled(self, value: Callable[[str], Any]) -> list[Entry]:
         for key in self.fresh:
-            found = self.values[key] = value(key)
-            insort(self.entries, (found, key))
+            rank = self.values[key] = value(key)
+            insort(self.entries, (rank, key))
         self.fresh.clear()
         return self.entries
 
@@ -136,10 +136,10 @@ class WaitingJobs:
         if not kin or not job.pending:
             self.others.add(job.key)
             return
-        found = self.alike.get(kin)
-        if found is None:
-            found = self.alike[kin] = Alike(kin)
-        found.put(job)
+        group = self.alike.get(kin)
+        if group is None:
+            group = self.alike[kin] = Alike(kin)
+        group.put(job)
         self._places[job.key] = kin, job.created, job.shape
 
     def drop(self, key: str) -> None:
@@ -154,29 +154,29 @@ class WaitingJobs:
             if not self.bare[shape]:
                 del self.bare[shape]
             return
-        found = self.alike[kin]
-        found.drop(created, key, shape)
-        if not found.aged:
+        group = self.alike[kin]
+        group.drop(created, key, shape)
+        if not group.aged:
             del self.alike[kin]
 
     def apart(self, keys: Collection[str]) -> WaitingJobs:
         """The same with these jobs among those that are like no other; all else is shared."""
-        found = WaitingJobs()
-        found.others = self.others | set(keys)
+        view = WaitingJobs()
+        view.others = self.others | set(keys)
         places = {key: self._places[key] for key in keys if key in self._places}
-        found._places = {key: place for key, place in self._places.items() if key not in places}
-        found.bare = {**self.bare}
+        view._places = {key: place for key, place in self._places.items() if key not in places}
+        view.bare = {**self.bare}
         for shape in {shape for kin, _, shape in places.values() if not kin}:
-            found.bare[shape] = {key: None for key in self.bare[shape] if key not in places}
-            if not found.bare[shape]:
-                del found.bare[shape]
+            view.bare[shape] = {key: None for key in self.bare[shape] if key not in places}
+            if not view.bare[shape]:
+                del view.bare[shape]
         kins = {kin for kin, *_ in places.values() if kin}
-        found.alike = {kin: alike for kin, alike in self.alike.items() if kin not in kins}
+        view.alike = {kin: alike for kin, alike in self.alike.items() if kin not in kins}
         for kin in kins:
             left = self.alike[kin].but(places)
             if left.aged:
-                found.alike[kin] = left
-        return found
+                view.alike[kin] = left
+        return view
 
     def but_kins(self, passes: Callable[[str], bool]) -> list[str]:
         """Keys of all jobs but those of kins that ``passes`` holds for, which is asked about one of each."""

@@ -60,18 +60,18 @@ class FailedNodesController(Controller):
     async def reconcile(self, key: str) -> float | None:
         """Enter failures that are new, and let counts go that have come down to 1."""
         group, now = self._groups.get(key), self._clock.time()
-        uid, known = self._books.get(key, ("", ""))
+        uid, previous = self._books.get(key, ("", ""))
         said = None if group is None else (group.metadata.annotations or {}).get(FAILED_NODES)
-        text = known if said is None and (group is None or group.metadata.uid != uid) else said or ""
+        text = previous if said is None and (group is None or group.metadata.uid != uid) else said or ""
         book = {name: one if one.until > now else one.settled(now) for name, one in book_of(text).items()}
-        told: list[str] = []
+        newly_failed: list[str] = []
         early = early_seconds(group.metadata.annotations if group is not None else None)
         for time, node, lasted in sorted(self._failed.get(key, ())):
             if all(abs(time - one.last) >= _TOGETHER for one in book.values()):
                 if not book and lasted < early:
                     book = failed(book, node, time)
                 book = failed(book, node, time)
-                told.append(node)
+                newly_failed.append(node)
         new, until = text_of(book, now), avoided(book, now)
         if group is not None and not group.metadata.deletion_timestamp and new != (said or ""):
             notes = {FAILED_NODES: new or None}
@@ -80,7 +80,7 @@ class FailedNodesController(Controller):
                 await self._client.patch(POD_GROUPS, group.metadata.name, patch, namespace=group.metadata.namespace)
         self._failed.pop(key, None)
         self._keep(key, uid if group is None else group.metadata.uid or "", new)
-        for node in told:
+        for node in newly_failed:
             if node in until and group is not None:
                 count, left = round(book[node].number), format_duration(round(until[node] - now))
                 words = f"pods failed on node {node} {count} times: others of the job keep away from it for {left}"

@@ -120,13 +120,13 @@ class FloatingResourceController(Controller):
 
     def _held(self, name: str) -> int:
         """How many are held by pods on nodes, and by jobs as a whole of which a pod is on a node."""
-        found: Counter[str] = Counter()
+        amounts: Counter[str] = Counter()
         for pod in self._pods.by_index(_POD_INDEX, name):
-            found.update({short(each): amount for each, amount in pod_requests(pod.spec).items()})
+            amounts.update({short(each): amount for each, amount in pod_requests(pod.spec).items()})
         for group in self._groups.by_index(_GROUP_INDEX, name):
             if self._pods.by_index(_MEMBERS, group.key):
-                found.update({short(each): amount for each, amount in asked_for(group.metadata.annotations).items()})
-        return -(-found[name] // UNIT)
+                amounts.update({short(each): amount for each, amount in asked_for(group.metadata.annotations).items()})
+        return -(-amounts[name] // UNIT)
 
 
 def read_answer(body: bytes, source: FloatingSource) -> tuple[int | None, int | None]:

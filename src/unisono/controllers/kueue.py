@@ -111,11 +111,11 @@ class ServedJobController(Controller):
         return bool((job.metadata.annotations or {}).get(RELEASED))
 
     async def _wait(self, job: Any, group: PodGroup | None, queue: str, priority: str) -> float | None:
-        wanted = self._wanted(job, queue, priority)
+        desired = self._wanted(job, queue, priority)
         if group is None:
-            wanted.metadata.annotations = handed_down(await self._author(job), wanted.metadata.annotations)
+            desired.metadata.annotations = handed_down(await self._author(job), desired.metadata.annotations)
             try:
-                await create_once(self._client, POD_GROUPS, wanted)
+                await create_once(self._client, POD_GROUPS, desired)
             except (Conflict, Unavailable):
                 raise
             except ApiError as error:
@@ -129,7 +129,7 @@ class ServedJobController(Controller):
         if group.spec.queue != queue:
             await delete_seen(self._client, POD_GROUPS, group)
             return _SOON
-        if patch := spec_patch(group, wanted):
+        if patch := spec_patch(group, desired):
             await self._patch(POD_GROUPS, group, {"spec": patch})
         return None
 

@@ -124,9 +124,9 @@ class PhaseCounts(Collector):
     def collect(self) -> Iterable[Metric]:
         """All of them as they are now."""
         counts = dict(self._counts)
-        for wanted, (name, text) in self._names.items():
+        for metric_phase, (name, text) in self._names.items():
             metric = Metric(f"volcano_{name}", text, "unknown")
             for (phase, values), count in counts.items():
-                if phase == wanted:
+                if phase == metric_phase:
                     metric.add_sample(metric.name, dict(zip(self._labels, values, strict=True)), count)
             yield metric

@@ -52,9 +52,9 @@ class NodeFaultsController(Controller):
             self._tell(new.metadata.name, signal, since)
 
     def _event_came(self, event_type: EventType, new: Event, old: Event | None) -> None:
-        found = of_event(new) if event_type != "DELETED" else None
-        if found is not None and (old is None or of_event(old) != found):
-            self._tell(*found)
+        fault = of_event(new) if event_type != "DELETED" else None
+        if fault is not None and (old is None or of_event(old) != fault):
+            self._tell(*fault)
 
     def _pod_changed(self, _: EventType, new: Pod, old: Pod | None) -> None:
         node = new.spec.node_name
@@ -77,11 +77,11 @@ class NodeFaultsController(Controller):
     async def reconcile(self, key: str) -> float | None:
         """Enter what is new into the book of a node."""
         node, now = self._nodes.get(key), self._clock.time()
-        told = self._told.pop(key, [])
-        if node is None or node.metadata.deletion_timestamp or not told:
+        reports = self._told.pop(key, [])
+        if node is None or node.metadata.deletion_timestamp or not reports:
             return None
         book = before = faults_of(node.metadata.annotations)
-        for signal, time in sorted(told, key=lambda one: one[1]):
+        for signal, time in sorted(reports, key=lambda one: one[1]):
             last = book.get(signal)
             if last is None or time >= last.last + (_TOGETHER if signal == JOB_FAILURE else 0.0):
                 book = with_fault(book, signal, time)
@@ -94,7 +94,7 @@ class NodeFaultsController(Controller):
         except NotFound:
             return None
         except Exception:
-            self._told[key] = [*told, *self._told.get(key, [])][:_MOST_WAITING]
+            self._told[key] = [*reports, *self._told.get(key, [])][:_MOST_WAITING]
             raise
         new = sorted(signal for signal in book if book[signal] != before.get(signal))
         self._recorder.event(node, "Warning", "NodeFault", f"counted: {', '.join(new)}; lately {notes[NODE_FAULTS]}")

@@ -71,12 +71,12 @@ def wanted_taints(node: Node, now: float) -> list[Taint] | None:
         if ready_condition.status == "Unknown"
         else NODE_NOT_READY
     )
-    wanted = [(key, effect) for effect in _REPELLING if key]
+    expected = [(key, effect) for effect in _REPELLING if key]
     if any((each.type, each.status) == ("DiskPressure", "True") for each in node.status.conditions or ()):
-        wanted.append((NODE_DISK_PRESSURE, "NoSchedule"))
+        expected.append((NODE_DISK_PRESSURE, "NoSchedule"))
     present = list(node.spec.taints or ())
-    kept = [each for each in present if each.key not in _OWN or each.key in {name for name, _ in wanted}]
-    for name, effect in wanted:
+    kept = [each for each in present if each.key not in _OWN or each.key in {name for name, _ in expected}]
+    for name, effect in expected:
         if not any((each.key, each.effect) == (name, effect) for each in kept):
             kept.append(Taint(key=name, effect=effect, time_added=rfc3339(now)))
     return None if kept == present else kept
@@ -122,14 +122,14 @@ def disrupted(
 ) -> list[dict[str, object]]:
     """The pod's conditions with the one that tells why it is deleted."""
     others = [msgspec.to_builtins(each) for each in pod.status.conditions or () if each.type != "DisruptionTarget"]
-    told = {
+    condition = {
         "type": "DisruptionTarget",
         "status": "True",
         "reason": reason,
         "message": message,
         "lastTransitionTime": rfc3339(now),
     }
-    return [*others, told]
+    return [*others, condition]
 
 
 # Nodes whose heartbeat has stopped, and pods that cannot stay where they are.

@@ -136,9 +136,9 @@ def decide(
         state = next_state(state, SYNC_QUEUE, busy)
     if by_parent != _closed_by_parent(queue):
         plan.patch["metadata"] = {"annotations": {CLOSED_BY_PARENT: "true" if by_parent else "false"}}
-    wanted = {"state": state, **count_groups(groups)}
+    desired = {"state": state, **count_groups(groups)}
     have = to_json(queue.status)
-    plan.status = {key: value for key, value in wanted.items() if have.get(key, 0) != value}
+    plan.status = {key: value for key, value in desired.items() if have.get(key, 0) != value}
     return plan
 
 
@@ -280,8 +280,8 @@ def parent_names(queue: Queue) -> Iterable[str]:
 
 def command_targets(command: Command) -> Iterable[str]:
     """Index function: key of the queue that a command is for."""
-    found = target_of(command)
-    return [found[1]] if found is not None and found[0] is QUEUES else []
+    target = target_of(command)
+    return [target[1]] if target is not None and target[0] is QUEUES else []
 
 
 def _moves_counts(event_type: EventType, new: PodGroup, old: PodGroup | None) -> bool:

@@ -59,13 +59,13 @@ def ready_amounts(nodes: Iterable[Node], now: float) -> tuple[dict[str, int], fl
 
 def amounts_of(shares: Mapping[tuple[str, str], Fraction], total: Mapping[str, int]) -> dict[str, dict[str, str]]:
     """Amounts by field of the spec and resource, whole units and mebibytes, but for processors."""
-    found: dict[str, dict[str, int]] = {}
+    amounts_by_field: dict[str, dict[str, int]] = {}
     for (field, name), share in shares.items():
         # Pods are counted whole, devices in thousandths.
         unit = 2**20 if is_bytes(name) else 1 if name in ("cpu", "pods") else 1000
         amount = int(total.get(name, 0) * share)
-        found.setdefault(field, {})[name] = amount - amount % unit
-    return {field: dict(to_wire(amounts)) for field, amounts in found.items()}
+        amounts_by_field.setdefault(field, {})[name] = amount - amount % unit
+    return {field: dict(to_wire(amounts)) for field, amounts in amounts_by_field.items()}
 
 
 def changes(queue: Queue, wanted: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
@@ -124,9 +124,11 @@ class QueueQuotasController(Controller):
                 raise
             self._recorder.event(queue, "Warning", "QuotasNotWritten", f"{error} (next try in a minute)")
             return _REFUSED_SECONDS
-        told = ", ".join(f"{field} {name}: {amount}" for field, name, amount in _listed(patch))
+        summary = ", ".join(f"{field} {name}: {amount}" for field, name, amount in _listed(patch))
         wait = f"; nodes that do not answer count for {format_duration(HOLD_SECONDS)}" if again is not None else ""
-        self._recorder.event(queue, "Normal", "QuotasFollow", f"amounts follow the nodes that are ready: {told}{wait}")
+        self._recorder.event(
+            queue, "Normal", "QuotasFollow", f"amounts follow the nodes that are ready: {summary}{wait}"
+        )
         return again
 
 

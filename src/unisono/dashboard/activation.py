@@ -81,18 +81,18 @@ class Activation:
             ConfigError: nothing can be listened on.
 
         """
-        wanted = _last_port(self._data)
+        last_port = _last_port(self._data)
         try:
-            found = bind(_HOST, wanted)
+            listener = bind(_HOST, last_port)
         except ConfigError:
-            found = bind(_HOST, 0)
-        found.setblocking(False)
-        port = found.getsockname()[1]
+            listener = bind(_HOST, 0)
+        listener.setblocking(False)
+        port = listener.getsockname()[1]
         file = port_file(self._data)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file.write_text(str(port))
-        self._socket, self.url = found, f"http://{_HOST}:{port}"
-        self._keeping = asyncio.create_task(self._keep(found))
+        self._socket, self.url = listener, f"http://{_HOST}:{port}"
+        self._keeping = asyncio.create_task(self._keep(listener))
 
     async def stop(self) -> None:
         """End the process and give the port back."""

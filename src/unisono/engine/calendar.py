@@ -213,5 +213,5 @@ def close_reservations(cycle: Cycle) -> None:
 
 def _not_as_written(slot: Slot, queues: Container[str]) -> str:
     """What it names that is not there."""
-    told = [f"there is no queue {name}" for name in sorted(slot.booking.queues) if name not in queues]
-    return "; ".join([*([slot.lacks] if slot.lacks else []), *told])
+    missing = [f"there is no queue {name}" for name in sorted(slot.booking.queues) if name not in queues]
+    return "; ".join([*([slot.lacks] if slot.lacks else []), *missing])

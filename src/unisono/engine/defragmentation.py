@@ -98,7 +98,7 @@ class MovablePods:
         evictions = evictions_of(cycle)
         index = evictions.index
         may = index.alive & index.running & evictions.pool.unprotected(Purpose.DEFRAGMENT)
-        found: list[tuple[Task, int, JobState]] = []
+        candidates: list[tuple[Task, int, JobState]] = []
         for at in np.flatnonzero(may).tolist():
             task, job = index.tasks[at], index.jobs.states[int(index.job[at])]
             if (
@@ -109,9 +109,9 @@ class MovablePods:
                 and task.remade
                 and now - (task.since or task.created) >= limits.run_seconds
             ):
-                found.append((task, int(index.column[at]), job))
+                candidates.append((task, int(index.column[at]), job))
         flat: list[tuple[Task, int]] = []
-        for bundle in bundles_of(cycle.session, found):
+        for bundle in bundles_of(cycle.session, candidates):
             if bundle.safe or len(bundle.job.record.tasks) == 1:
                 flat += bundle.tasks
         answers = cycle.hooks.victims(self.actor, None, [task for task, _ in flat], Purpose.DEFRAGMENT).tolist()
@@ -158,16 +158,16 @@ class Choice:
         """What has to be moved for all of the tasks, the largest first; None when there is no such choice."""
         classes: dict[int, tuple[PodClass, int]] = {}
         for task in tasks:
-            known = classes.get(task.pod_class.id, (task.pod_class, 0))
-            classes[task.pod_class.id] = known[0], known[1] + 1
+            previous = classes.get(task.pod_class.id, (task.pod_class, 0))
+            classes[task.pod_class.id] = previous[0], previous[1] + 1
         total = np.maximum(self.nodes.allocatable.sum(axis=1), 1)
         largest = sorted(classes.values(), key=lambda each: -float((self._vector(each[0]) / total).max()))
         chosen: list[Movable] = []
         for pod_class, number in largest:
-            found = self._for_class(pod_class, number, self.most - len(chosen))
-            if found is None:
+            movables = self._for_class(pod_class, number, self.most - len(chosen))
+            if movables is None:
                 return None
-            chosen += found
+            chosen += movables
         return chosen
 
     def _vector(self, pod_class: PodClass) -> Vector:

@@ -106,10 +106,10 @@ class _Policies:
 
 def _holders(cycle: Cycle) -> dict[str, list[_Held]]:
     """Pods with GPUs on nodes, by job."""
-    snapshot, found = cycle.session.snapshot, dict[str, list[_Held]]()
+    snapshot, holders = cycle.session.snapshot, dict[str, list[_Held]]()
     row = cycle.session.registry.find(NVIDIA_GPU)
     if row is None:
-        return found
+        return holders
     table = snapshot.nodes
     for name, tasks in snapshot.tasks_on.items():
         column = table.index.get(name)
@@ -120,8 +120,8 @@ def _holders(cycle: Cycle) -> dict[str, list[_Held]]:
             own = task.pod_class.requests.get(NVIDIA_GPU, 0)
             if own and task.job and task.status in ON_NODE_STATES:
                 whole = usage.gpu * there / own if usage is not None and usage.gpu is not None else None
-                found.setdefault(task.job, []).append(_Held(task, whole))
-    return found
+                holders.setdefault(task.job, []).append(_Held(task, whole))
+    return holders
 
 
 def _stop(cycle: Cycle, job: JobState, policy: IdlePolicy, began: float) -> None:

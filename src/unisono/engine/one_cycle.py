@@ -58,8 +58,8 @@ def decide(
     asked = verdicts if isinstance(verdicts, Asked) else None
     if verdicts:
         with watch.stage("explain"):
-            found = explain(cycle, advice=advice, asked=asked)
-            cycle.decisions.verdicts = for_readers(cycle, found)
+            full_verdicts = explain(cycle, advice=advice, asked=asked)
+            cycle.decisions.verdicts = for_readers(cycle, full_verdicts)
         with watch.stage("close"):
             close(cycle, cycle.decisions.verdicts, asked)
             close_reservations(cycle)

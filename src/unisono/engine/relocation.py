@@ -108,18 +108,18 @@ def _held(cycle: Cycle, job: JobState) -> list[Task]:
     """The pods of a gang that is broken, if all of them may go and are made again; else none."""
     if not job.broken or job.places or job.counts[TaskStatus.RELEASING]:
         return []
-    found = [task for task in job.record.tasks.values() if task.status in _STANDING]
+    pods = [task for task in job.record.tasks.values() if task.status in _STANDING]
     index = cycle.session.snapshot.nodes.index
-    if len(found) < count(job.counts, ALLOCATED_STATES) or not all(
-        task.remade and task.preemptable and task.owned and task.node in index for task in found
+    if len(pods) < count(job.counts, ALLOCATED_STATES) or not all(
+        task.remade and task.preemptable and task.owned and task.node in index for task in pods
     ):
         return []
-    if cycle.hooks.has("protected") and cycle.hooks.protected(found, Purpose.DEFRAGMENT).any():
+    if cycle.hooks.has("protected") and cycle.hooks.protected(pods, Purpose.DEFRAGMENT).any():
         return []
     budgets = PdbPlugin(PluginConfig("pdb"))
     budgets.open(cycle.session)
-    kept = budgets.retained(found)
-    return [] if kept is not None and kept.any() else sorted(found, key=lambda task: task.key)
+    kept = budgets.retained(pods)
+    return [] if kept is not None and kept.any() else sorted(pods, key=lambda task: task.key)
 
 
 def _starts_elsewhere(cycle: Cycle, job: JobState, held: Sequence[Task]) -> bool:

@@ -35,14 +35,14 @@ def has_references(text: str) -> bool:
 def shown(text: str, namespace: str = "") -> str:
     """A text for readers: of objects outside of ``namespace`` only the kind is told (empty: all are named)."""
     first, *rest = text.split(_BEGIN)
-    found = [first]
+    parts = [first]
     for part in rest:
         name, _, after = part.partition(_END)
         kind, _, key = name.rpartition(" ")
         if namespace and key.partition("/")[0] != namespace:
             name = f"a {kind or 'job'} of {ANOTHER_NAMESPACE}"
-        found.append(f"{name}{after}")
-    return "".join(found)
+        parts.append(f"{name}{after}")
+    return "".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ class Verdict(wire.Verdict, frozen=True):
         """The verdict in JSON's types, each change with its class name as ``kind``."""
         changes = [_change(change) for change in self.changes]
         changes += [{**_change(change), "tried": False} for change in self.untried]
-        known = {name: getattr(self, name) for name in wire.Verdict.__struct_fields__}
-        known |= {"cause": str(self.cause), "candidates": tuple(map(_change, self.candidates))}
-        return wire.Verdict(**known | {"change": changes[0] if changes else {}, "otherwise": tuple(changes[1:])})
+        fields = {name: getattr(self, name) for name in wire.Verdict.__struct_fields__}
+        fields |= {"cause": str(self.cause), "candidates": tuple(map(_change, self.candidates))}
+        return wire.Verdict(**fields | {"change": changes[0] if changes else {}, "otherwise": tuple(changes[1:])})
 
 
 def _change(change: Change) -> dict[str, Any]:
@@ -107,8 +107,8 @@ def change_of(told: Mapping[str, Any]) -> Change | None:
     given = {key: _given(value) for key, value in told.items() if key in names}
     if kind is None or given.keys() != set(names) or None in (given.get("changes") or ()):
         return None
-    found: Change = kind(**given)
-    return found
+    change: Change = kind(**given)
+    return change
 
 
 def _given(value: Any) -> Any:

@@ -80,11 +80,11 @@ def for_hub(config: SchedulerConfig) -> SchedulerConfig:
     """
     actions: list[str] = []
     for action in config.actions:
-        wanted = _WHOLE_GANGS.get(action, action)
-        if wanted == action or wanted not in config.actions:
-            actions.append(wanted)
-    known = {plugin.name for plugin in config.plugins}
-    missing = tuple(PluginConfig(name) for name in (TOPOLOGY, PREFERENCE) if name not in known)
+        replacement = _WHOLE_GANGS.get(action, action)
+        if replacement == action or replacement not in config.actions:
+            actions.append(replacement)
+    plugin_names = {plugin.name for plugin in config.plugins}
+    missing = tuple(PluginConfig(name) for name in (TOPOLOGY, PREFERENCE) if name not in plugin_names)
     tiers = (*config.tiers, missing) if missing else config.tiers
     return replace(config, actions=tuple(actions), tiers=tiers)
 
@@ -157,14 +157,14 @@ async def sealing_key(client: Client) -> bytes:
 
 def _key(secret: Secret) -> bytes:
     try:
-        found = base64.b64decode(str((secret.data or {}).get(_ENTRY, "")), validate=True)
+        key = base64.b64decode(str((secret.data or {}).get(_ENTRY, "")), validate=True)
     except binascii.Error:
-        found = b""
-    if len(found) < KEY_BYTES:
+        key = b""
+    if len(key) < KEY_BYTES:
         raise ConfigError(
             f"Secret {NAMESPACE}/{NAME} holds no key: restore it from a backup, or delete it to have a new one made"
         )
-    return found
+    return key
 
 
 _log = structlog.get_logger(__name__)
@@ -315,14 +315,14 @@ class Hub(Scheduler):
 
     def streams(self) -> dict[str, ReflectorStatistics]:
         """How the watches of the hub fare, by resource."""
-        found: dict[str, ReflectorStatistics] = self._manager.informers.statistics()
-        return {**found, **super().streams()}
+        watches: dict[str, ReflectorStatistics] = self._manager.informers.statistics()
+        return {**watches, **super().streams()}
 
     def _placements(self) -> Mapping[str, Placement]:
-        found: dict[str, Placement] = {}
+        combined: dict[str, Placement] = {}
         for controller in self._dispatch:
-            found.update(controller.placements())
-        return found
+            combined.update(controller.placements())
+        return combined
 
     def _described_kind(self, known: JobKind) -> None:
         """Send objects of a kind to members, or by what its table says now."""

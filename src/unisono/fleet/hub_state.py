@@ -128,13 +128,13 @@ class HubState:
 
     def add(self, cluster: str, labels: Mapping[str, str], prices: str = "") -> None:
         """A member joins, closed until `open`; or its labels change."""
-        known = self._members.get(cluster)
-        if known is None:
+        record = self._members.get(cluster)
+        if record is None:
             self._members[cluster] = _Record(Origin(self.hub, cluster, dict(labels), open=False, prices=prices))
             self._retier(self._members[cluster])
-        elif (dict(known.origin.labels), known.origin.prices) != (dict(labels), prices):
-            known.origin = Origin(self.hub, cluster, dict(labels), known.origin.open, prices)
-            self._renew(known)
+        elif (dict(record.origin.labels), record.origin.prices) != (dict(labels), prices):
+            record.origin = Origin(self.hub, cluster, dict(labels), record.origin.open, prices)
+            self._renew(record)
 
     def open(self, cluster: str, *, is_open: bool) -> None:
         """Let a member take work, or no more."""
@@ -164,13 +164,13 @@ class HubState:
 
     def closed(self) -> dict[str, str]:
         """Members that take no work, and why."""
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for cluster in self.members():
             if not self.is_open(cluster):
                 view = self.views.get(cluster)
                 lost = view is not None and view.lost_seconds > 0
-                found[cluster] = "it does not answer" if lost else "it is drained or not ready"
-        return found
+                reasons[cluster] = "it does not answer" if lost else "it is drained or not ready"
+        return reasons
 
     def members(self) -> list[str]:
         """Names of all members."""
@@ -285,14 +285,14 @@ class HubState:
         for label in labels.keys() & self.labels.keys():
             for resource in self.labels[label]:
                 copies = self._copies.get((resource, f"{pod.metadata.namespace}/{labels[label]}"), {})
-                if (found := copies.get(cluster)) is not None:
-                    return marked_pod(pod, self.hub, found[0])
+                if (entry := copies.get(cluster)) is not None:
+                    return marked_pod(pod, self.hub, entry[0])
         return pod
 
     def copy(self, cluster: str, kind: Kind[Any], event_type: EventType, obj: Object) -> None:
         """A copy of a job has changed in a member."""
-        found = copy_of(cluster, kind, obj, self.key)
-        if found is None:
+        new_copy = copy_of(cluster, kind, obj, self.key)
+        if new_copy is None:
             return
         here = self._copies[kind.resource, obj.key]
         if event_type == "DELETED":
@@ -300,7 +300,7 @@ class HubState:
             if not here:
                 self._copies.pop((kind.resource, obj.key), None)
         else:
-            here[cluster] = (found, obj)
+            here[cluster] = (new_copy, obj)
         for listener in self._listeners:
             listener(kind, obj.key)
 

@@ -89,19 +89,19 @@ class QueueCopies(Controller):
         member, view = self._members(cluster), self._state.views.get(cluster)
         if name in _OWN or member is None or view is None or not view.reachable:
             return None
-        wanted = self._queues.get(name)
-        if wanted is not None and _takes_limits(wanted) and not wanted.metadata.deletion_timestamp:
-            return await self._add_up(wanted, cluster, member)
+        queue = self._queues.get(name)
+        if queue is not None and _takes_limits(queue) and not queue.metadata.deletion_timestamp:
+            return await self._add_up(queue, cluster, member)
         self._told.pop(name, None)
         async with member.writing() as client:
-            found = await _found(client, name)
-            if wanted is None or wanted.metadata.deletion_timestamp:
-                await self._remove(client, found)
+            existing = await _found(client, name)
+            if queue is None or queue.metadata.deletion_timestamp:
+                await self._remove(client, existing)
                 return None
-            if found is None:
-                await self._make(client, wanted)
-            elif (found.metadata.labels or {}).get(HUB) == self._state.hub:
-                patch = _difference(found, wanted)
+            if existing is None:
+                await self._make(client, queue)
+            elif (existing.metadata.labels or {}).get(HUB) == self._state.hub:
+                patch = _difference(existing, queue)
                 if patch:
                     await client.patch(QUEUES, name, {"spec": patch})
         return _CHECK_SECONDS
@@ -110,16 +110,16 @@ class QueueCopies(Controller):
         """Read what a member says of its own queue; the hub's has the sum, also of what lost members said."""
         name = queue.metadata.name
         async with member.writing() as client:
-            found = await _found(client, name)
-        told = self._told.setdefault(name, {})
-        own = found is not None and (found.metadata.labels or {}).get(HUB) != self._state.hub
-        told[cluster] = found.spec if found is not None and own else None
+            existing = await _found(client, name)
+        specs_by_cluster = self._told.setdefault(name, {})
+        own = existing is not None and (existing.metadata.labels or {}).get(HUB) != self._state.hub
+        specs_by_cluster[cluster] = existing.spec if existing is not None and own else None
         members = self._state.members()
-        if any(each not in told for each in members):
+        if any(each not in specs_by_cluster for each in members):
             return _SUM_SECONDS  # a hub that has just begun does not know what the others say
-        wanted = summed([spec for each in members if (spec := told[each]) is not None])
+        combined = summed([spec for each in members if (spec := specs_by_cluster[each]) is not None])
         before = to_json(queue.spec)
-        if patch := merge_diff({key: before[key] for key in wanted if key in before}, _given(wanted)):
+        if patch := merge_diff({key: before[key] for key in combined if key in before}, _given(combined)):
             body = {"metadata": {"resourceVersion": queue.metadata.resource_version}, "spec": patch}
             try:
                 await self._client.patch(QUEUES, name, body)

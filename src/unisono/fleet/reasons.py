@@ -51,7 +51,7 @@ def by_member(
         outside: members that may not have the gang, and why.
 
     """
-    wanted = [
+    requests = [
         Wanted(pod_class, number)
         for pod_class, number in Counter(task.pod_class for task in tasks if task.status is TaskStatus.PENDING).items()
     ][:MOST_CLASSES]
@@ -59,11 +59,11 @@ def by_member(
     for column, name in enumerate(table.names):
         if not is_to_come(name):
             columns[cluster_of(name)].append(column)
-    told = {**{cluster: f"takes no work: {why}" for cluster, why in closed.items()}, **(outside or {})}
+    sentences = {**{cluster: f"takes no work: {why}" for cluster, why in closed.items()}, **(outside or {})}
     for cluster, own in columns.items():
-        if cluster and cluster not in told:
-            told[cluster] = _sentence(table, own, wanted, least)
-    return dict(sorted(told.items()))
+        if cluster and cluster not in sentences:
+            sentences[cluster] = _sentence(table, own, requests, least)
+    return dict(sorted(sentences.items()))
 
 
 def by_part(
@@ -86,13 +86,15 @@ def by_part(
     own: dict[str, list[Task]] = defaultdict(list)
     for task in tasks:
         own[task.labels.get(JOB_NAME, "")].append(task)
-    told: dict[str, list[str]] = defaultdict(list)
+    sentences_by_cluster: dict[str, list[str]] = defaultdict(list)
     for part in sorted(least)[:MOST_PARTS]:
         for cluster, sentence in by_member(table, own[part], closed, least[part]).items():
             allowed = clusters.get(part)
             outside = allowed and cluster not in allowed
-            told[cluster].append(f"part {part}: {'not one of its clusterNames' if outside else sentence}")
-    return {cluster: "; ".join(sentences) for cluster, sentences in told.items()}
+            sentences_by_cluster[cluster].append(
+                f"part {part}: {'not one of its clusterNames' if outside else sentence}"
+            )
+    return {cluster: "; ".join(sentences) for cluster, sentences in sentences_by_cluster.items()}
 
 
 def room_by_member(table: NodeTable, pod_class: PodClass) -> dict[str, tuple[int, int]]:

@@ -91,15 +91,15 @@ class ReasonsWriter:
         if parts is None:
             least = max(1, job.min_member - count(job.counts, READY_STATES))
             outside = self._outside(key)
-            told = by_member(state.nodes, tasks, closed, least, outside)
+            sentences = by_member(state.nodes, tasks, closed, least, outside)
             for name in self._state.members():
                 if name not in outside and name not in closed and (more := self._coming(name)):
-                    told[name] = f"{told[name]}; {more}" if name in told else more
+                    sentences[name] = f"{sentences[name]}; {more}" if name in sentences else more
             owner = controller_of(self._state.feed.groups[key])
-            told |= self._together(owner.uid or "") if owner is not None else {}
+            sentences |= self._together(owner.uid or "") if owner is not None else {}
         else:
-            told = by_part(state.nodes, tasks, closed, parts.least, parts.clusters)
-        text = msgspec.json.encode(told).decode()
+            sentences = by_part(state.nodes, tasks, closed, parts.least, parts.clusters)
+        text = msgspec.json.encode(sentences).decode()
         return text if len(text) <= _MOST_BYTES else None
 
     def _outside(self, key: str) -> Mapping[str, str]:

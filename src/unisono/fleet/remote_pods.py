@@ -113,13 +113,13 @@ class MemberSession:
             async for message in self._socket:
                 if message.type is not WSMsgType.BINARY:
                     continue
-                told = self._protocol.decode(bytes(message.data))
-                if told is None or told.closed:
+                frame = self._protocol.decode(bytes(message.data))
+                if frame is None or frame.closed:
                     continue
-                if told.channel == ERROR:
-                    end = end_of(told.data[:_MOST_STATUS])
-                elif told.data and (queue := self._streams.get(told.channel)) is not None:
-                    await queue.put(told.data)
+                if frame.channel == ERROR:
+                    end = end_of(frame.data[:_MOST_STATUS])
+                elif frame.data and (queue := self._streams.get(frame.channel)) is not None:
+                    await queue.put(frame.data)
         except (OSError, ValueError) as error:
             end = end or RemoteEnd(problem=f"the connection to the member broke: {error}")
         if not self._end.done():
@@ -150,14 +150,14 @@ class MemberPort:
         from aiohttp import WSMsgType
 
         async for message in self._messages:
-            told = self._protocol.decode(bytes(message.data)) if message.type is WSMsgType.BINARY else None
-            if told is None or told.channel > _PORT_ERRORS:
+            frame = self._protocol.decode(bytes(message.data)) if message.type is WSMsgType.BINARY else None
+            if frame is None or frame.channel > _PORT_ERRORS:
                 continue
-            data = told.data
-            if told.channel not in self._greeted:
-                self._greeted.add(told.channel)
+            data = frame.data
+            if frame.channel not in self._greeted:
+                self._greeted.add(frame.channel)
                 data = data[_PORT_BYTES:]
-            if data and told.channel == _PORT_ERRORS:
+            if data and frame.channel == _PORT_ERRORS:
                 raise Unavailable(f"member {self._cluster}: {data[:500].decode(errors='replace')}")
             if data:
                 return data
@@ -289,8 +289,8 @@ class MemberPods:
 
     async def find(self, namespace: str, name: str) -> bytes | None:
         """See `RemotePods`."""
-        found = await self._search(namespace, name)
-        return _named(msgspec.json.decode(found[1]), found[2]) if found is not None else None
+        located = await self._search(namespace, name)
+        return _named(msgspec.json.decode(located[1]), located[2]) if located is not None else None
 
     async def listed(self, namespace: str | None, query: Mapping[str, str]) -> tuple[list[bytes], list[str]]:
         """See `RemotePods`."""
@@ -305,15 +305,15 @@ class MemberPods:
         path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
         clusters = sorted({cluster for clusters in own.values() for cluster in clusters})
         answers = await asyncio.gather(*(self._of_member(cluster, path, asked) for cluster in clusters))
-        found = []
+        own_pods = []
         for pods, why in answers:
-            found += [pod for uid, pod in pods if uid in own]
+            own_pods += [pod for uid, pod in pods if uid in own]
             silent += [why] if why else []
-        return found, silent
+        return own_pods, silent
 
     async def _uids(self, namespace: str | None) -> tuple[dict[str, list[str]], list[str]]:
         """Jobs with their members, and why those of a kind of somebody's own cannot be read."""
-        found: dict[str, list[str]] = {}
+        clusters_by_uid: dict[str, list[str]] = {}
         silent: list[str] = []
         described = await self._described()
         for kind in (*KINDS, *DIVIDED, *described):
@@ -326,8 +326,8 @@ class MemberPods:
                 continue
             for job in jobs:
                 if clusters := clusters_of(job):
-                    found[job.metadata.uid or ""] = clusters
-        return found, silent
+                    clusters_by_uid[job.metadata.uid or ""] = clusters
+        return clusters_by_uid, silent
 
     async def _described(self) -> list[Kind[Any]]:
         """Kinds that the hub sends to members by a table."""
@@ -350,16 +350,16 @@ class MemberPods:
 
     async def reach(self, namespace: str, name: str) -> tuple[bytes, MemberAccess] | None:
         """See `RemotePods`."""
-        found = await self._search(namespace, name)
-        return (found[1], MemberAccess(found[2], found[0])) if found is not None else None
+        located = await self._search(namespace, name)
+        return (located[1], MemberAccess(located[2], located[0])) if located is not None else None
 
     async def log(self, namespace: str, name: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
         """See `RemotePods`."""
-        found = await self._search(namespace, name)
-        if found is None:
+        located = await self._search(namespace, name)
+        if located is None:
             raise NotFound(f'pods "{name}" not found')
         path = f"/api/v1/namespaces/{namespace}/pods/{name}/log"
-        async with aclosing(found[0].stream(path, dict(query), accept="*/*")) as chunks:
+        async with aclosing(located[0].stream(path, dict(query), accept="*/*")) as chunks:
             async for chunk in chunks:
                 yield chunk
 
@@ -382,18 +382,18 @@ class MemberPods:
         """Jobs of the namespace whose name is a beginning of the pod's, the longest first."""
         words = pod.split("-")
         names = ["-".join(words[:count]) for count in range(len(words) - 1, 0, -1)][:_MOST_NAMES]
-        found: list[Object] = []
+        jobs: list[Object] = []
         described = await self._described()
         for name in names:
             for kind in (*KINDS, *DIVIDED, *described):
                 try:
-                    found.append(await self._hub.get(kind, name, namespace))
+                    jobs.append(await self._hub.get(kind, name, namespace))
                 except NotFound:
                     continue
                 except ApiError:
                     if kind not in described:  # one of somebody's own that cannot be read hides no other's pods
                         raise
-        return found
+        return jobs
 
     async def _pod(self, client: HttpClient, cluster: str, namespace: str, name: str) -> bytes | None:
         try:
@@ -415,22 +415,22 @@ class MemberPods:
 
     async def _client(self, cluster: str) -> HttpClient:
         """The connection to a member, opened again when its Secret has changed."""
-        found = [each for each in (await self._hub.list(ATTACHED_CLUSTERS)).items if each.metadata.name == cluster]
-        if not found:
+        candidates = [each for each in (await self._hub.list(ATTACHED_CLUSTERS)).items if each.metadata.name == cluster]
+        if not candidates:
             raise Unavailable(f"member {cluster} has left")
-        attached = min(found, key=lambda each: (each.metadata.creation_timestamp or "", each.key))
+        attached = min(candidates, key=lambda each: (each.metadata.creation_timestamp or "", each.key))
         try:
             secret = await self._hub.get(SECRETS, attached.spec.secret.name or "", attached.metadata.namespace)
             identity = f"{secret.metadata.uid}/{secret.metadata.resource_version}"
-            known = self._reaches.get(cluster)
-            if known is not None and known.identity == identity:
-                return known.client
+            cached = self._reaches.get(cluster)
+            if cached is not None and cached.identity == identity:
+                return cached.client
             data = {key: str(value) for key, value in (secret.data or {}).items()}
             config = member_config(data, attached.spec.secret.key, f"Secret {secret.key}")
         except (NotFound, ConfigError) as error:
             raise Unavailable(f"member {cluster} cannot be reached: {error}") from None
-        if known is not None:
-            await known.client.close()
+        if cached is not None:
+            await cached.client.close()
         self._reaches[cluster] = _Reach(identity, self._open(config))
         return self._reaches[cluster].client
 

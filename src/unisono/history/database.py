@@ -107,12 +107,12 @@ class Database:
 
         """
         with self._telling(), self._transaction() as connection:
-            found = connection.one("SELECT value FROM meta WHERE key = 'cluster'")
-            known = found[0] if found else None
-            if self.storage.shared and known and cluster and known != cluster:
+            row = connection.one("SELECT value FROM meta WHERE key = 'cluster'")
+            recorded = row[0] if row else None
+            if self.storage.shared and recorded and cluster and recorded != cluster:
                 raise HistoryError(f"{self.storage.name} has the history of another cluster: {_TWO_CLUSTERS}")
             connection.execute(schema.PUT_META, ("cluster", cluster))
-            return known is None or known == cluster
+            return recorded is None or recorded == cluster
 
     def compact(self, now: int, bounds: Bounds) -> None:
         """Turn old records into sums of hours, and forget the oldest sums.
@@ -253,8 +253,8 @@ class Database:
         """A transaction of the one that writes."""
         connection = self._open()
         with connection.transaction():
-            found = connection.one(f"SELECT value FROM meta WHERE key = 'writer'{self.storage.locked}")  # noqa: S608  # nosec B608 # a constant
-            if found is None or found[0] != self._token:
+            row = connection.one(f"SELECT value FROM meta WHERE key = 'writer'{self.storage.locked}")  # noqa: S608  # nosec B608 # a constant
+            if row is None or row[0] != self._token:
                 raise HistoryError(f"another process writes to {self.storage.name} by now")
             yield connection
 
@@ -270,9 +270,9 @@ class Database:
 
     def _unusable(self, error: BaseException) -> HistoryError:
         self.close()
-        told = f"{error}".strip().replace("\n", " ")
+        reason = f"{error}".strip().replace("\n", " ")
         way = "check that it can be reached, and its rights" if self.storage.shared else "check its directory"
-        return HistoryError(f"{self.storage.name} cannot be opened ({told}): {way}")
+        return HistoryError(f"{self.storage.name} cannot be opened ({reason}): {way}")
 
 
 def _add(sums: dict[Hour, float], more: Iterable[tuple[Hour, float]]) -> None:

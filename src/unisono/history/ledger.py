@@ -135,14 +135,14 @@ class Ledger:
         """What is to be stored; the next call answers what has changed since this one."""
         for uid in self._tree.forget(now - _MEMORY_MILLIS):
             self._book.changes.links[uid] = None
-        found = self._book.take()
-        found.versions = {kind.resource: version for kind in KINDS if (version := self.versions.get(kind.resource))}
-        found.heard = max(self._heard_before, self._heard.get(PODS.resource, 0))
-        return found
+        pending = self._book.take()
+        pending.versions = {kind.resource: version for kind in KINDS if (version := self.versions.get(kind.resource))}
+        pending.heard = max(self._heard_before, self._heard.get(PODS.resource, 0))
+        return pending
 
     def _is_old(self, kind: Kind[Any], version: str) -> bool:
-        known = self.versions.get(kind.resource, "")
-        return version.isdigit() and known.isdigit() and int(version) <= int(known)
+        latest = self.versions.get(kind.resource, "")
+        return version.isdigit() and latest.isdigit() and int(version) <= int(latest)
 
     def _take(self, kind: Kind[Any], obj: Any, now: int, *, deleted: bool) -> None:
         try:
@@ -218,27 +218,27 @@ class Ledger:
             top = self._tree.top(group.uid) or group.uid
         if not top:
             return None
-        found = self._book.jobs.get(top)
+        record = self._book.jobs.get(top)
         link = self._tree.get(top)
-        if found is None and link is not None:
+        if record is None and link is not None:
             # Forgotten before this pod was heard of: the stored record is kept.
-            found = self._remember(_record(link))
-        return found
+            record = self._remember(_record(link))
+        return record
 
     def _stand_in(self, pod: Pod, uid: str) -> JobRecord:
         """A record from what the pod alone tells, until its job or its PodGroup is heard of."""
         owner, api_version, kind, name = lives.owner_of(pod)
-        known = _KIND_OF.get((api_version.rpartition("/")[0], kind))
-        if known is None or known.resource not in JOB_RESOURCES:
-            known = NODE_CHECKS if lives.is_of_check(pod) else PODS
-            owner, api_version, kind, name = uid, known.api_version, known.kind, pod.metadata.name
+        owner_kind = _KIND_OF.get((api_version.rpartition("/")[0], kind))
+        if owner_kind is None or owner_kind.resource not in JOB_RESOURCES:
+            owner_kind = NODE_CHECKS if lives.is_of_check(pod) else PODS
+            owner, api_version, kind, name = uid, owner_kind.api_version, owner_kind.kind, pod.metadata.name
         namespace = pod.metadata.namespace or "default"
-        found = self._book.jobs.get(owner)
-        if found is not None:
-            return found
+        record = self._book.jobs.get(owner)
+        if record is not None:
+            return record
         created = millis(pod.metadata.creation_timestamp)
         return self._remember(
-            JobRecord(owner, api_version, kind, known.resource, namespace, name, created=created, seen=False)
+            JobRecord(owner, api_version, kind, owner_kind.resource, namespace, name, created=created, seen=False)
         )
 
     def _remember(self, record: JobRecord) -> JobRecord:

@@ -147,13 +147,13 @@ class Book:
 
     def take(self) -> Changes:
         """What has changed since the last time, as copies that stay as they are."""
-        found, self.changes = self.changes, Changes()
-        found.jobs = {uid: job and msgspec.structs.replace(job) for uid, job in found.jobs.items()}
-        found.intervals = {
-            key: interval and msgspec.structs.replace(interval) for key, interval in found.intervals.items()
+        pending, self.changes = self.changes, Changes()
+        pending.jobs = {uid: job and msgspec.structs.replace(job) for uid, job in pending.jobs.items()}
+        pending.intervals = {
+            key: interval and msgspec.structs.replace(interval) for key, interval in pending.intervals.items()
         }
-        found.links = {uid: link and msgspec.structs.replace(link) for uid, link in found.links.items()}
-        return found
+        pending.links = {uid: link and msgspec.structs.replace(link) for uid, link in pending.links.items()}
+        return pending
 
     def _note_start(self, interval: Interval, job: JobRecord) -> None:
         if not job.started or interval.start < job.started:
@@ -248,8 +248,8 @@ def requests_of(pod: Pod) -> dict[str, int]:
 def job_ended_at(job: Any, created: int, now: int) -> int:
     """When a job that has ended did so, as it says itself, else now."""
     kind = job_kind_of(job)
-    told = round(kind.ended_at(job) * 1000) if kind is not None else 0
-    return max(created, min(told or now, now))
+    stated = round(kind.ended_at(job) * 1000) if kind is not None else 0
+    return max(created, min(stated or now, now))
 
 
 class Tree:
@@ -287,14 +287,14 @@ class Tree:
 
     def forget(self, before: int) -> list[str]:
         """Drop what went before a moment; answers the UIDs."""
-        found = [uid for uid, link in self._links.items() if link.gone and link.gone < before]
-        for uid in found:
+        expired = [uid for uid, link in self._links.items() if link.gone and link.gone < before]
+        for uid in expired:
             link = self._links.pop(uid)
             self._cut(link)
             key = f"{link.namespace}/{link.name}"
             if link.resource == POD_GROUPS.resource and self._groups.get(key) == uid:
                 del self._groups[key]
-        return found
+        return expired
 
     def under(self, uid: str) -> Iterator[Link]:
         """The link and all below it."""
@@ -309,15 +309,15 @@ class Tree:
 
     def top(self, uid: str) -> str:
         """UID of the uppermost job at or above a link; empty where there is none."""
-        found = ""
+        uppermost = ""
         for _ in range(_LONGEST_CHAIN):
             link = self._links.get(uid)
             if link is None:
                 break
             if link.resource in JOB_RESOURCES:
-                found = uid
+                uppermost = uid
             uid = link.parent
-        return found
+        return uppermost
 
     def _cut(self, link: Link) -> None:
         children = self._below.get(link.parent)

@@ -169,8 +169,8 @@ class PostgresConnection:
 
     def one(self, query: str, parameters: Parameters = ()) -> Row | None:
         """The first row."""
-        found: Row | None = self.raw.execute(cast("Any", _translated(query)), parameters or None).fetchone()
-        return found
+        row: Row | None = self.raw.execute(cast("Any", _translated(query)), parameters or None).fetchone()
+        return row
 
     def execute(self, query: str, parameters: Parameters = ()) -> None:
         """Carry out a statement."""
@@ -194,8 +194,8 @@ class PostgresConnection:
         """As the table ``meta`` has it."""
         if not self.one("SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'meta'"):
             return 0
-        found = self.one("SELECT value FROM meta WHERE key = 'version'")
-        return int(found[0]) if found else 0
+        row = self.one("SELECT value FROM meta WHERE key = 'version'")
+        return int(row[0]) if row else 0
 
     def set_version(self, version: int) -> None:
         """Note it in ``meta``."""

@@ -69,11 +69,11 @@ class QueueShares:
             now: the time, in milliseconds.
 
         """
-        found = self._now(used, now)
+        current = self._now(used, now)
         changed = []
-        for key in {*found, *self._noted}:
+        for key in {*current, *self._noted}:
             nothing = Share(now, *key)
-            share, last = found.get(key, nothing), self._noted.get(key, nothing)
+            share, last = current.get(key, nothing), self._noted.get(key, nothing)
             if share.amounts == last.amounts:
                 continue
             changed.append(share)
@@ -84,17 +84,17 @@ class QueueShares:
         return changed
 
     def _now(self, used: Mapping[str, Mapping[str, int]], now: int) -> dict[tuple[str, str], Share]:
-        found: dict[tuple[str, str], Share] = {}
+        shares: dict[tuple[str, str], Share] = {}
         for queue in {*self._queues, *used}:
             deserved, capability = self._queues.get(queue, ({}, {}))
             held = used.get(queue, {})
             for name in {*deserved, *capability, *held}:
                 amounts = held.get(name, 0), deserved.get(name, 0), capability.get(name, 0)
-                found[queue, name] = Share(now, queue, name, *amounts)
+                shares[queue, name] = Share(now, queue, name, *amounts)
         total: Amounts = {}
         for allocatable in self._nodes.values():
             add(total, allocatable)
-        return found | {(CLUSTER, name): Share(now, CLUSTER, name, capacity=amount) for name, amount in total.items()}
+        return shares | {(CLUSTER, name): Share(now, CLUSTER, name, capacity=amount) for name, amount in total.items()}
 
 
 class Line(msgspec.Struct, omit_defaults=True):
@@ -150,7 +150,7 @@ def line(shares: Sequence[Share], times: Sequence[tuple[int, int]]) -> Line:
         times: steps, in milliseconds since 1970.
 
     """
-    found = Line(shares[0].queue, shares[0].resource)
+    result = Line(shares[0].queue, shares[0].resource)
     at = -1
     for low, high in times:
         while at + 1 < len(shares) and shares[at + 1].at <= low:
@@ -165,11 +165,11 @@ def line(shares: Sequence[Share], times: Sequence[tuple[int, int]]) -> Line:
                 break
             begin, last = until, following
         ends = shares[last] if last >= 0 else Share(0, "", "")
-        found.used.append(round(sums / (high - low)))
-        found.deserved.append(ends.deserved)
-        found.capability.append(ends.capability)
-        found.capacity.append(ends.capacity)
-    return without_zeros(found)
+        result.used.append(round(sums / (high - low)))
+        result.deserved.append(ends.deserved)
+        result.capability.append(ends.capability)
+        result.capacity.append(ends.capacity)
+    return without_zeros(result)
 
 
 def without_zeros(found: Line) -> Line:
@@ -182,8 +182,8 @@ def without_zeros(found: Line) -> Line:
 
 def series(groups: Iterable[Sequence[Share]], times: Sequence[tuple[int, int]]) -> Series:
     """All lines that are not zero all the time."""
-    known = [shares for shares in groups if shares]
-    lines = [line(shares, times) for shares in known]
+    nonempty = [shares for shares in groups if shares]
+    lines = [line(shares, times) for shares in nonempty]
     shown = [each for each in lines if any(each.used) or each.deserved or each.capability or each.queue == CLUSTER]
-    first = min((shares[0].at for shares in known), default=0)
+    first = min((shares[0].at for shares in nonempty), default=0)
     return Series([high / 1000 for _, high in times], shown, first / 1000 if times and first > times[0][1] else 0.0)

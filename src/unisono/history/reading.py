@@ -98,8 +98,8 @@ class Reader:
 
         """
         with self._open() as connection:
-            told = "SELECT DISTINCT namespace, resource FROM jobs UNION SELECT DISTINCT namespace, resource FROM hours"
-            return [(str(namespace), str(resource)) for namespace, resource in connection.rows(told)]
+            query = "SELECT DISTINCT namespace, resource FROM jobs UNION SELECT DISTINCT namespace, resource FROM hours"
+            return [(str(namespace), str(resource)) for namespace, resource in connection.rows(query)]
 
     def report(
         self,
@@ -185,8 +185,8 @@ class Reader:
             rows = map(schema.share_of, connection.rows(query, times))
             groups = (list(each) for _, each in groupby(rows, key=lambda share: (share.queue, share.resource)))
             shown = (each for each in groups if capacity or each[0].queue != CLUSTER)
-            wanted = (each for each in shown if resource in ("", each[0].resource))
-            return series(wanted, steps(window, points))
+            selected = (each for each in shown if resource in ("", each[0].resource))
+            return series(selected, steps(window, points))
 
     def jobs(self, window: Window, wanted: Filter, shown: Collection[Place]) -> Accounts:
         """Jobs that were there in a time; of very many the latest.
@@ -197,16 +197,16 @@ class Reader:
         """
         shown = frozenset(shown)
         times = {"start": window.start, "end": window.end, "places": _json(shown, wanted)}
-        found: list[JobRecord] = []
+        records: list[JobRecord] = []
         with self._open() as connection:
             for row in connection.rows(f"{self._jobs_of} AND {_JOB_THERE} ORDER BY created DESC, uid", times):
                 job = self._job(row)
                 if not _fits(wanted, shown, job, job.queue):
                     continue
-                if len(found) == MOST_ROWS:
-                    return accounts(window, self._with_intervals(connection, found), more=True)
-                found.append(job)
-            return accounts(window, self._with_intervals(connection, found))
+                if len(records) == MOST_ROWS:
+                    return accounts(window, self._with_intervals(connection, records), more=True)
+                records.append(job)
+            return accounts(window, self._with_intervals(connection, records))
 
     def _with_intervals(
         self, connection: Connection, jobs: list[JobRecord]
@@ -224,8 +224,8 @@ class Reader:
     @staticmethod
     def _since(connection: Connection) -> int:
         query = "SELECT min(x) FROM (SELECT min(hour) AS x FROM hours UNION ALL SELECT min(created) FROM jobs) AS t"
-        found = connection.one(query)
-        return int(found[0] or 0) if found else 0
+        row = connection.one(query)
+        return int(row[0] or 0) if row else 0
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[Connection]:
@@ -317,21 +317,25 @@ class StoredHistory:
 
         """
         window = window_of(query, self._clock.time())
-        wanted = Filter(*(query.get(name, "") for name in ("namespace", "queue", "user", "name")))
+        criteria = Filter(*(query.get(name, "") for name in ("namespace", "queue", "user", "name")))
         if what == "jobs":
-            return msgspec.json.encode(await self._ask(lambda: self._reader.jobs(window, wanted, shown)))
+            return msgspec.json.encode(await self._ask(lambda: self._reader.jobs(window, criteria, shown)))
         if what == "shares":
             if not queues:
                 raise ApiError("shares over time are for users that can list queues", code=403, reason="Forbidden")
-            told = query.get("queue", ""), query.get("resource", ""), points_of(query)
-            return msgspec.json.encode(await self._ask(lambda: self._reader.shares(window, *told, capacity=capacity)))
+            arguments = query.get("queue", ""), query.get("resource", ""), points_of(query)
+            return msgspec.json.encode(
+                await self._ask(lambda: self._reader.shares(window, *arguments, capacity=capacity))
+            )
         if what != "report":
             return None
         by = query.get("by", "queue")
         if by not in BY:
             raise bad_request(f"by must be one of {', '.join(BY)}, and not {by!r}")
         nodes = query.get("nodes") == "true"
-        report = await self._ask(lambda: self._reader.report(window, by, wanted, shown, capacity=capacity, nodes=nodes))
+        report = await self._ask(
+            lambda: self._reader.report(window, by, criteria, shown, capacity=capacity, nodes=nodes)
+        )
         return msgspec.json.encode(report)
 
     async def _ask(self, question: Callable[[], T]) -> T:

@@ -147,10 +147,10 @@ class Recorder:
         if not 0 < ledger.running <= _MOST_PODS:
             return
         try:
-            found = (await self._client.list(POD_METRICS)).items
+            metrics = (await self._client.list(POD_METRICS)).items
         except ApiError:
             return
-        ledger.measure({(each.metadata.namespace or "", each.metadata.name): memory_of(each) for each in found})
+        ledger.measure({(each.metadata.namespace or "", each.metadata.name): memory_of(each) for each in metrics})
 
     async def _store(self, ledger: Ledger, within: Any, *, full: bool) -> None:
         """Store what has changed; ``full`` also how long the server has been heard of, where nothing has."""
@@ -192,8 +192,8 @@ class Recorder:
             identity = ""
         same = await within(self._database.belongs_to, identity)
         reached = (await self._client.list(QUEUES)).resource_version
-        known = [int(version) for version in memory.versions.values() if version.isdigit()]
-        return same and (not reached.isdigit() or int(reached) >= max(known, default=0))
+        stored_versions = [int(version) for version in memory.versions.values() if version.isdigit()]
+        return same and (not reached.isdigit() or int(reached) >= max(stored_versions, default=0))
 
     def _reflector(self, kind: Kind[Any], ledger: Ledger) -> Reflector[Any]:
         sink = _Sink(kind, ledger, self._now)
@@ -235,8 +235,8 @@ def memory_of(measured: PodMetrics) -> int:
 
 def _is_alive(reflector: Reflector[Any], seconds: float) -> bool:
     """Whether the server tells of this kind all that happens, ``seconds`` after the start."""
-    found = reflector.statistics()
-    return not found.failures and bool(found.lists or found.events or seconds >= _REFUSED_SECONDS)
+    counts = reflector.statistics()
+    return not counts.failures and bool(counts.lists or counts.events or seconds >= _REFUSED_SECONDS)
 
 
 class _Sink:

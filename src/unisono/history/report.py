@@ -338,10 +338,10 @@ class Counting:
 
     def _sums(self, queue: str, job: JobRecord, moment: int) -> Iterator[_Sum]:
         key = self._key(queue, job, moment)
-        found = self._rows.get(key)
-        if found is None:
-            found = self._rows[key] = _Sum(kind=job.kind if self._by == "job" else "")
-        yield found
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = _Sum(kind=job.kind if self._by == "job" else "")
+        yield row
         if not _is_check(job):
             yield self._total
 
@@ -477,10 +477,10 @@ def bad_request(message: str) -> ApiError:
 def _seconds(query: Mapping[str, str], name: str, default: float) -> float:
     text = query.get(name, "")
     try:
-        found = float(text) if text else default
+        seconds = float(text) if text else default
     except ValueError:
         raise bad_request(f"{name} must be seconds since 1970, and not {text!r}") from None
     # As far as a time can be written on the wire.
-    if not 0 <= found < 253_402_300_800:
+    if not 0 <= seconds < 253_402_300_800:
         raise bad_request(f"{name} must be seconds between 1970 and the year 10000, and not {text}")
-    return found
+    return seconds

@@ -72,8 +72,8 @@ class SqliteConnection:
 
     def one(self, query: str, parameters: Parameters = ()) -> Row | None:
         """The first row."""
-        found: Row | None = self.raw.execute(query, parameters).fetchone()
-        return found
+        row: Row | None = self.raw.execute(query, parameters).fetchone()
+        return row
 
     def execute(self, query: str, parameters: Parameters = ()) -> None:
         """Carry out a statement."""
@@ -105,8 +105,8 @@ class SqliteConnection:
 
     def version(self) -> int:
         """As the file's header has it."""
-        (found,) = self.raw.execute("PRAGMA user_version").fetchone()
-        return int(found)
+        (number,) = self.raw.execute("PRAGMA user_version").fetchone()
+        return int(number)
 
     def set_version(self, version: int) -> None:
         """Write it into the file's header."""

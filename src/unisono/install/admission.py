@@ -112,17 +112,17 @@ def _text(obj: str, of: str, key: str) -> str:
 
 def _leads_anywhere(tree: _Tree, value: str, depth: int) -> str:
     """Whether one of the paths in a tree leads to something."""
-    found = []
+    alternatives = []
     for (name, inside), below in tree.items():
         if name == "*":
             entry = f"x{depth}"
             within = _leads_anywhere(below, entry if inside else f"{value}[{entry}]", depth + 1)
-            found.append(f"{value}.exists({entry}, {within})")
+            alternatives.append(f"{value}.exists({entry}, {within})")
             continue
         there = f"'{name}' in {value}" if inside else f"has({value}.{name})"
         at = f"{value}['{name}']" if inside else f"{value}.{name}"
-        found.append(f"({there} && {_leads_anywhere(below, at, depth)})" if below else there)
-    return found[0] if len(found) == 1 else f"({' || '.join(found)})"
+        alternatives.append(f"({there} && {_leads_anywhere(below, at, depth)})" if below else there)
+    return alternatives[0] if len(alternatives) == 1 else f"({' || '.join(alternatives)})"
 
 
 def _differs(path: str) -> str:
@@ -324,8 +324,8 @@ def _policy(policy: Policy) -> dict[str, Any]:
 
 def _validation(rule: Rule) -> dict[str, Any]:
     said = rule.said()
-    told = {"message": said} if said is not None else {"messageExpression": rule.message}
-    return {"expression": rule.expression(), **told, "reason": "Invalid"}
+    message_field = {"message": said} if said is not None else {"messageExpression": rule.message}
+    return {"expression": rule.expression(), **message_field, "reason": "Invalid"}
 
 
 def _selector(policy: Policy) -> dict[str, Any]:

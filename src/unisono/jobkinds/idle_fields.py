@@ -97,10 +97,10 @@ _DEEPEST = 16
 
 def idle_fields(kind: Kind[Any], obj: Any) -> list[str]:
     """A sentence for each field of an object that is set and that nothing reads."""
-    told: list[str] = []
+    sentences: list[str] = []
     for path, instead in _paths(kind):
-        told += [f"{at} has no effect on Unisono: {instead}" for at, value in walk(obj, path) if value]
-    return told
+        sentences += [f"{at} has no effect on Unisono: {instead}" for at, value in walk(obj, path) if value]
+    return sentences
 
 
 @cache

@@ -27,15 +27,15 @@ def pods_of(job: ReplicatedJob) -> int:
 
 def waits(spec: JobSetSpec) -> Mapping[str, frozenset[str]]:
     """By the name of each replicated job that is made later: the jobs that must be complete before."""
-    jobs, found = spec.replicated_jobs or (), dict[str, frozenset[str]]()
+    jobs, prerequisites = spec.replicated_jobs or (), dict[str, frozenset[str]]()
     in_order = spec.startup_policy is not None and spec.startup_policy.startup_policy_order == "InOrder"
     for index, job in enumerate(jobs):
         needed = job.depends_on or ()
         if needed or (in_order and index):
             done = {each.name for each in needed if each.status == "Complete"}
             before = [each.name for each in needed] + ([jobs[index - 1].name] if in_order and index else [])
-            found[job.name] = frozenset(done.union(*(found.get(name, frozenset()) for name in before)))
-    return found
+            prerequisites[job.name] = frozenset(done.union(*(prerequisites.get(name, frozenset()) for name in before)))
+    return prerequisites
 
 
 def together(spec: JobSetSpec) -> Iterator[Sequence[ReplicatedJob]]:

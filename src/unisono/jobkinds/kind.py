@@ -48,8 +48,8 @@ def by_conditions(obj: Any, running: bool) -> tuple[str, str]:
 
 def ran_before(obj: Any) -> bool:
     """Whether the object tells that pods of it have run, now or earlier."""
-    told = any(first(each, "type") == "Running" for _, each in walk(obj, "status.conditions[*]"))
-    return told or bool(first(obj, "status.failed"))
+    running = any(first(each, "type") == "Running" for _, each in walk(obj, "status.conditions[*]"))
+    return running or bool(first(obj, "status.failed"))
 
 
 def by_field(path: str, phases: Mapping[str, Collection[str]], message: str = "") -> Tells:
@@ -280,8 +280,8 @@ class JobKind:
     def queues_of(self, obj: Any) -> list[str]:
         """The queues that an object's pods go to: those at the first place at which one is heeded and named."""
         for place in self.queues:
-            if found := [value for _, value in walk(obj, place) if isinstance(value, str) and value]:
-                return list(dict.fromkeys(found))
+            if names := [value for _, value in walk(obj, place) if isinstance(value, str) and value]:
+                return list(dict.fromkeys(names))
         return []
 
     def unheeded(self, obj: Any) -> list[str]:
@@ -416,8 +416,8 @@ class JobKind:
 
     def use_queue(self, manifest: Json, queue: str) -> None:
         """Wait in another queue: wherever one is named, and where the kind looks first if none is."""
-        found = [path for place in self.places for path, value in walk(manifest, place) if value]
-        for path in found or [one for one in self.queues[:1] if "*" not in one]:
+        paths = [path for place in self.places for path, value in walk(manifest, place) if value]
+        for path in paths or [one for one in self.queues[:1] if "*" not in one]:
             put(manifest, path, queue)
 
 

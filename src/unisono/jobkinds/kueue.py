@@ -78,13 +78,13 @@ def words_read(kind: JobKind | None, namespace: Notes) -> frozenset[str]:
 @lru_cache(maxsize=256)
 def read_queues(text: str) -> Mapping[str, str] | None:
     """Queues by LocalQueue, of ``LOCAL=QUEUE, ...``; None for a text that cannot be read."""
-    found: dict[str, str] = {}
+    queues: dict[str, str] = {}
     for entry in filter(None, (each.strip() for each in text.split(","))):
         local, _, queue = (each.strip() for each in entry.partition("="))
         if not local or not queue or "=" in queue:
             return None
-        found[local] = queue
-    return MappingProxyType(found)
+        queues[local] = queue
+    return MappingProxyType(queues)
 
 
 def local_queue(obj: Any) -> str:
@@ -112,14 +112,14 @@ def released(kind: JobKind, job: Any, manifest: Json, queue: str, priority: str)
         priority: class of its gang; empty for that of its pods.
 
     """
-    wanted = copy.deepcopy(manifest)
-    kind.use_queue(wanted, queue)
+    desired = copy.deepcopy(manifest)
+    kind.use_queue(desired, queue)
     if priority:
-        kind.use_priority(wanted, priority)
+        kind.use_priority(desired, priority)
     if kind.kind is BATCH_JOBS and (least := least_pods(kind, job)) > 1:
-        kind.fewer(wanted, least)
-    put(wanted, kind.flag, kind.flag_values[1])
-    return _difference(manifest, wanted)
+        kind.fewer(desired, least)
+    put(desired, kind.flag, kind.flag_values[1])
+    return _difference(manifest, desired)
 
 
 def _difference(have: Json, want: Json) -> Json:

@@ -50,9 +50,9 @@ def of_others(name: str, data: Mapping[str, Any] | None) -> str:
 
     """
     texts = [str(text) for text in (data or {}).values()]
-    found = _NAMES.get(name) if any(map(_SAYS.search, texts)) else None
+    scheduler = _NAMES.get(name) if any(map(_SAYS.search, texts)) else None
     for match in (match for text in texts for match in _GROUP.finditer(text)):
-        found = found or GROUPS.get(match[1])
-    if found is None:
+        scheduler = scheduler or GROUPS.get(match[1])
+    if scheduler is None:
         return ""
-    return f"ConfigMap {name} configures {found[0]}, and has no effect on Unisono: {found[1]}"
+    return f"ConfigMap {name} configures {scheduler[0]}, and has no effect on Unisono: {scheduler[1]}"

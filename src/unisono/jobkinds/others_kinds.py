@@ -81,5 +81,5 @@ KINDS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
 def way_out(api_version: str, kind: str) -> str:
     """``it is of PROJECT: ...`` for a kind that is not served; empty where nobody is known."""
     group = api_version.partition("/")[0]
-    found = KINDS.get((group, kind)) or GROUPS.get(group)
-    return f"it is of {found[0]}: {found[1]}" if found else ""
+    project = KINDS.get((group, kind)) or GROUPS.get(group)
+    return f"it is of {project[0]}: {project[1]}" if project else ""

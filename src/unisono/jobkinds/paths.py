@@ -59,9 +59,9 @@ def _walk(value: Any, way: tuple[tuple[str, bool], ...], at: int, seen: str) -> 
         return
     name, inside = way[at]
     if name != _EACH:
-        found = _get(value, name)
-        if found is not None:
-            yield from _walk(found, way, at + 1, _joined(seen, name, inside=inside))
+        member = _get(value, name)
+        if member is not None:
+            yield from _walk(member, way, at + 1, _joined(seen, name, inside=inside))
     elif inside:
         for index, each in enumerate(value if isinstance(value, list | tuple) else ()):
             yield from _walk(each, way, at + 1, f"{seen}[{index}]")

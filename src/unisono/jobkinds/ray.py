@@ -43,8 +43,8 @@ def hosts(group: RayWorkerGroupSpec) -> int:
 def replicas(group: RayWorkerGroupSpec) -> int:
     """Replicas within their limits."""
     least = group.min_replicas or 0
-    wanted = group.replicas if group.replicas is not None else least
-    return max(wanted if group.max_replicas is None else min(wanted, group.max_replicas), least)
+    requested = group.replicas if group.replicas is not None else least
+    return max(requested if group.max_replicas is None else min(requested, group.max_replicas), least)
 
 
 def desired(group: RayWorkerGroupSpec) -> int:

@@ -66,12 +66,12 @@ OWNERS: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in _SERVED if ea
 
 
 def _owner_labels() -> tuple[tuple[str, str], ...]:
-    found: dict[str, str] = {}
+    kinds_by_label: dict[str, str] = {}
     for each in ALL:
         if each.pods_label:
             # A label that several kinds have tells of none of them.
-            found[each.pods_label] = each.kind.kind if each.pods_label not in found else JOBS.kind
-    return tuple(found.items())
+            kinds_by_label[each.pods_label] = each.kind.kind if each.pods_label not in kinds_by_label else JOBS.kind
+    return tuple(kinds_by_label.items())
 
 
 OWNER_LABELS: Final[tuple[tuple[str, str], ...]] = _owner_labels()
@@ -105,22 +105,22 @@ class Kinds:
         """The same of an object: a struct, or its JSON."""
         if isinstance(obj, Mapping):
             return self.of_kind(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""))
-        found = _BY_STRUCT.get(type(obj))
-        if found is None and isinstance(obj, Object):
-            found = self.of_kind(obj.api_version or "", obj.kind or "")
-        return found
+        known_kind = _BY_STRUCT.get(type(obj))
+        if known_kind is None and isinstance(obj, Object):
+            known_kind = self.of_kind(obj.api_version or "", obj.kind or "")
+        return known_kind
 
     def between(self, resource: str) -> list[Kind[Any]]:
         """All kinds that may stand between an object of this resource and its pods."""
-        found: dict[str, Kind[Any]] = {}
+        kinds: dict[str, Kind[Any]] = {}
         todo = [resource]
         for each in todo:
-            known = self.of_resource(each)
-            for kind in known.makes if known is not None else ():
-                if kind.resource not in found:
-                    found[kind.resource] = kind
+            known_kind = self.of_resource(each)
+            for kind in known_kind.makes if known_kind is not None else ():
+                if kind.resource not in kinds:
+                    kinds[kind.resource] = kind
                     todo.append(kind.resource)
-        return list(found.values())
+        return list(kinds.values())
 
 
 _BY_STRUCT: Final[Mapping[type[Object], JobKind]] = {each.kind.struct: each for each in _SERVED}
@@ -142,8 +142,8 @@ def _installed() -> tuple[tuple[JobKind, ...], Mapping[str, str]]:
                 tables[f"{entry.name}[{number}]"] = table
         except Exception as error:  # whatever a package raises when it is imported
             failed[entry.name] = f"{type(error).__name__}: {error}"
-    found, wrong = kinds_of(tables)
-    return tuple(each for each in found if _BUILT_IN.of_resource(each.kind.resource) is None), {**failed, **wrong}
+    kinds, wrong = kinds_of(tables)
+    return tuple(each for each in kinds if _BUILT_IN.of_resource(each.kind.resource) is None), {**failed, **wrong}
 
 
 def installed() -> tuple[JobKind, ...]:
@@ -164,8 +164,8 @@ def known() -> Kinds:
 
 def known_with(crds: Iterable[CustomResourceDefinition]) -> tuple[Kinds, dict[str, str]]:
     """The same and what a cluster's definitions describe; by name what is wrong with those that cannot be used."""
-    found, wrong = described(crds)
-    return Kinds((*ALL, *installed(), *found)), wrong
+    kinds, wrong = described(crds)
+    return Kinds((*ALL, *installed(), *kinds)), wrong
 
 
 def foreign() -> tuple[JobKind, ...]:
@@ -195,14 +195,14 @@ def job_kind_of(obj: Any) -> JobKind | None:
 
 def foreign_kind(api_version: str, kind: str) -> Kind[Any] | None:
     """A kind that another program defines and whose jobs are known here, in whatever version."""
-    found = _BUILT_IN.of_kind(api_version, kind) or known().of_kind(api_version, kind)
-    return found.kind if found is not None and found not in _SERVED else None
+    known_kind = _BUILT_IN.of_kind(api_version, kind) or known().of_kind(api_version, kind)
+    return known_kind.kind if known_kind is not None and known_kind not in _SERVED else None
 
 
 def named_queues(obj: Any, *, all_places: bool = True) -> Iterator[tuple[str, str]]:
     """Fields in which an object names a queue for its pods, and the queues; see `JobKind.named_queues`."""
-    found = job_kind_of(obj)
-    return found.named_queues(obj, all_places=all_places) if found is not None else iter(())
+    known_kind = job_kind_of(obj)
+    return known_kind.named_queues(obj, all_places=all_places) if known_kind is not None else iter(())
 
 
 PARTS: Final[tuple[Kind[Any], ...]] = tuple(
@@ -213,14 +213,14 @@ PARTS: Final[tuple[Kind[Any], ...]] = tuple(
 
 def one_by_one(obj: Any) -> bool:
     """Whether each of an object's pods is made when the one before it is ready."""
-    found = job_kind_of(obj)
-    return found is not None and found.one_by_one(obj)
+    known_kind = job_kind_of(obj)
+    return known_kind is not None and known_kind.one_by_one(obj)
 
 
 def queues_of(obj: Any) -> list[str]:
     """The queues that an object's pods go to, as far as it says; see `JobKind.queues_of`."""
-    found = job_kind_of(obj)
-    return found.queues_of(obj) if found is not None else []
+    known_kind = job_kind_of(obj)
+    return known_kind.queues_of(obj) if known_kind is not None else []
 
 
 def queue_of(obj: Any) -> str:
@@ -238,8 +238,8 @@ def handed_to(obj: Any) -> tuple[str, str]:
 
 def pods_of(obj: Any) -> int:
     """Pods that an object and everything made for it may have at a time; 0 for kinds that ask for none."""
-    found = job_kind_of(obj)
-    return found.pods_of(obj) if found is not None else 0
+    known_kind = job_kind_of(obj)
+    return known_kind.pods_of(obj) if known_kind is not None else 0
 
 
 def pods_wanted(item: Mapping[str, Any]) -> int:
@@ -253,10 +253,10 @@ def missing_pods(item: Mapping[str, Any], there: int) -> int:
     kind = job_kind_of(item)
     if kind is None or any(each is not REPLICA_SETS for each in kind.makes):
         return 0
-    obj, wanted = decode(kind.kind, item).obj, pods_wanted(item)
+    obj, expected = decode(kind.kind, item).obj, pods_wanted(item)
     if (number := kind.to_end(obj)) is not None:
-        wanted = min(wanted, number - (first(obj, "status.succeeded") or 0))
-    return max(wanted - there, 0)
+        expected = min(expected, number - (first(obj, "status.succeeded") or 0))
+    return max(expected - there, 0)
 
 
 def missing_parts(item: Mapping[str, Any], there: int) -> int:
@@ -267,8 +267,8 @@ def missing_parts(item: Mapping[str, Any], there: int) -> int:
 
 def state_of(obj: Any, *, running: bool = False) -> tuple[str, str]:
     """Phase of an object of any kind of job, and what it says of it; see `JobKind.state`."""
-    found = job_kind_of(obj)
-    return (found.tells if found is not None else by_conditions)(obj, running)
+    known_kind = job_kind_of(obj)
+    return (known_kind.tells if known_kind is not None else by_conditions)(obj, running)
 
 
 def has_ended(obj: Any) -> bool:

@@ -44,18 +44,18 @@ def _pods(at: str, obj: Any) -> Iterator[PodSet]:
 
 def _executors(obj: Any, at: str) -> int:
     """As many as there are from the start: with dynamic allocation there may be more later."""
-    wanted = number(first(obj, f"{at}.executor.instances"), _DEFAULT_EXECUTORS)
+    instances = number(first(obj, f"{at}.executor.instances"), _DEFAULT_EXECUTORS)
     dynamic = f"{at}.dynamicAllocation"
     if first(obj, f"{dynamic}.enabled") is not True:
-        return wanted
+        return instances
     stated = number(first(obj, f"{at}.executor.instances"), 0)
     return max(stated, *(number(first(obj, f"{dynamic}.{each}"), 0) for each in ("initialExecutors", "minExecutors")))
 
 
 def _cpu(obj: Any, place: str) -> str:
     for name in ("coreRequest", "cores", "coreLimit"):
-        if found := quantity(first(obj, f"{place}.{name}"), "kubernetes"):
-            return found
+        if amount := quantity(first(obj, f"{place}.{name}"), "kubernetes"):
+            return amount
     return "1"
 
 
@@ -74,8 +74,8 @@ def _memory(obj: Any, at: str, place: str) -> str:
 
 
 def _mebi(text: Any) -> int | None:
-    found = _MEMORY.fullmatch(str(text).strip()) if isinstance(text, str | int) else None
-    return math.ceil(int(found[1]) * _MEBI[found[2].lower()]) if found is not None else None
+    match = _MEMORY.fullmatch(str(text).strip()) if isinstance(text, str | int) else None
+    return math.ceil(int(match[1]) * _MEBI[match[2].lower()]) if match is not None else None
 
 
 def _table(kind: str, plural: str, at: str, **more: Any) -> Table:

@@ -241,8 +241,8 @@ def quantity(value: Any, units: str) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return ""
     text = str(value).strip()
-    if units == "jvm" and (found := _JVM.fullmatch(text)) and found[2]:
-        return f"{found[1]}{_JVM_UNITS[found[2].lower()]}"
+    if units == "jvm" and (match := _JVM.fullmatch(text)) and match[2]:
+        return f"{match[1]}{_JVM_UNITS[match[2].lower()]}"
     return text
 
 
@@ -297,14 +297,14 @@ def kinds_of(tables: Mapping[str, Table], *, alone: bool = False) -> tuple[list[
         made[kind.resource] = kind
         if alone:
             made |= {each: kind for each in table.makes if each not in made}
-    found: list[JobKind] = []
+    kinds: list[JobKind] = []
     wrong: dict[str, str] = {}
     for name, table in tables.items():
         try:
-            found.append(table.job_kind(made))
+            kinds.append(table.job_kind(made))
         except BadTable as error:
             wrong[name] = str(error)
-    return found, wrong
+    return kinds, wrong
 
 
 def family(*tables: Table) -> tuple[JobKind, ...]:
@@ -314,10 +314,10 @@ def family(*tables: Table) -> tuple[JobKind, ...]:
         BadTable: one cannot be used.
 
     """
-    found, wrong = kinds_of({table.kind: table for table in tables})
+    kinds, wrong = kinds_of({table.kind: table for table in tables})
     for name, why in wrong.items():
         raise BadTable(f"{name}: {why}")
-    return tuple(found)
+    return tuple(kinds)
 
 
 def described(crds: Iterable[CustomResourceDefinition], *, alone: bool = False) -> tuple[list[JobKind], dict[str, str]]:
@@ -340,8 +340,8 @@ def described(crds: Iterable[CustomResourceDefinition], *, alone: bool = False) 
             )
         except BadTable as error:
             wrong[crd.metadata.name] = str(error)
-    found, more = kinds_of(tables, alone=alone)
-    return [as_served(each, crds) for each in found], wrong | more
+    kinds, more = kinds_of(tables, alone=alone)
+    return [as_served(each, crds) for each in kinds], wrong | more
 
 
 def as_served(known: JobKind, crds: Iterable[CustomResourceDefinition]) -> JobKind:

@@ -168,8 +168,8 @@ def _job_state(job: Any, _: bool) -> tuple[str, str]:
         state = job.status.state
         return state.phase or "Pending", state.message or state.reason or ""
     at = "status.state"
-    phase, told = first(job, f"{at}.phase"), first(job, f"{at}.message") or first(job, f"{at}.reason")
-    return phase or "Pending", told or ""
+    phase, explanation = first(job, f"{at}.phase"), first(job, f"{at}.message") or first(job, f"{at}.reason")
+    return phase or "Pending", explanation or ""
 
 
 _flow_state = by_field(

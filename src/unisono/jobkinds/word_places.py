@@ -79,18 +79,18 @@ def _nowhere(_: str) -> frozenset[Goal]:
 
 
 def _all(*goals: Goal) -> Hands:
-    found = frozenset(goals)
-    return lambda _: found
+    unique_goals = frozenset(goals)
+    return lambda _: unique_goals
 
 
 def _only(those: frozenset[str], *goals: Goal) -> Hands:
-    found = frozenset(goals)
-    return lambda key: found if key in those else frozenset()
+    unique_goals = frozenset(goals)
+    return lambda key: unique_goals if key in those else frozenset()
 
 
 def _volcanos(*goals: Goal) -> Hands:
-    found = frozenset(goals)
-    return lambda key: found if key.startswith("volcano.sh/") else frozenset()
+    unique_goals = frozenset(goals)
+    return lambda key: unique_goals if key.startswith("volcano.sh/") else frozenset()
 
 
 def _both(*hands: Hands) -> Hands:
@@ -190,17 +190,17 @@ def misplaced(kind: JobKind, obj: Any) -> list[str]:
         obj: a struct, or JSON values.
 
     """
-    found: dict[str, tuple[str, str]] = {}
+    places: dict[str, tuple[str, str]] = {}
     counted = set()
     for above, part, at, notes in _metadata(kind, obj):
         for key in sorted(READ_AT.keys() & notes):
             if arrives(kind, above, part, key):
                 counted.add(key)
             else:
-                found.setdefault(key, (at, part))
+                places.setdefault(key, (at, part))
     return [
         f"{at}[{key}] has no effect on a {kind.kind.kind} there: {_instead(kind, key)}"
-        for key, (at, _) in found.items()
+        for key, (at, _) in places.items()
         if key not in counted
     ]
 

@@ -66,14 +66,14 @@ def without_effect(obj: Any, templates: tuple[str, ...] = (), served: frozenset[
         served: keys that are read where the object is.
 
     """
-    told: dict[str, str] = {}
+    sentences: dict[str, str] = {}
 
     def tell(word: Word, at: str, name: str) -> None:
-        if word.becomes != "warned" or name in told or name in served:
+        if word.becomes != "warned" or name in sentences or name in served:
             return
         near = did_you_mean(name, (*_HONOURED, *_OWN)) if word.key.endswith("*") else ""
         whose = f"is {word.project}'s ({word.meaning})"
-        told[name] = f"{at} {whose}, and has no effect on Unisono{near}: {word.instead}"
+        sentences[name] = f"{at} {whose}, and has no effect on Unisono{near}: {word.instead}"
 
     above = ("", *(f"{each}." for each in templates))
     schedulers = [found for each in above for found in walk(obj, f"{each}spec.schedulerName")]
@@ -84,24 +84,24 @@ def without_effect(obj: Any, templates: tuple[str, ...] = (), served: frozenset[
         if name in _MANAGERS:
             tell(_MANAGERS[name], f"{at}: {name}", name)
     theirs = {name for _, name in schedulers}
-    for at, found in (found for each in above for place in _METADATA for found in walk(obj, f"{each}{place}")):
-        for key in found if isinstance(found, Mapping) else ():
+    for at, entries in (found for each in above for place in _METADATA for found in walk(obj, f"{each}{place}")):
+        for key in entries if isinstance(entries, Mapping) else ():
             word = row_of(key)
             if word is not None and (not word.scheduler or word.scheduler in theirs):
                 tell(word, f"{at}[{key}]", key)
     for each in above:
         for part in _CONTAINERS:
-            for at, found in walk(obj, f"{each}spec.{part}[*].resources.limits"):
-                for name in found if isinstance(found, Mapping) else ():
+            for at, entries in walk(obj, f"{each}spec.{part}[*].resources.limits"):
+                for name in entries if isinstance(entries, Mapping) else ():
                     if (of_cards := _resource(name)) is not None:
                         tell(of_cards, f"{at}[{name}]", name)
-    if keys.KUEUE_QUEUE in told:
+    if keys.KUEUE_QUEUE in sentences:
         for at, suspended in (found for each in _SUSPEND for found in walk(obj, each)):
             if suspended is True:
-                told[at] = f"{at} stays true on Unisono, where Kueue would lift it: leave it out"
+                sentences[at] = f"{at} stays true on Unisono, where Kueue would lift it: leave it out"
     # Of quotas: a weight stood there among the resources.
-    for at, found in walk(obj, "spec.hard"):
-        for name in found if isinstance(found, Mapping) else ():
+    for at, entries in walk(obj, "spec.hard"):
+        for name in entries if isinstance(entries, Mapping) else ():
             if name in _KEYS:
                 tell(_KEYS[name], f"{at}[{name}]", name)
-    return list(told.values())
+    return list(sentences.values())

@@ -127,10 +127,10 @@ def _call(
     connection.endheaders(body)
     response = connection.getresponse()
     data = response.read()
-    found = _Headers(response.getheaders())
-    if found.get("Content-Encoding", "") == "gzip":
+    response_headers = _Headers(response.getheaders())
+    if response_headers.get("Content-Encoding", "") == "gzip":
         data = gzip.decompress(data)
-    return response.status, found, data
+    return response.status, response_headers, data
 
 
 class _Headers(dict[str, str]):

@@ -407,8 +407,8 @@ class _Run:
             _log.error("controller.stuck", **fields)
         elif failures == 1:
             # An error raised on purpose is a sentence that says it all; where any other came from is worth a traceback.
-            known = isinstance(error, UnisonoError)
-            _log.warning("controller.failed", **fields, exc_info=None if known else error)
+            deliberate = isinstance(error, UnisonoError)
+            _log.warning("controller.failed", **fields, exc_info=None if deliberate else error)
 
 
 def _least_wait(error: Exception) -> float:

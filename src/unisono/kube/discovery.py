@@ -87,12 +87,12 @@ class ResourceMap:
             UnknownKind: nothing is called so; names the nearest.
 
         """
-        found = self._names.get(name.lower())
-        if found is None:
+        resource = self._names.get(name.lower())
+        if resource is None:
             near = difflib.get_close_matches(name.lower(), self._names, 1)
             hint = f" Did you mean '{near[0]}'?" if near else " See 'kubectl api-resources' for all kinds."
             raise UnknownKind(f"The server has no kind '{name}'.{hint}")
-        return found
+        return resource
 
     def of(self, api_version: str, kind: str, file: str = "", instead: str = "") -> Resource:
         """The resource of a manifest's ``apiVersion`` and ``kind``.
@@ -137,17 +137,17 @@ class ResourceMap:
 
 async def discover(client: HttpClient) -> ResourceMap:
     """Ask the server for all it serves: two requests where discovery is aggregated."""
-    found: list[Resource] = []
+    resources: list[Resource] = []
     for root in ("/api", "/apis"):
         document = await request_json(client, "GET", root, accept=AGGREGATED)
         if document.get("kind") == "APIGroupDiscoveryList":
             for group in document.get("items", []):
-                found += _aggregated(group)
+                resources += _aggregated(group)
         else:
             for prefix in _group_versions(root, document):
                 listing = await request_json(client, "GET", prefix)
-                found += _legacy(listing)
-    return ResourceMap(found)
+                resources += _legacy(listing)
+    return ResourceMap(resources)
 
 
 def _aggregated(group: dict[str, Any]) -> list[Resource]:

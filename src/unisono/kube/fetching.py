@@ -101,10 +101,10 @@ def _command(*words: str) -> bytes:
 def _error_in(text: bytes) -> str:
     """The error that Prometheus tells in JSON."""
     try:
-        found = msgspec.json.decode(text, type=_Refusal)
+        refusal = msgspec.json.decode(text, type=_Refusal)
     except UNREADABLE:
         return "no answer of Prometheus"
-    return found.error[:_SHOWN]
+    return refusal.error[:_SHOWN]
 
 
 class _Refusal(msgspec.Struct):

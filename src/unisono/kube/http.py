@@ -189,16 +189,16 @@ def cut_deep(data: bytes, deepest: int = DEEPEST) -> bytes:
     """
     parts: list[bytes] = []
     depth = begun = kept = 0
-    for found in _TOKEN.finditer(data):
-        token = data[found.start()]
+    for match in _TOKEN.finditer(data):
+        token = data[match.start()]
         if token in b"[{":
             depth += 1
             if depth == deepest + 1:
-                begun = found.start()
+                begun = match.start()
         elif token in b"]}":
             if depth == deepest + 1:
                 parts += (data[kept:begun], CUT)
-                kept = found.end()
+                kept = match.end()
             depth -= 1
     return b"".join((*parts, data[kept:]))
 
@@ -309,19 +309,19 @@ class HttpClient:
         while True:
             data = await self._found(kind, lambda spoken: self._call("GET", spoken.path(namespace), params=params))
             page = self._decoding.page(kind, data, unread)
-            found = page.items or []
+            page_items = page.items or []
             if (kind.group, kind.plural) in _LEAN:
-                for item in found:
+                for item in page_items:
                     item.metadata.managed_fields = None
             if (spoken := self._spoken(kind)) is not kind:  # of which items of a list say nothing
-                for item in found:
+                for item in page_items:
                     item.api_version = item.api_version or spoken.api_version
-            items.extend(found if self._taken is None else map(self._taken, found))
+            items.extend(page_items if self._taken is None else map(self._taken, page_items))
             if self._most_listed is not None and len(items) + len(unread) > self._most_listed:
                 raise Unavailable(f"the list of {kind.resource} has more than {self._most_listed} objects")
             if not page.metadata.continue_:
                 return Listing(items, page.metadata.resource_version or "", unread)
-            if self._most_listed is not None and not found:
+            if self._most_listed is not None and not page_items:
                 raise Unavailable(f"a page of the list of {kind.resource} is empty, and says that more follow")
             params["continue"] = page.metadata.continue_
 

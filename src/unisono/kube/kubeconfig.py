@@ -132,8 +132,8 @@ def load(
         if not files:
             if not named and env.get("KUBERNETES_SERVICE_HOST"):
                 return in_cluster(env)
-            wanted = ", ".join(str(part) for part in named) or "~/.kube/config"
-            raise ConfigError(f"no kubeconfig found (looked for {wanted}): set KUBECONFIG or name a file")
+            searched = ", ".join(str(part) for part in named) or "~/.kube/config"
+            raise ConfigError(f"no kubeconfig found (looked for {searched}): set KUBECONFIG or name a file")
     return _Merged([read_file(file) for file in files]).resolve(context)
 
 
@@ -236,7 +236,7 @@ class _Merged:
         )
 
     def _entry(self, section: str, inner: str, name: str, title: str) -> Entry:
-        known: list[str] = []
+        names: list[str] = []
         for file in self._files:
             items = file.value.get(section) or []
             if not isinstance(items, list):
@@ -244,14 +244,14 @@ class _Merged:
             for item in items:
                 if not isinstance(item, dict) or not isinstance(item.get("name"), str):
                     raise ConfigError(f"every item of {section} needs a name", file=str(file.path), key=section)
-                known.append(item["name"])
+                names.append(item["name"])
                 if item["name"] == name:
                     value = item.get(inner) or {}
                     if not isinstance(value, dict):
                         raise ConfigError(f"{title} must be a mapping", file=str(file.path), key=section)
                     return Entry(file.path, f"{section}[{name}].{inner}", value)
         raise ConfigError(
-            f"{title} does not exist; {section} has {', '.join(known) or 'none'}",
+            f"{title} does not exist; {section} has {', '.join(names) or 'none'}",
             file=str(self._files[0].path),
             key=section,
         )

@@ -88,8 +88,8 @@ class WorkQueue:
             self.add(key)
             return
         due = self._clock.monotonic() + seconds
-        known = self._due.get(key)
-        if known is not None and known <= due:
+        scheduled = self._due.get(key)
+        if scheduled is not None and scheduled <= due:
             return
         self._due[key] = due
         heapq.heappush(self._heap, (due, key))

@@ -299,9 +299,9 @@ def drawn_world(seed: int, labels: Mapping[str, Sequence[str]] | None = None) ->
     """
     draw, world = random.Random(seed), World()  # noqa: S311  # nosec B311 - draws examples, no secrets
     nodes = [f"n{number}" for number in range(draw.randint(1, 5))]
-    known = {name: list(values) for name, values in (labels or {}).items()}
+    label_values = {name: list(values) for name, values in (labels or {}).items()}
     for name in nodes:
-        own = {key: draw.choice(values) for key, values in known.items() if draw.random() < 0.7}
+        own = {key: draw.choice(values) for key, values in label_values.items() if draw.random() < 0.7}
         world.node(name, cpu=draw.choice((2, 4, 8)), gpus=draw.choice((0, 0, 2)), labels=own)
     queues = ["default", *(f"q{number}" for number in range(draw.randint(0, 2)))]
     for name in queues[1:]:
@@ -314,9 +314,9 @@ def drawn_world(seed: int, labels: Mapping[str, Sequence[str]] | None = None) ->
     for number in range(draw.randint(1, 6)):
         pods = draw.randint(1, 4)
         selector = {}
-        if known and draw.random() < 0.3:
-            key = draw.choice(sorted(known))
-            selector = {key: draw.choice(known[key])}
+        if label_values and draw.random() < 0.3:
+            key = draw.choice(sorted(label_values))
+            selector = {key: draw.choice(label_values[key])}
         world.job(
             f"j{number}",
             pods=pods,
@@ -364,23 +364,24 @@ def check(
     make = draw or (lambda number: drawn_world(number, labels))
 
     def outcomes(number: int, kind: type[Plugin]) -> list[dict[str, Any]]:
-        found = []
+        results = []
         for each in used:
             world = make(number)
             for _ in range(MOST_CYCLES):
-                found.append(_outcome(world._decide(each, {plugin.name: kind}, verdicts=False).decisions))
-        return found
+                results.append(_outcome(world._decide(each, {plugin.name: kind}, verdicts=False).decisions))
+        return results
 
     for number in range(seed, seed + worlds):
-        found = outcomes(number, plugin)
-        if outcomes(number, plugin) != found:
+        baseline = outcomes(number, plugin)
+        if outcomes(number, plugin) != baseline:
             raise WrongPlugin(f"{plugin.name} decides otherwise in the same world, of seed {number}:\n{make(number)}")
-        if outcomes(number, _plain(plugin, (*_SHORT_CUTS, *_PROMISES))) == found:
+        if outcomes(number, _plain(plugin, (*_SHORT_CUTS, *_PROMISES))) == baseline:
             continue
         guilty = [
             name
             for name in (*_SHORT_CUTS, *_PROMISES)
-            if getattr(plugin, name) is not getattr(Plugin, name) and outcomes(number, _plain(plugin, (name,))) != found
+            if getattr(plugin, name) is not getattr(Plugin, name)
+            and outcomes(number, _plain(plugin, (name,))) != baseline
         ]
         named = ", ".join(guilty) or "its short cuts together"
         raise WrongPlugin(
@@ -415,9 +416,9 @@ def _with(
 
 
 def _amounts(cpu: float, memory: str, gpus: int, others: Mapping[str, Any] | None) -> dict[str, str]:
-    found = {"cpu": f"{cpu:g}"}
+    amounts = {"cpu": f"{cpu:g}"}
     if memory:
-        found["memory"] = memory
+        amounts["memory"] = memory
     if gpus:
-        found[NVIDIA_GPU] = str(gpus)
-    return {**found, **{name: str(amount) for name, amount in (others or {}).items()}}
+        amounts[NVIDIA_GPU] = str(gpus)
+    return {**amounts, **{name: str(amount) for name, amount in (others or {}).items()}}

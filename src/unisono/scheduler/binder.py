@@ -182,15 +182,17 @@ class Binder:
     def setbacks(self) -> dict[str, Setback]:
         """Jobs whose binds failed lately, for the next decisions."""
         now = self._clock.monotonic()
-        found: dict[str, Setback] = {}
+        setbacks_by_job: dict[str, Setback] = {}
         for job, hold in self._holds.items():
             if hold.until <= now - _HOLD_SECONDS:
                 continue
             node, why = next(reversed(hold.refused.items()), ("", ""))
-            told = f"node {node}: {why}" if node else "members that did not follow the others in time"
+            reason = f"node {node}: {why}" if node else "members that did not follow the others in time"
             over = hold.resumes + _HOLD_SECONDS
-            found[job] = Setback(hold.failures, told, hold.until > now, hold.resumes, over, frozenset(hold.refused))
-        return found
+            setbacks_by_job[job] = Setback(
+                hold.failures, reason, hold.until > now, hold.resumes, over, frozenset(hold.refused)
+            )
+        return setbacks_by_job
 
     def next_release(self) -> float | None:
         """Monotonic time at which the next waiting job may go on."""

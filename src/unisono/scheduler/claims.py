@@ -135,10 +135,10 @@ def waits_for(claim: ResourceClaim) -> str:
 
     """
     allocation = claim.status.allocation
-    told = {(one.driver, one.pool, one.device, one.share_id): one for one in claim.status.devices or ()}
+    states = {(one.driver, one.pool, one.device, one.share_id): one for one in claim.status.devices or ()}
     missing = ""
     for result in (allocation.devices.results or ()) if allocation is not None else ():
-        state = told.get((result.driver, result.pool, result.device, result.share_id))
+        state = states.get((result.driver, result.pool, result.device, result.share_id))
         true = _true(state)
         failed = sorted(true.keys() & set(result.binding_failure_conditions or ()))
         if failed:

@@ -105,15 +105,15 @@ def _held(
     snapshot: Snapshot, config: SchedulerConfig, now: float, given: Mapping[str, Any], waiting: Mapping[str, str]
 ) -> dict[str, Held]:
     """What holds each gang: a plan is looked for without one of the limits, then without all of them."""
-    found: dict[str, Held] = {}
+    held_by_job: dict[str, Held] = {}
     for names in (*((name,) for name in _UNLIMITED), tuple(_UNLIMITED)):
-        if len(found) == len(waiting):
+        if len(held_by_job) == len(waiting):
             break
         without = {name: _UNLIMITED[name] for name in names}
         for plan in _tried(snapshot, config, now, {**given, **without}).plans:
-            if plan.job in waiting and plan.job not in found:
-                found[plan.job] = _beyond(plan, names, given)
-    return {key: found.get(key) or Held(message=message) for key, message in waiting.items()}
+            if plan.job in waiting and plan.job not in held_by_job:
+                held_by_job[plan.job] = _beyond(plan, names, given)
+    return {key: held_by_job.get(key) or Held(message=message) for key, message in waiting.items()}
 
 
 def _beyond(plan: DefragmentationPlan, names: tuple[str, ...], given: Mapping[str, Any]) -> Held:
@@ -126,8 +126,8 @@ def _beyond(plan: DefragmentationPlan, names: tuple[str, ...], given: Mapping[st
         "minRunTime": ran < parse_duration(str(limits["minRunTime"])),
         "maxLostTime": lost > parse_duration(str(limits["maxLostTime"])),
     }
-    told = tuple(name for name in names if broken.get(name))
-    return Held(told or names, len(plan.moves), ran, lost)
+    exceeded = tuple(name for name in names if broken.get(name))
+    return Held(exceeded or names, len(plan.moves), ran, lost)
 
 
 def idle_amounts(snapshot: Snapshot) -> tuple[int, int]:

@@ -179,8 +179,8 @@ class Evictor:
 
         """
         state, now, ends = self._feed.state, self._clock.time(), list[float]()
-        told = {*self._sent, *(task.uid for task in state.noticed.values())}
-        self._beneficiaries = {uid: job for uid, job in self._beneficiaries.items() if uid in told}
+        notified = {*self._sent, *(task.uid for task in state.noticed.values())}
+        self._beneficiaries = {uid: job for uid, job in self._beneficiaries.items() if uid in notified}
         for task in list(state.noticed.values()):
             if task.uid in self._sent and self._sent[task.uid] > self._clock.monotonic():
                 continue
@@ -238,9 +238,9 @@ class Evictor:
         pod = await self._client.get(PODS, name, namespace)
         if pod.metadata.uid != uid:
             return None
-        told = _notice_given(pod)
-        if told is not None:
-            action, why = action or told.reason or "", why or told.message or ""
+        condition = _notice_given(pod)
+        if condition is not None:
+            action, why = action or condition.reason or "", why or condition.message or ""
         elif not action or (action != GIVE_UP and await self._tell(pod, action, why, notice)):
             return None  # its notice was taken back, or is given now
         if action != RUN_TIME and self._has_budget(f"{namespace}/{name}"):  # as with a deadline of its own
@@ -263,11 +263,11 @@ class Evictor:
         until = rfc3339(now + seconds)
         # Its machine may go sooner, which the controllers have said there.
         sooner = now < time_or((pod.metadata.annotations or {}).get(CHECKPOINT_BEFORE, ""), 0.0) <= now + seconds
-        told = pod if sooner else await self._annotated(pod, until)
+        annotated = pod if sooner else await self._annotated(pod, until)
         if self._notice(pod.metadata.annotations, _job_of(pod), -1.0) < 0.0:  # who looks later finds it on the pod
-            told = await self._annotated(told, format_duration(seconds), EVICT_NOTICE)
+            annotated = await self._annotated(annotated, format_duration(seconds), EVICT_NOTICE)
         # The condition comes last: with it the notice counts, and before it all of this is done again.
-        await self._condition(told, NOTICE_GIVEN, "True", action, why, now)
+        await self._condition(annotated, NOTICE_GIVEN, "True", action, why, now)
         self._sent.pop(pod.metadata.uid or "", None)
         text = f"Pod will be evicted in {format_duration(seconds)}, because of {why}: save work before {until}"
         self._events.event(pod, "Warning", "EvictionNotice", text)

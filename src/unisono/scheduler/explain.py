@@ -46,7 +46,7 @@ class Rejections:
         """Add conditions and verdicts for pods and PodGroups, and record an event on each object that is new here."""
         rejected = self._feed.state.rejected.all()
         self._metrics.rejected(Counter(one.kind for one in rejected))
-        told = {}
+        reported = {}
         for one in rejected:
             if one.kind == "Pod":
                 self._add_condition(one, decisions)
@@ -58,9 +58,9 @@ class Rejections:
                 self._events.event(one.reference, "Warning", REASON, text_of(one))
                 if one.kind == "Node":
                     self._tell_node(one.reference.name or "", text_of(one))
-            told[one.kind, one.key] = facts
-        self._take_back({name for kind, name in self._told.keys() - told.keys() if kind == "Node"}, told)
-        self._told = told
+            reported[one.kind, one.key] = facts
+        self._take_back({name for kind, name in self._told.keys() - reported.keys() if kind == "Node"}, reported)
+        self._told = reported
 
     def _take_back(self, corrected: set[str], told: Collection[tuple[str, str]]) -> None:
         """Take the condition back from nodes that can be read: also from those corrected while no scheduler ran."""
@@ -119,18 +119,18 @@ _MAX_PODS = 16
 
 def on_wire(verdict: Verdict) -> wire.Verdict:
     """The verdict as clients see it: long texts and lists cut."""
-    told, pods = verdict.told(), verdict.would_run_after
+    full_verdict, pods = verdict.told(), verdict.would_run_after
     return structs.replace(
-        told,
-        message=_cut(told.message),
-        reasons=_largest(told.reasons),
-        holders=told.holders[:_MAX_HOLDERS],
-        suggestion=_cut(told.suggestion),
-        ahead=told.ahead[:_MAX_HOLDERS],
+        full_verdict,
+        message=_cut(full_verdict.message),
+        reasons=_largest(full_verdict.reasons),
+        holders=full_verdict.holders[:_MAX_HOLDERS],
+        suggestion=_cut(full_verdict.suggestion),
+        ahead=full_verdict.ahead[:_MAX_HOLDERS],
         would_run_after=pods[:_MAX_PODS],
         would_run_after_count=len(pods) if len(pods) > _MAX_PODS else 0,
-        spared=_cut(told.spared),
-        plugins_off=told.plugins_off[:_MAX_ENTRIES],
+        spared=_cut(full_verdict.spared),
+        plugins_off=full_verdict.plugins_off[:_MAX_ENTRIES],
     )
 
 
@@ -143,9 +143,9 @@ def material(text: str | None) -> tuple[Any, ...]:
     """What of a published verdict counts as a change that must be shown at once; numbers may change without it."""
     if not text:
         return ()
-    found = wire.decode(text)
+    verdict = wire.decode(text)
     # An annotation with another text is replaced.
-    return ("unreadable",) if found is None else found.key
+    return ("unreadable",) if verdict is None else verdict.key
 
 
 class VerdictBook:

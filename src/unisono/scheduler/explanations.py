@@ -96,16 +96,16 @@ class Meanwhile:
 
     def remove_outdated(self, explained: Explained, jobs: Mapping[str, Job], tasks: Mapping[str, Task]) -> None:
         """Leave out what does not hold any more of the jobs and pods that there are now."""
-        told, uids = explained.decisions, explained.uids
-        told.pod_groups = [one for one in told.pod_groups if one.key not in self.told]
-        told.verdicts = {
+        kept, uids = explained.decisions, explained.uids
+        kept.pod_groups = [one for one in kept.pod_groups if one.key not in self.told]
+        kept.verdicts = {
             key: verdict
-            for key, verdict in told.verdicts.items()
+            for key, verdict in kept.verdicts.items()
             if key not in self._started and (job := jobs.get(key)) is not None and job.uid == uids.get(key)
         }
-        told.pod_conditions = [
+        kept.pod_conditions = [
             one
-            for one in told.pod_conditions
+            for one in kept.pod_conditions
             if (key := f"{one.namespace}/{one.pod}") not in self._pods
             and (task := tasks.get(key)) is not None
             and task.status is TaskStatus.PENDING
@@ -228,12 +228,12 @@ class Explanations:
 
         def work() -> Explained:
             made = run()
-            told = Decisions(**{name: getattr(made, name) for name in _SAID})
+            decisions = Decisions(**{name: getattr(made, name) for name in _SAID})
             bound = {f"{bind.namespace}/{bind.pod}" for bind in made.binds}
             evicted = {f"{eviction.namespace}/{eviction.pod}" for eviction in made.evictions}
-            uids = {key: job.uid for key in told.verdicts if (job := snapshot.jobs.get(key)) is not None}
+            uids = {key: job.uid for key in decisions.verdicts if (job := snapshot.jobs.get(key)) is not None}
             memory = [part for kind in REMEMBERED if (part := snapshot.memo.find(kind)) is not None]
-            return Explained(told, _spent(made), bound, evicted, uids, memory)
+            return Explained(decisions, _spent(made), bound, evicted, uids, memory)
 
         with self._closing:
             if self._closed:

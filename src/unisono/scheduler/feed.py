@@ -284,8 +284,8 @@ class Feed:
         """Take in the answer to one's own write before its watch event comes."""
 
         def change() -> None:
-            known = self._known(kind, obj.key)
-            if known is not None and known.metadata.uid == obj.metadata.uid:
+            current = self._known(kind, obj.key)
+            if current is not None and current.metadata.uid == obj.metadata.uid:
                 self.take(kind, "MODIFIED", obj)
 
         self.do(change)
@@ -298,8 +298,8 @@ class Feed:
             if event_type == "DELETED":
                 records.remove(obj.key)
             else:
-                known = self._known(kind, obj.key)
-                if known is not None and known.metadata.uid == obj.metadata.uid and not is_newer(obj, known):
+                current = self._known(kind, obj.key)
+                if current is not None and current.metadata.uid == obj.metadata.uid and not is_newer(obj, current):
                     return
                 if not self._put(records, kind, obj):
                     return

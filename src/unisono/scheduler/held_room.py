@@ -103,14 +103,14 @@ class HeldRooms:
             self._free(key, self._rooms.pop(key))
         now = self._clock.monotonic()
         for key, held in wanted.items():
-            known = self._rooms.get(key)
-            if known is None:
+            room = self._rooms.get(key)
+            if room is None:
                 uid, _, dispatch = key.rpartition(".")
                 owner = owner_of(held.namespace, {ORIGIN_UID: uid, DISPATCH: dispatch})
                 latest = now + min(max(held.seconds, 0.0), MOST_SECONDS)
-                known = self._rooms[key] = _Room(held, owner, latest, now)
-                self._begin(key, known)
-            known.deadline = min(known.latest, now + held.until - self._clock.time())
+                room = self._rooms[key] = _Room(held, owner, latest, now)
+                self._begin(key, room)
+            room.deadline = min(room.latest, now + held.until - self._clock.time())
         self._free_late()
 
     # ---- pods

@@ -68,10 +68,10 @@ def read_cluster(objects: Iterable[tuple[Mapping[str, Any], str]], *, checked: b
         by_kind.setdefault(f"{kind.group}/{kind.kind}", (kind, []))[1].append(obj)
         cluster.counts[kind.kind] += 1
     _open_queues(by_kind)
-    for kind, found in by_kind.values():
+    for kind, kind_objects in by_kind.values():
         with collector_paused():
-            cluster.state.replace(kind, found)
-        cluster.groups.update({obj.key: obj for obj in found if isinstance(obj, PodGroup)})
+            cluster.state.replace(kind, kind_objects)
+        cluster.groups.update({obj.key: obj for obj in kind_objects if isinstance(obj, PodGroup)})
     cluster.problems += [f"{one.kind} {one.key}: {one.message}" for one in cluster.state.rejected.all()]
     return cluster
 

@@ -126,30 +126,30 @@ def _be_copy(work: Callable[[], Any], writing: int, parent: int) -> NoReturn:
         os.closerange(writing + 1, max(int(path.name) for path in Path("/proc/self/fd").iterdir()) + 1)
         gc.disable()
         try:
-            told = pickle.dumps(work(), protocol=pickle.HIGHEST_PROTOCOL)
+            payload = pickle.dumps(work(), protocol=pickle.HIGHEST_PROTOCOL)
         except Exception as error:
-            told = pickle.dumps(Unfinished(f"{type(error).__name__}: {error}"))
+            payload = pickle.dumps(Unfinished(f"{type(error).__name__}: {error}"))
         if os.getppid() == parent:
             with os.fdopen(writing, "wb") as out:
-                out.write(told)
+                out.write(payload)
         status = 0
     finally:
         os._exit(status)
 
 
 def _follow(copy: Copy, reading: int, done: Done) -> None:
-    found: Any
+    result: Any
     try:
         with os.fdopen(reading, "rb") as out:
             text = out.read()
         status = copy.wait()
         if status == 0 and text:
-            found = pickle.loads(text)  # noqa: S301 # nosec B301 # from our own copy
+            result = pickle.loads(text)  # noqa: S301 # nosec B301 # from our own copy
         else:
-            found = Unfinished(f"it ended with {status}", too_long=status in _TOO_LONG)
+            result = Unfinished(f"it ended with {status}", too_long=status in _TOO_LONG)
     except Exception as error:
-        found = Unfinished(f"{type(error).__name__}: {error}")
-    done(found)
+        result = Unfinished(f"{type(error).__name__}: {error}")
+    done(result)
 
 
 def has_memory() -> bool:

@@ -305,10 +305,10 @@ class Watching:
                 for reflector in self._reflectors:
                     await reflector.synced.wait()
                 self.synced.set()
-                told = -1
+                recorded = -1
                 while True:
-                    if self.feed.events != told:
-                        told = self.feed.events
+                    if self.feed.events != recorded:
+                        recorded = self.feed.events
                         self._recorder.time(self._clock.time())
                     await self._clock.sleep(_SECONDS)
         finally:

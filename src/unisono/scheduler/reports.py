@@ -134,8 +134,8 @@ class Reports:
         for condition in decisions.pod_conditions:
             self._take_pod(condition)
         for queue in decisions.queues:
-            known = self._feed.queues.get(queue.name)
-            if known is not None and dict(known.status.allocated or {}) != dict(queue.allocated):
+            stored = self._feed.queues.get(queue.name)
+            if stored is not None and dict(stored.status.allocated or {}) != dict(queue.allocated):
                 self._queues.put(queue.name, queue, urgent=False, longest=LONGEST_COUNT_SECONDS)
         for reservation in decisions.reservations:
             there = self._feed.reservations.get(reservation.name)
@@ -183,24 +183,26 @@ class Reports:
             if self._feed.state.is_foreign(key):
                 # Another scheduler writes its status; what we said before its pods came is void.
                 update, text = None, None
-            known = (group.metadata.annotations or {}).get(VERDICT)
+            previous = (group.metadata.annotations or {}).get(VERDICT)
             if update is not None and update.uid and update.uid != group.metadata.uid:
                 continue
-            if update is None and text == known:
+            if update is None and text == previous:
                 self._groups.discard(key)
                 continue
-            told = bool(known) or bool(group.status.conditions)
+            reported = bool(previous) or bool(group.status.conditions)
             settle = self._settle(key)
-            being_made = settle > _SETTLE_SECONDS and not told
+            being_made = settle > _SETTLE_SECONDS and not reported
             if being_made and update is not None and update.phase != (group.status.phase or "Pending"):
                 # That it was admitted is told at once, what it waits for only if it goes on to wait for it.
                 update, text = msgspec.structs.replace(update, conditions=(), events=()), None
             phase_moves = update is not None and update.phase != (group.status.phase or "Pending")
-            changed = material(text) != material(known) or (update is not None and _is_material(group.status, update))
-            if not told and update is not None and _is_starting(group, update):
+            changed = material(text) != material(previous) or (
+                update is not None and _is_material(group.status, update)
+            )
+            if not reported and update is not None and _is_starting(group, update):
                 settle = _STARTING_SECONDS
             # A gang that got its places runs in a moment: both are told in one write.
-            quick = (phase_moves and update is not None and update.phase != "Running") or (told and changed)
+            quick = (phase_moves and update is not None and update.phase != "Running") or (reported and changed)
             # One whose pods have all ended has an owner in most cases, which removes the PodGroup in a moment.
             ended = update is not None and update.phase == "Completed"
             # Its pods are made again when it says so, and their places are kept meanwhile.
@@ -209,7 +211,7 @@ class Reports:
             settle = 0.0 if remade else settle
             # Without a verdict nothing is wrong: the rest are its places, and how many of it run.
             # No user can act upon pods that are not there yet because so many are being made.
-            obstacle = bool(text and not being_made) or (told and changed)
+            obstacle = bool(text and not being_made) or (reported and changed)
             longest = LONGEST_SECONDS if obstacle else LONGEST_COUNT_SECONDS
             self._groups.put(
                 key,
@@ -253,8 +255,8 @@ class Reports:
         if group is None:
             return False
         patch: dict[str, Any] = {"metadata": {"resourceVersion": group.metadata.resource_version}}
-        known = (group.metadata.annotations or {}).get(VERDICT)
-        notes: dict[str, Any] = {VERDICT: wish.verdict} if wish.verdict != known else {}
+        previous = (group.metadata.annotations or {}).get(VERDICT)
+        notes: dict[str, Any] = {VERDICT: wish.verdict} if wish.verdict != previous else {}
         update = wish.update
         if update is not None and (not update.uid or update.uid == group.metadata.uid):
             notes |= update.notes
@@ -268,9 +270,9 @@ class Reports:
         written = await self._client.patch(POD_GROUPS, group.metadata.name, patch, namespace=group.metadata.namespace)
         self._feed.learn(POD_GROUPS, written)
         if update is not None and "status" in patch:
-            told = self._told_of(key)
+            history = self._told_of(key)
             for event_type, reason, message in update.events:
-                told_of = told if reason == "Unschedulable" else None
+                told_of = history if reason == "Unschedulable" else None
                 if told_of is not None and not told_of.is_new(event_type, told_of.by_group, _MOST_EVENTS):
                     continue
                 self._events.event(written, "Warning" if event_type == "Warning" else "Normal", reason, message)
@@ -330,8 +332,8 @@ class Reports:
         written = await self._client.patch(PODS, wish.pod, patch, namespace=wish.namespace, subresource="status")
         self._metrics.unschedulable.inc()
         task = self._feed.state.tasks.get(key)
-        told = self._told_of(task.job) if task is not None else None
-        if told is not None and not told.is_new(key, told.pods, _MOST_PODS):
+        history = self._told_of(task.job) if task is not None else None
+        if history is not None and not history.is_new(key, history.pods, _MOST_PODS):
             return True
         reference = ObjectReference(
             api_version="v1",
@@ -349,10 +351,10 @@ class Reports:
         verdict = self._verdicts.get(job)
         if verdict is None:
             return None
-        told = self._told.get(job)
-        if told is None or told.cause is not verdict.cause:
-            told = self._told[job] = _Told(verdict.cause)
-        return told
+        history = self._told.get(job)
+        if history is None or history.cause is not verdict.cause:
+            history = self._told[job] = _Told(verdict.cause)
+        return history
 
     async def _write_node(self, name: str, why: str) -> bool:
         condition = {
@@ -383,10 +385,10 @@ class Reports:
         queue = self._feed.queues.get(key)
         if queue is None:
             return False
-        known = dict(queue.status.allocated or {})
-        if known == dict(wish.allocated):
+        previous = dict(queue.status.allocated or {})
+        if previous == dict(wish.allocated):
             return False
-        allocated: Mapping[str, str | None] = {**dict.fromkeys(known), **wish.allocated}
+        allocated: Mapping[str, str | None] = {**dict.fromkeys(previous), **wish.allocated}
         patch = {
             "metadata": {"resourceVersion": queue.metadata.resource_version},
             "status": {"allocated": allocated},
@@ -398,7 +400,7 @@ class Reports:
 
 def _changes(status: ReservationStatus, update: ReservationUpdate) -> dict[str, Any]:
     """What of a Reservation's status is to be written; None stands for what goes."""
-    wanted = ReservationStatus(
+    desired = ReservationStatus(
         phase=update.phase,
         window_start=update.window_start or None,
         window_end=update.window_end or None,
@@ -407,7 +409,7 @@ def _changes(status: ReservationStatus, update: ReservationUpdate) -> dict[str, 
         others=update.others or None,
         message=update.message or None,
     )
-    before, after = msgspec.to_builtins(status), msgspec.to_builtins(wanted)
+    before, after = msgspec.to_builtins(status), msgspec.to_builtins(desired)
     return {key: after.get(key) for key in {*before, *after} if before.get(key) != after.get(key)}
 
 
@@ -437,5 +439,5 @@ def _update_facts(update: PodGroupUpdate) -> tuple[Any, ...]:
 def _is_material(status: PodGroupStatus, update: PodGroupUpdate) -> bool:
     """Whether more differs than the text of a condition, or counts: those follow the pods one by one."""
     conditions = {(c.type, c.status, c.reason) for c in status.conditions or ()}
-    wanted = {(c.type, c.status, c.reason) for c in update.conditions}
-    return (status.phase or "Pending") != update.phase or conditions != wanted
+    desired = {(c.type, c.status, c.reason) for c in update.conditions}
+    return (status.phase or "Pending") != update.phase or conditions != desired

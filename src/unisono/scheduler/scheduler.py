@@ -389,8 +389,8 @@ class Scheduler:
             self._look()
 
     def _take_explained(self, explained: Explained, meanwhile: Meanwhile) -> None:
-        told, state = explained.decisions, self.feed.state
-        new = [each for each in told.violations if each not in meanwhile.violations]
+        outcome, state = explained.decisions, self.feed.state
+        new = [each for each in outcome.violations if each not in meanwhile.violations]
         if (explained.bound, explained.evicted) != (meanwhile.bound, meanwhile.evicted):
             new.append(Violation("explanation", "a cycle decided otherwise than its copy that looked at every job"))
             self._explanations.within_cycles()
@@ -399,10 +399,10 @@ class Scheduler:
         for part in explained.memory:
             state.memo.put(part)
         meanwhile.remove_outdated(explained, state.book.jobs, state.tasks)
-        self._rejections.complete(told)
-        self.verdicts.replace(told.verdicts)
-        self._reports.take(told, meanwhile.told)
-        self._count_waiting(told)
+        self._rejections.complete(outcome)
+        self.verdicts.replace(outcome.verdicts)
+        self._reports.take(outcome, meanwhile.told)
+        self._count_waiting(outcome)
 
     async def _decide_on(self, config: SchedulerConfig) -> tuple[Decisions, int]:
         started = self._clock.monotonic()

@@ -85,8 +85,8 @@ class MappedConfig:
     @property
     def name(self) -> str:
         """Where the configuration stands, in words."""
-        found = self._map
-        return self._base.name if found is None else f"ConfigMap {CONFIG_MAP_NAMESPACE}/{found.metadata.name}"
+        config_map = self._map
+        return self._base.name if config_map is None else f"ConfigMap {CONFIG_MAP_NAMESPACE}/{config_map.metadata.name}"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -99,10 +99,10 @@ class MappedConfig:
     @property
     def reference(self) -> ObjectReference | None:
         """The object in which the configuration stands, for events."""
-        found = self._map
-        if found is None:
+        config_map = self._map
+        if config_map is None:
             return self._base.reference
-        meta = found.metadata
+        meta = config_map.metadata
         return ObjectReference(
             api_version=CONFIG_MAPS.api_version,
             kind=CONFIG_MAPS.kind,
@@ -132,16 +132,16 @@ class MappedConfig:
 
     def _look(self) -> None:
         """Read the ConfigMap that counts, where it is another one or has changed."""
-        found = self._map
-        if found is None:
+        config_map = self._map
+        if config_map is None:
             self._read = self._config = None
             self._error = ""
             _log.info("config.map_gone", kept=self._base.name)
             self._changed()
             return
-        name, why = found.metadata.name, self._maps[found.metadata.name][1]
+        name, why = config_map.metadata.name, self._maps[config_map.metadata.name][1]
         try:
-            text = text_of(found) if not why else ""
+            text = text_of(config_map) if not why else ""
         except ConfigError as error:
             why = str(error)
         if why:
@@ -173,8 +173,8 @@ class _MapSink:
 
     def replace(self, objects: Sequence[ConfigMap], unread: Sequence[tuple[ConfigMap, str]] = ()) -> None:
         """These ConfigMaps exist, and no others."""
-        found = [(one, "") for one in objects] + list(unread)
-        held = {one.metadata.name: (one, why) for one, why in found if self._concerns(one.metadata.name)}
+        entries = [(one, "") for one in objects] + list(unread)
+        held = {one.metadata.name: (one, why) for one, why in entries if self._concerns(one.metadata.name)}
         for one, why in held.values():
             self._config.take(one, why)
         for name in self._config.names:
@@ -277,17 +277,17 @@ def advice(config_map: ConfigMap, installed_in: str = "") -> list[str]:
         return []
     if not installed and meta.namespace != CONFIG_MAP_NAMESPACE:
         return [f"the scheduler reads {meta.name} in namespace {CONFIG_MAP_NAMESPACE} only"]
-    told = []
+    messages = []
     if not installed and meta.name not in CONFIG_MAP_NAMES:
-        told.append(
+        messages.append(
             f"a scheduler that may read only what it must reads {' and '.join(CONFIG_MAP_NAMES)} alone: give "
             f"{meta.name} one of these names"
         )
     try:
         notes = load_config(text_of(config_map, key), key, imports=False).notes
     except ConfigError as error:
-        return [*told, f"the scheduler will not use this configuration: {error}"]
-    return [*told, *(f"{key}: {note}" for note in notes)]
+        return [*messages, f"the scheduler will not use this configuration: {error}"]
+    return [*messages, *(f"{key}: {note}" for note in notes)]
 
 
 # Plug-ins of modules, wherever they stand in the text: a package that is named only now is imported again, too.

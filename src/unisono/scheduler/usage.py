@@ -167,16 +167,16 @@ class CustomMetrics:
             listing = await self._client.list(_kind(metric))
         except NotFound as error:
             raise UsageError(f"the API server has no metric {metric} of nodes; install prometheus-adapter") from error
-        found: dict[str, tuple[float, float]] = {}
+        samples: dict[str, tuple[float, float]] = {}
         for item in listing.items:
             name = item.described_object.name if item.described_object is not None else None
             if name is None or name not in names or item.value is None or item.timestamp is None:
                 continue
             try:
-                found[names[name]] = float(parse_quantity(item.value)) * 100.0, parse_time(item.timestamp)
+                samples[names[name]] = float(parse_quantity(item.value)) * 100.0, parse_time(item.timestamp)
             except (QuantityError, ValueError):
                 continue
-        return found
+        return samples
 
 
 # Node load from Elasticsearch, by the documents of Metricbeat.
@@ -213,7 +213,7 @@ class Elasticsearch:
             buckets = answer["aggregations"]["nodes"]["buckets"]
         except (KeyError, TypeError) as error:
             raise UsageError(f"Elasticsearch at {self._web.address} answers no aggregation") from error
-        found: dict[str, NodeUsage] = {}
+        usage: dict[str, NodeUsage] = {}
         for bucket in buckets if isinstance(buckets, list) else ():
             name = bucket.get("key") if isinstance(bucket, dict) else None
             if not isinstance(name, str) or name not in names:
@@ -222,8 +222,8 @@ class Elasticsearch:
             latest = percent(_value(bucket, "latest"))
             if cpu is not None and memory is not None:
                 time = now if latest is None else min(latest / 1000.0, now)
-                found[names[name]] = NodeUsage(cpu * 100.0, memory * 100.0, time)
-        return found
+                usage[names[name]] = NodeUsage(cpu * 100.0, memory * 100.0, time)
+        return usage
 
     async def close(self) -> None:
         """Close all connections."""
@@ -294,7 +294,7 @@ class Prometheus:
         series = data.get("result") if isinstance(data, dict) else None
         if not isinstance(series, list):
             raise UsageError(f"Prometheus at {self._web.address} answers no vector")
-        found: dict[str, tuple[float, float]] = {}
+        samples: dict[str, tuple[float, float]] = {}
         strange = ""
         for one in series:
             labels, sample = _parts(one)
@@ -302,23 +302,23 @@ class Prometheus:
             value = percent(sample[1]) if name else None
             time = percent(sample[0])
             if name and value is not None and time is not None:
-                found[name] = value, time
+                samples[name] = value, time
             elif not name:
                 strange = labels.get("instance", "")
-        if not found and names and not optional:
+        if not samples and names and not optional:
             seen = f"such as instance {strange!r}" if strange else "at all; is node_exporter scraped?"
             hint = " (it must be a node's name or address)" if strange else ""
             raise UsageError(f"Prometheus at {self._web.address} has no series of the nodes, {seen}{hint}")
-        return found
+        return samples
 
 
 def node_of(labels: Mapping[str, str], names: Names) -> str:
     """The node that a series' labels name by its name or address, with or without a port; empty when it is none."""
     for key in ("node", "Hostname", "instance"):
         value = labels.get(key, "")
-        for known in (value, value.rpartition(":")[0].strip("[]")):
-            if known in names:
-                return names[known]
+        for candidate in (value, value.rpartition(":")[0].strip("[]")):
+            if candidate in names:
+                return names[candidate]
     return ""
 
 
@@ -424,7 +424,7 @@ class UsageCollector:
         assert source is not None
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                found = await source.collect(self._feed.nodes_known_as(), self._clock.time())
+                usage = await source.collect(self._feed.nodes_known_as(), self._clock.time())
         except (UnisonoError, OSError, TimeoutError) as error:
             return self._failed(settings, str(error) or type(error).__name__)
         except Exception as error:
@@ -434,7 +434,7 @@ class UsageCollector:
             _log.info("usage.recovered", type=settings.type, failures=self._failures)
         self._failures = 0
         self._metrics.usage_done.inc()
-        self._feed.do(lambda: self._report(found))
+        self._feed.do(lambda: self._report(usage))
         return settings.interval
 
     def _failed(self, settings: MetricsSource, why: str) -> float:

@@ -81,21 +81,21 @@ def missing_name(message: str) -> Missing | None:
     """The object that a message says does not exist; None where it speaks of something else."""
     text = message[:LONGEST]
     for kind, pattern in _MISSING:
-        if found := pattern.search(text):
-            near = _MEANT_NEXT.match(text, found.end())
-            return Missing(kind, found[1], found.end(), near[1] if near else "")
+        if matched := pattern.search(text):
+            near = _MEANT_NEXT.match(text, matched.end())
+            return Missing(kind, matched[1], matched.end(), near[1] if near else "")
     return None
 
 
 def missing_key(message: str) -> Missing | None:
     """The key that a node misses in a ConfigMap or Secret; None where a message speaks of something else."""
     text = message[:LONGEST]
-    if found := _KEY_OF_VARIABLE.search(text):
-        key, kind, name = found.groups()
-    elif found := _KEY_OF_FILE.search(text):
-        word, name, key = found.groups()
+    if matched := _KEY_OF_VARIABLE.search(text):
+        key, kind, name = matched.groups()
+    elif matched := _KEY_OF_FILE.search(text):
+        word, name, key = matched.groups()
         kind = _KINDS[word]
     else:
         return None
-    near = _MEANT_NEXT.match(text, found.end())
-    return Missing(kind, name, found.end(), near[1] if near else "", key)
+    near = _MEANT_NEXT.match(text, matched.end())
+    return Missing(kind, name, matched.end(), near[1] if near else "", key)

@@ -214,7 +214,7 @@ def _solve(programme: _Programme) -> float:
         values, at, columns = zip(*entries, strict=True)
         return csr_matrix((values, (at, columns)), shape=(len(rows), len(programme.worth)))
 
-    found = linprog(
+    solution = linprog(
         -np.array(programme.worth),
         A_ub=matrix({at: row for at, (_, row) in enumerate(programme.most.values())}),
         b_ub=[most for most, _ in programme.most.values()],
@@ -223,9 +223,9 @@ def _solve(programme: _Programme) -> float:
         bounds=[(0, None if limit == float("inf") else limit) for limit in programme.limit],
         method="highs",
     )
-    if not found.success:
-        raise UnisonoError(f"the bound was not found: {found.message}")
-    return float(-found.fun)
+    if not solution.success:
+        raise UnisonoError(f"the bound was not found: {solution.message}")
+    return float(-solution.fun)
 
 
 # The least distance between the hosts of a gang in a tree of domains: a bound at any time, and for what is free now.
@@ -272,9 +272,9 @@ def least_cost(paths: Mapping[str, Sequence[str]], hosts: int) -> float:
 
 def _joined(one: list[float], other: list[float], tier: int, most: int) -> list[float]:
     """Costs by number of hosts below two domains together, whose hosts are ``2 * tier`` apart."""
-    found = [inf] * min(len(one) + len(other) - 1, most + 1)
+    costs = [inf] * min(len(one) + len(other) - 1, most + 1)
     for left, cost in enumerate(one):
-        for right in range(min(len(other), len(found) - left)):
+        for right in range(min(len(other), len(costs) - left)):
             total = cost + other[right] + 2 * tier * left * right
-            found[left + right] = min(found[left + right], total)
-    return found
+            costs[left + right] = min(costs[left + right], total)
+    return costs

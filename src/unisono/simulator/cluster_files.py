@@ -49,8 +49,8 @@ def _table(path: Path) -> Cluster:
     for columns, read_table in _TABLES.items():
         if header.issuperset(columns):
             return read_table(path)
-    known = " or ".join(", ".join(columns) for columns in _TABLES)
-    raise ClusterError(f"{path}:1: the columns are none of a list of nodes: {known}")
+    accepted = " or ".join(", ".join(columns) for columns in _TABLES)
+    raise ClusterError(f"{path}:1: the columns are none of a list of nodes: {accepted}")
 
 
 def read_openb(path: Path) -> Cluster:

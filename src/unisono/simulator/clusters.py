@@ -370,16 +370,16 @@ def _spec_of(kind: Kind[Any], spec: dict[str, Any], where: str) -> Any:
 
 def _calendar(kind: Kind[T], listed: Sequence[dict[str, Any]], field: str, file: str) -> tuple[T, ...]:
     """Objects of the calendar, or budgets, the first one the oldest; each is a name beside the fields of its spec."""
-    found: dict[str, T] = {}
+    objects_by_name: dict[str, T] = {}
     for at, given in enumerate(listed):
         where, name = f"{file}: {field}[{at}]", given.get("name")
-        if not isinstance(name, str) or not name or name in found:
+        if not isinstance(name, str) or not name or name in objects_by_name:
             raise ClusterError(f"{where}.name: give a name that no other one has")
         spec = {key: value for key, value in given.items() if key != "name"}
         meta = {"name": name, "uid": f"{field}-{name}", "creationTimestamp": rfc3339(at)}
         _spec_of(kind, spec, where)
-        found[name] = _in_order(kind, decode(kind, {"metadata": meta, "spec": spec}).obj, where)
-    return tuple(found.values())
+        objects_by_name[name] = _in_order(kind, decode(kind, {"metadata": meta, "spec": spec}).obj, where)
+    return tuple(objects_by_name.values())
 
 
 def _in_order(kind: Kind[T], obj: T, where: str) -> T:

@@ -161,18 +161,18 @@ def jobs_of(history: History) -> list[Job]:
     for key, waiting in by_key.items():
         if waiting.status.phase in (None, "", "Pending", "Inqueue"):
             members.setdefault(key, [])
-    found = [
+    submissions = [
         job
         for owner, lives in sorted(members.items())
         if (job := _job(owner, lives, by_key.get(owner), history)) is not None
     ]
-    if all(job.run_seconds is None for _, job in found):
+    if all(job.run_seconds is None for _, job in submissions):
         return []
-    first = min(at for at, _ in found)
-    assumed = _assumed([job for _, job in found])
+    first = min(at for at, _ in submissions)
+    assumed = _assumed([job for _, job in submissions])
     jobs = [
         replace(job, submit=at - first, run_seconds=assumed(job) if job.run_seconds is None else job.run_seconds)
-        for at, job in found
+        for at, job in submissions
     ]
     return sorted(jobs, key=lambda job: (job.submit, job.name))
 
@@ -194,8 +194,8 @@ def _job(owner: str, lives: list[_Life], group: PodGroup | None, history: Histor
     if group is None and not lives:
         return None
     # Pods that were made again after an eviction or a failure take the place of those before them.
-    wanted = len({life.pod.metadata.name for life in lives})
-    latest = sorted(lives, key=lambda life: life.started or 0.0)[-wanted:] if lives else []
+    size = len({life.pod.metadata.name for life in lives})
+    latest = sorted(lives, key=lambda life: life.started or 0.0)[-size:] if lives else []
     roles = _roles(latest) if latest else _roles_of(group)
     if not roles:
         return None
@@ -345,9 +345,9 @@ class Experiment:
 
     def result(self, run: Run) -> dict[str, Any]:
         """The metrics, with what they are of, and jobs that would not start even on the empty cluster."""
-        found = summary(run, **self.about)
+        metrics = summary(run, **self.about)
         hopeless = self._hopeless(run)
-        return {**found, "hopeless": hopeless} if hopeless else found
+        return {**metrics, "hopeless": hopeless} if hopeless else metrics
 
     def _hopeless(self, run: Run) -> list[dict[str, Any]]:
         """Jobs that never started and cannot, alike ones together: an example, how many, and why in words."""
@@ -356,7 +356,7 @@ class Experiment:
             if outcome.state == WAITING and outcome.started is None:
                 alike.setdefault(msgspec.json.encode(replace(outcome.job, **_OF_ONE)), []).append(outcome.job)
         shared = any(role.gpu_milli < WHOLE_GPU for job in self.jobs for role in job.roles)
-        maker, state, found = (
+        maker, state, reports = (
             ObjectMaker(shared=shared, run_times="none", epoch=self.settings.epoch),
             ClusterState(),
             [],
@@ -380,10 +380,10 @@ class Experiment:
             if len(decided.binds) < job.minimum:
                 verdict = decided.verdicts.get(group.key)
                 why = verdict.message.rstrip(".") if verdict is not None else "the configuration places nothing"
-                found.append({"job": job.name, "jobs": len(jobs), "why": why})
+                reports.append({"job": job.name, "jobs": len(jobs), "why": why})
             for kind, obj in reversed(objects):
                 state.apply("DELETED", kind, obj)
-        return found
+        return reports
 
 
 def read_experiment(

@@ -151,9 +151,9 @@ def rows(path: Path, needed: Sequence[str], *, delimiter: str = ",", columns: Se
         InputError: a needed column is missing, or the file cannot be read.
 
     """
-    known = columns if _lacks_header(path, columns) else None
+    header = columns if _lacks_header(path, columns) else None
     with open_text(path) as lines:
-        reader = csv.DictReader(lines, known, delimiter=delimiter)
+        reader = csv.DictReader(lines, header, delimiter=delimiter)
         try:
             names = reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
             missing = [name for name in needed if name not in names]

@@ -198,14 +198,14 @@ class Recording:
             self.seen(event, kind, obj)
 
     def _kind(self, name: str) -> Kind[Any]:
-        found = self._kinds.get(name)
-        if found is None:
+        cached = self._kinds.get(name)
+        if cached is None:
             version, _, word = name.rpartition(" ")
-            known = find(version, word)
-            if known is None:
+            kind = find(version, word)
+            if kind is None:
                 raise KeyError(f"there is no kind {name}")
-            found = self._kinds[name] = known
-        return found
+            cached = self._kinds[name] = kind
+        return cached
 
     @staticmethod
     def _object(kind: Kind[Any], line: RecordedLine) -> Object:
@@ -290,7 +290,7 @@ def replay(
         InputError: the configuration asks a service, which is not there any more.
 
     """
-    recording, found = Recording(path), Replayed()
+    recording, replayed = Recording(path), Replayed()
     for cycle in recording.cycles():
         used = config or cycle.config
         _check(used, path)
@@ -301,16 +301,16 @@ def replay(
             decisions = engine.run(snapshot, used, cycle.now, cycle.seed if seed is None else seed, verdicts=False)
         recorded = {f"{namespace}/{pod}": node for namespace, pod, _, node in cycle.decided.binds}
         repeated = {f"{bind.namespace}/{bind.pod}": bind.node for bind in decisions.binds}
-        found.binds += len(recorded)
-        found.same_binds += _compare(found, cycle.number, cycle.now, "bind", recorded, repeated)
+        replayed.binds += len(recorded)
+        replayed.same_binds += _compare(replayed, cycle.number, cycle.now, "bind", recorded, repeated)
         recorded = {f"{namespace}/{pod}": to for namespace, pod, _, to in cycle.decided.evictions}
         repeated = {f"{one.namespace}/{one.pod}": one.beneficiary for one in decisions.evictions}
-        found.evictions += len(recorded)
-        found.same_evictions += _compare(found, cycle.number, cycle.now, "eviction", recorded, repeated)
-        found.cycles += 1
+        replayed.evictions += len(recorded)
+        replayed.same_evictions += _compare(replayed, cycle.number, cycle.now, "eviction", recorded, repeated)
+        replayed.cycles += 1
         if progress is not None:
-            progress(found.cycles)
-    return found
+            progress(replayed.cycles)
+    return replayed
 
 
 def _check(config: SchedulerConfig, path: Path) -> None:

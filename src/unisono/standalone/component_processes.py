@@ -119,8 +119,8 @@ class _Controllers:
 
     def streams(self) -> Mapping[str, ReflectorStatistics]:
         """By resource."""
-        found: dict[str, ReflectorStatistics] = self._manager.informers.statistics()
-        return found
+        watches: dict[str, ReflectorStatistics] = self._manager.informers.statistics()
+        return watches
 
 
 def scheduler_part(

@@ -96,8 +96,8 @@ class LibraryLogs(logging.Handler):
 
 
 def _say(level: str, event: str, fields: dict[str, Any]) -> None:
-    known = level if level in ("debug", "info", "error", "critical") else "warning"
-    getattr(structlog.get_logger(), known)(event, **fields)
+    method = level if level in ("debug", "info", "error", "critical") else "warning"
+    getattr(structlog.get_logger(), method)(event, **fields)
 
 
 def _tell(outline: dict[str, Any]) -> None:

@@ -147,29 +147,29 @@ class DataDir:
 
     def exposed(self) -> list[str]:
         """What other users of the machine can read and should not, a sentence each with the command that cures it."""
-        found: list[str] = []
+        messages: list[str] = []
         try:
             if (mode := _open_mode(self.root)) and not self._is_private():
-                found.append(
+                messages.append(
                     f"other users of this machine can look into the data directory {self.root} (mode {mode}), "
                     f"which holds files of others too: 'chmod 700 {self.root}' closes it, or choose another directory."
                 )
             if mode := _open_mode(self.kubeconfig):
                 token = self.root / "pki" / "admin.token"
-                found.append(
+                messages.append(
                     f"{self.kubeconfig} could be read by other users of this machine (mode {mode}); it is written "
                     "again for its owner alone. If they may have read it, run "
                     f"'rm {token}' while the control plane is stopped: it gets a new token."
                 )
             keys = [*(self.root / "pki").glob("*.key"), *(self.root / "pki").glob("*.token"), self.database]
-            found += [
+            messages += [
                 f"{path} can be read by other users of this machine (mode {mode}): 'chmod 600 {path}' closes it."
                 for path in sorted(keys)
                 if (mode := _open_mode(path))
             ]
         except OSError as error:
             raise UnusableDataDir(self.root, error) from error
-        return found
+        return messages
 
     def _is_private(self) -> bool:
         """Whether nothing is in the directory but a control plane's own files."""
@@ -287,8 +287,8 @@ class Holder:
     @property
     def alive(self) -> bool:
         """Whether the process with this id is the one that wrote it."""
-        found = _stat(self.pid, 19)
-        return bool(found) and self.started in ("", found)
+        start_time = _stat(self.pid, 19)
+        return bool(start_time) and self.started in ("", start_time)
 
     @property
     def stopped(self) -> bool:

@@ -63,10 +63,10 @@ def advisers(*, fleet: bool) -> Mapping[str, Adviser]:
         fleet: the control plane is a hub.
 
     """
-    found: dict[str, Adviser] = {CONFIG_MAPS.resource: _of_configuration}
+    by_resource: dict[str, Adviser] = {CONFIG_MAPS.resource: _of_configuration}
     if not fleet:
-        found |= {kind.resource: _of_fleets for kind in (*FLEET_KINDS, *PLACEMENT_KINDS)}
-    return found
+        by_resource |= {kind.resource: _of_fleets for kind in (*FLEET_KINDS, *PLACEMENT_KINDS)}
+    return by_resource
 
 
 async def _of_fleets(request: Request) -> list[str]:
@@ -185,10 +185,10 @@ class Plane:
 
     async def wait_ready(self) -> None:
         """Return when every part has taken up its work; what they wait for is logged once a minute."""
-        told = SYSTEM_CLOCK.monotonic()
+        last_logged = SYSTEM_CLOCK.monotonic()
         while reasons := self._reasons():
-            if SYSTEM_CLOCK.monotonic() - told >= _TELL_SECONDS:
-                told = SYSTEM_CLOCK.monotonic()
+            if SYSTEM_CLOCK.monotonic() - last_logged >= _TELL_SECONDS:
+                last_logged = SYSTEM_CLOCK.monotonic()
                 _log.warning("plane.waits", reasons=reasons)
             await SYSTEM_CLOCK.sleep(_LOOK_SECONDS)
 
@@ -268,13 +268,13 @@ class Plane:
 
     async def _serve(self, backend: Backend) -> None:
         """Start the HTTP surface, on the port of last time if it is free."""
-        wanted = self._options.port or self._last_port()
+        preferred = self._options.port or self._last_port()
         try:
-            server = await self._listen(backend, wanted)
+            server = await self._listen(backend, preferred)
         except ConfigError:
-            if self._options.port or not wanted:
+            if self._options.port or not preferred:
                 raise
-            _log.warning("port.taken", port=wanted)
+            _log.warning("port.taken", port=preferred)
             server = await self._listen(backend, 0)
         self._stack.push_async_callback(server.stop)
         self.url = server.url

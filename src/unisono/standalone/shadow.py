@@ -197,15 +197,15 @@ class Shadow:
         registry = CollectorRegistry()
         client = self.backend.client(field_manager=COMPONENT)
         keeper = ObjectKeeper(client, recorder, registry=registry, clock=self.clock)
-        found: list[Controller] = [
+        controllers: list[Controller] = [
             *all_controllers(recorder, scheduler_names=SCHEDULER_NAMES, registry=registry),
             *builtin_controllers(recorder),
         ]
         if self._copy:  # no heartbeat of its nodes comes here
-            found = [one for one in found if not isinstance(one, NodeLifecycleController)]
-            found += [_Kubelets(), _Cloud(), VolumeProvisioner(recorder, lambda _: True, Imagined())]
+            controllers = [one for one in controllers if not isinstance(one, NodeLifecycleController)]
+            controllers += [_Kubelets(), _Cloud(), VolumeProvisioner(recorder, lambda _: True, Imagined())]
         try:
-            await Manager(client, clock=self.clock, keeper=keeper, retries=RETRIES).run(found)
+            await Manager(client, clock=self.clock, keeper=keeper, retries=RETRIES).run(controllers)
         finally:
             await recorder.close(timeout=0.0)
 
@@ -293,19 +293,19 @@ async def read_cluster(client: HttpClient, most: int, kinds: Iterable[Kind[Any]]
             answer.
 
     """
-    found: list[dict[str, Any]] = []
-    await asyncio.gather(*(_list(client, kind, found, most) for kind in kinds))
-    for item in found:
+    objects: list[dict[str, Any]] = []
+    await asyncio.gather(*(_list(client, kind, objects, most) for kind in kinds))
+    for item in objects:
         item["metadata"].pop("managedFields", None)
-    return found
+    return objects
 
 
 def without_lost_owners(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The objects of a copy: its garbage collector must not take what kinds own that it does not have."""
-    known = {item["metadata"].get("uid") for item in objects}
+    uids = {item["metadata"].get("uid") for item in objects}
     for meta in (item["metadata"] for item in objects):
         if "ownerReferences" in meta:
-            meta["ownerReferences"] = [one for one in meta["ownerReferences"] if one.get("uid") in known]
+            meta["ownerReferences"] = [one for one in meta["ownerReferences"] if one.get("uid") in uids]
     return objects
 
 

@@ -85,12 +85,12 @@ def remember_backup(data: DataDir, path: Path) -> None:
 def told_backups(data: DataDir) -> str:
     """The backups that are still there, newest first, with their age."""
     own = [each for each in data.root.glob(f"{data.database.name}.*-*") if ".before-restore-" in each.name]
-    found = [each for each in {*_noted(data), *own} if each.is_file() and not each.name.endswith(("-wal", "-shm"))]
-    if not found:
+    backups = [each for each in {*_noted(data), *own} if each.is_file() and not each.name.endswith(("-wal", "-shm"))]
+    if not backups:
         return "No backup of it is known on this machine."
     now = datetime.now(UTC).timestamp()
-    found.sort(key=lambda each: each.stat().st_mtime, reverse=True)
-    lines = [f"  {each} ({_age(now - each.stat().st_mtime)} old)" for each in found[:_REMEMBERED]]
+    backups.sort(key=lambda each: each.stat().st_mtime, reverse=True)
+    lines = [f"  {each} ({_age(now - each.stat().st_mtime)} old)" for each in backups[:_REMEMBERED]]
     return "Backups (check one with 'unisono backup --verify FILE'):\n" + "\n".join(lines)
 
 

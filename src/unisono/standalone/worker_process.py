@@ -179,10 +179,10 @@ class WorkerProcess:
                 ours.close()
                 raise
         self.pid = process.pid
-        channel, told = await Channel.on(ours), False
+        channel, settings_sent = await Channel.on(ours), False
         try:
             channel.tell(await self._settings())
-            self._channel, told = channel, True
+            self._channel, settings_sent = channel, True
             while (news := await channel.hear(News)) is not None:
                 self._take(news)
         finally:
@@ -190,7 +190,7 @@ class WorkerProcess:
             for answer in self._answers.values():
                 answer.cancel()
             channel.close()
-            if not told and process.returncode is None:
+            if not settings_sent and process.returncode is None:
                 # It has nothing to bring to an end, and may not listen yet.
                 process.terminate()
             code = await asyncio.shield(asyncio.ensure_future(_ended(process)))

@@ -102,9 +102,9 @@ def renewed(bundle: Bundle | None, names: tuple[str, ...], now: datetime) -> Bun
 def _serves(certificate: x509.Certificate, names: tuple[str, ...], now: datetime) -> bool:
     if certificate.not_valid_after_utc - now < RENEW_BEFORE:
         return False
-    found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    addresses = {str(address) for address in found.get_values_for_type(x509.IPAddress)}
-    return set(names) <= addresses | set(found.get_values_for_type(x509.DNSName))
+    alternative_names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    addresses = {str(address) for address in alternative_names.get_values_for_type(x509.IPAddress)}
+    return set(names) <= addresses | set(alternative_names.get_values_for_type(x509.DNSName))
 
 
 class Certificates:
@@ -163,13 +163,13 @@ class Certificates:
 
 def trusting(configuration: dict[str, Any], authorities: bytes) -> list[dict[str, Any]]:
     """JSON Patch that writes ``authorities`` into every webhook which does not have them yet."""
-    wanted = base64.b64encode(authorities).decode()
+    bundle = base64.b64encode(authorities).decode()
     operations: list[dict[str, Any]] = []
     for index, hook in enumerate(configuration.get("webhooks") or ()):
-        if hook["clientConfig"].get("caBundle") != wanted:
+        if hook["clientConfig"].get("caBundle") != bundle:
             at = f"/webhooks/{index}"
             operations.append({"op": "test", "path": f"{at}/name", "value": hook["name"]})
-            operations.append({"op": "add", "path": f"{at}/clientConfig/caBundle", "value": wanted})
+            operations.append({"op": "add", "path": f"{at}/clientConfig/caBundle", "value": bundle})
     return operations
 
 
@@ -183,20 +183,20 @@ async def keep(client: Client, namespace: str, name: str, names: tuple[str, ...]
     last: Exception = Conflict(f"the Secret {namespace}/{name} is changed by others all the time")
     for _ in range(_TRIES):
         try:
-            found: Secret | None = await client.get(SECRETS, name, namespace)
+            secret: Secret | None = await client.get(SECRETS, name, namespace)
         except NotFound:
-            found = None
-        have = _read(found.data or {}) if found is not None else None
+            secret = None
+        have = _read(secret.data or {}) if secret is not None else None
         bundle = renewed(have, names, now)
         if bundle is have:
             return bundle
         data = _written(bundle)
         try:
-            if found is None:
+            if secret is None:
                 meta = ObjectMeta(name=name, namespace=namespace)
                 await client.create(SECRETS, Secret(metadata=meta, type="Opaque", data=data))
             else:
-                patch = {"metadata": {"resourceVersion": found.metadata.resource_version}, "data": data}
+                patch = {"metadata": {"resourceVersion": secret.metadata.resource_version}, "data": data}
                 await client.patch(SECRETS, name, patch, namespace=namespace)
         except (AlreadyExists, Conflict) as error:
             last = error
@@ -263,8 +263,8 @@ class Objects:
 
     def find(self, kind: Kind[ObjectT], name: str, namespace: str | None = None) -> ObjectT | None:
         """One object, or None."""
-        found: ObjectT | None = self._objects.get(kind, {}).get(f"{namespace}/{name}" if namespace else name)
-        return found
+        obj: ObjectT | None = self._objects.get(kind, {}).get(f"{namespace}/{name}" if namespace else name)
+        return obj
 
     def all(self, kind: Kind[ObjectT], namespace: str | None = None) -> Iterable[ObjectT]:
         """All objects, of one namespace or of all."""
@@ -291,14 +291,14 @@ async def live(client: Client, clock: Clock) -> Objects:
         ApiError: it does not answer.
 
     """
-    found: dict[Kind[Any], Sequence[Any]] = {}
+    objects: dict[Kind[Any], Sequence[Any]] = {}
     for kind in SEEN:
         try:
-            found[kind] = (await client.list(kind)).items
+            objects[kind] = (await client.list(kind)).items
         except NotFound:
             if kind is not HYPER_NODES:  # a cluster may do without
                 raise
-    return Objects(found, clock)
+    return Objects(objects, clock)
 
 
 T = TypeVar("T")
@@ -388,8 +388,8 @@ class WebhookServer:
 
     def streams(self) -> Mapping[str, ReflectorStatistics]:
         """How the watches fare, by resource."""
-        found: dict[str, ReflectorStatistics] = self._informers.statistics()
-        return found
+        by_resource: dict[str, ReflectorStatistics] = self._informers.statistics()
+        return by_resource
 
     async def _keep_fresh(self, trusted: bool) -> None:
         while True:
@@ -471,24 +471,24 @@ class WebhookServer:
 
     async def _with_roles(self, question: Question, answer: Callable[[MayUse], T]) -> T:
         """An answer, after the API server was asked about every queue for which the author's roles count."""
-        known: dict[str, bool] = {}
+        permissions: dict[str, bool] = {}
         while True:
             asked: set[str] = set()
 
             def may_use(_request: Request, queue: str, asked: set[str] = asked) -> bool:
                 asked.add(queue)
-                return known.get(queue, False)
+                return permissions.get(queue, False)
 
-            found = answer(may_use)
-            if asked <= known.keys():
-                return found
-            for queue in asked - known.keys():
-                known[queue] = await self._may_use(question, queue)
+            result = answer(may_use)
+            if asked <= permissions.keys():
+                return result
+            for queue in asked - permissions.keys():
+                permissions[queue] = await self._may_use(question, queue)
 
     async def _may_use(self, question: Question, queue: str) -> bool:
         """Whether roles give the author the verb ``use``; no where the API server does not say."""
-        wanted = {"verb": USE, "group": QUEUES.group, "resource": QUEUES.plural, "name": queue}
-        spec = {"user": question.user, "groups": list(question.groups), "resourceAttributes": wanted}
+        attributes = {"verb": USE, "group": QUEUES.group, "resource": QUEUES.plural, "name": queue}
+        spec = {"user": question.user, "groups": list(question.groups), "resourceAttributes": attributes}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         status, _, body = await self._client.request("POST", _REVIEWS, body=json.dumps(review).encode())
         if status >= 300:

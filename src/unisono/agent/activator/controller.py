@@ -180,13 +180,13 @@ class ActivatorController(Controller):
 
     def _lead(self, route: Route, service: KnativeService) -> None:
         port = port_of(service)
-        wanted = {KNATIVE_SERVICE: service.metadata.name}.items()
+        selector = {KNATIVE_SERVICE: service.metadata.name}.items()
         route.lead_to(
             {
                 pod.metadata.uid or "": (pod.status.pod_ip, port)
                 for pod in self._pods()
                 if pod.metadata.namespace == service.metadata.namespace
-                and wanted <= (pod.metadata.labels or {}).items()
+                and selector <= (pod.metadata.labels or {}).items()
                 and _takes_requests(pod)
                 and pod.status.pod_ip
             }
@@ -213,13 +213,13 @@ class ActivatorController(Controller):
             return _AGAIN
         rules, route, now = rules_of(service), served.route, self._clock.monotonic()
         proven = service.status.latest_ready_revision_name == revision_of(service)
-        wanted = served.scaler.wanted(now, route.load, rules, route.ready, proven=proven)
+        desired = served.scaler.wanted(now, route.load, rules, route.ready, proven=proven)
         had = 1 if deployment.spec.replicas is None else deployment.spec.replicas
-        if wanted != had:
-            patch = {"spec": {"replicas": wanted}}
+        if desired != had:
+            patch = {"spec": {"replicas": desired}}
             await self._client.patch(DEPLOYMENTS, deployment.metadata.name, patch, namespace=meta.namespace)
-            self._recorder.event(service, "Normal", "Scaled", _said(had, wanted, served, rules, now))
-        return LOOK_SECONDS if wanted or route.load.count else None
+            self._recorder.event(service, "Normal", "Scaled", _said(had, desired, served, rules, now))
+        return LOOK_SECONDS if desired or route.load.count else None
 
 
 def _said(had: int, wanted: int, served: _Served, rules: Rules, now: float) -> str:

@@ -118,17 +118,17 @@ class Scaler:
             self._panic_at = now
         elif self._panic_at is not None and now >= self._panic_at + rules.window:
             self._panic_at = None
-        wanted = long
+        desired = long
         if self._panic_at is not None:
             self._most_in_panic = max(self._most_in_panic, short, ready)
-            wanted = self._most_in_panic
-        wanted = min(wanted, math.ceil(max(ready, 1) * _FASTEST_UP))
-        wanted = max(wanted, math.floor(ready / _FASTEST_DOWN))
+            desired = self._most_in_panic
+        desired = min(desired, math.ceil(max(ready, 1) * _FASTEST_UP))
+        desired = max(desired, math.floor(ready / _FASTEST_DOWN))
         if load.count or load.idle(now) < rules.window + rules.retention:
-            wanted = max(wanted, 1)
+            desired = max(desired, 1)
         if not proven:
-            wanted = max(wanted, rules.initial)
-        return min(max(wanted, rules.least), rules.most)
+            desired = max(desired, rules.initial)
+        return min(max(desired, rules.least), rules.most)
 
 
 class Load:

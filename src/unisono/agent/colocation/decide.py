@@ -106,13 +106,13 @@ def settings_of(node: Node, text: str = "") -> Settings:
     """
     labels = node.metadata.labels or {}
     lending = labels.get(OVERSUBSCRIPTION) == "true"
-    found = Settings(
+    settings = Settings(
         colocation=lending or labels.get(COLOCATION) == "true",
         lends=frozenset(("cpu", "memory")) if lending else frozenset(),
     )
     for section in _sections(text, labels):
-        found = _with(found, section, lending=lending)
-    return _with_annotations(found, node.metadata.annotations or {})
+        settings = _with(settings, section, lending=lending)
+    return _with_annotations(settings, node.metadata.annotations or {})
 
 
 def _sections(text: str, labels: Mapping[str, str]) -> list[_Section]:

@@ -80,8 +80,8 @@ def treatment(pod: Pod) -> Treatment:
     level = qos_level(pod)
     if level < 0:
         limits = [limits_of(each)[1] for each in pod.spec.containers or ()]
-        known = [each for each in limits if each is not None]
-        high = sum(known) * _HIGH_PERCENT // 100 if known and len(known) == len(limits) else None
+        bounded = [each for each in limits if each is not None]
+        high = sum(bounded) * _HIGH_PERCENT // 100 if bounded and len(bounded) == len(limits) else None
         return Treatment(weight=1, idle=True, high=high, first=True)
     if level == 0:
         return Treatment()
@@ -101,10 +101,10 @@ def treat(groups: LimitGroups, uid: str, wanted: Treatment) -> frozenset[str]:
 
 
 def _cpu(groups: LimitGroups, uid: str, wanted: Treatment) -> bool:
-    found = groups.folder("cpu", uid)
-    if found is None:
+    location = groups.folder("cpu", uid)
+    if location is None:
         return False
-    folder, version = found
+    folder, version = location
     if wanted.idle and write(folder / "cpu.idle", "1"):
         return True
     # Kernels before 5.15 have no idle groups: the least weight comes closest.
@@ -114,10 +114,10 @@ def _cpu(groups: LimitGroups, uid: str, wanted: Treatment) -> bool:
 
 
 def _memory(groups: LimitGroups, uid: str, wanted: Treatment) -> bool:
-    found = groups.folder("memory", uid)
-    if found is None:
+    location = groups.folder("memory", uid)
+    if location is None:
         return False
-    folder, version = found
+    folder, version = location
     if version == 1:
         if wanted.first:
             return write(folder / "memory.soft_limit_in_bytes", "0")
@@ -197,10 +197,10 @@ class UseMeter:
 
     def _pod_memory(self, uid: str) -> int:
         """Bytes without files that the kernel can drop at once."""
-        found = self._limits.folder("memory", uid)
-        if found is None:
+        location = self._limits.folder("memory", uid)
+        if location is None:
             return 0
-        folder, version = found
+        folder, version = location
         used, dropped = (
             ("memory.current", "inactive_file") if version == 2 else ("memory.usage_in_bytes", "total_inactive_file")
         )
@@ -316,9 +316,12 @@ class Colocation:
 
     def _read_settings(self, node: Node) -> None:
         """A mistake is told, and what was read before it stays in force; the labels always count."""
-        found = self._config_maps.get(f"{CONFIG_MAP_NAMESPACE}/{CONFIG_NAME}")
+        config_map = self._config_maps.get(f"{CONFIG_MAP_NAMESPACE}/{CONFIG_NAME}")
         try:
-            self._settings, problem = settings_of(node, ((found.data or {}) if found else {}).get(CONFIG_KEY, "")), ""
+            self._settings, problem = (
+                settings_of(node, ((config_map.data or {}) if config_map else {}).get(CONFIG_KEY, "")),
+                "",
+            )
         except ConfigError as error:
             problem = str(error)
             by_labels = settings_of(_bare(node))
@@ -386,8 +389,8 @@ class Colocation:
                 container = next((c for c in each.pod.spec.containers or () if c.name == leaf.rpartition(".")[0]), None)
                 if container is None:
                     continue
-                wanted = effective_requests(container.resources)
-                weight = max(wanted.get("cpu", 0), wanted.get(BATCH_CPU, 0) // 1000)
+                requests = effective_requests(container.resources)
+                weight = max(requests.get("cpu", 0), requests.get(BATCH_CPU, 0) // 1000)
                 runs.append((uid, leaf, CpuShare(weight, limits_of(container)[0])))
         given: Sequence[int | None] = [share.most for _, _, share in runs]
         if self._bound is not None:
@@ -425,11 +428,11 @@ def _bare(node: Node) -> Node:
 
 def lent(node: Node) -> tuple[int, int] | None:
     """CPU in milli-cores and memory in bytes that the Node says it lends; None where it says nothing of that."""
-    found = node.status.allocatable or {}
-    if BATCH_CPU not in found and BATCH_MEMORY not in found:
+    amounts = node.status.allocatable or {}
+    if BATCH_CPU not in amounts and BATCH_MEMORY not in amounts:
         return None
     try:
-        return int(str(found.get(BATCH_CPU, 0))), int(str(found.get(BATCH_MEMORY, 0)))
+        return int(str(amounts.get(BATCH_CPU, 0))), int(str(amounts.get(BATCH_MEMORY, 0)))
     except ValueError:
         return -1, -1
 

@@ -42,15 +42,15 @@ def read_cpus(system: Path = SYSTEM, allowed: Iterable[int] | None = None) -> di
     online = _cpus(system / "cpu" / "online")
     may = set(os.sched_getaffinity(0) if allowed is None else allowed)
     nodes = {cpu: node for node, mask in _numa_nodes(system) for cpu in bits(mask)}
-    found = {}
+    places = {}
     for cpu in bits(online):
         if cpu in may:
             folder = system / "cpu" / f"cpu{cpu}" / "topology"
             # Some virtual machines say -1.
             socket = max(0, _number(folder / "physical_package_id", 0))
             core = _number(folder / "core_id", cpu)
-            found[cpu] = (nodes.get(cpu, 0), socket, cpu if core < 0 else core)
-    return found
+            places[cpu] = (nodes.get(cpu, 0), socket, cpu if core < 0 else core)
+    return places
 
 
 def online_cpus(system: Path = SYSTEM) -> list[int]:
@@ -59,12 +59,12 @@ def online_cpus(system: Path = SYSTEM) -> list[int]:
 
 
 def _numa_nodes(system: Path) -> list[tuple[int, int]]:
-    found = []
+    nodes = []
     for path in (system / "node").glob("node*/cpulist"):
         name = path.parent.name.removeprefix("node")
         if name.isascii() and name.isdigit():
-            found.append((int(name), _cpus(path)))
-    return sorted(found)
+            nodes.append((int(name), _cpus(path)))
+    return sorted(nodes)
 
 
 def _cpus(path: Path) -> int:
@@ -163,17 +163,17 @@ class CpuBook:
         uid = pod.metadata.uid or ""
         if uid in self.given or not self.pins or self.topology is None:
             return self.given.get(uid, {})
-        wanted = {each.name: whole_cpus(pod, each) for each in pod.spec.containers or ()}
-        if not any(wanted.values()):
+        requested = {each.name: whole_cpus(pod, each) for each in pod.spec.containers or ()}
+        if not any(requested.values()):
             return {}
         free = self.shared & ~self._reserved
-        found = assign(self.topology, free, tuple(wanted.values()), self.policies.topology)
-        if found is None:
+        masks = assign(self.topology, free, tuple(requested.values()), self.policies.topology)
+        if masks is None:
             raise NotAligned(NOT_ALIGNED)
-        given = {name: mask for name, mask in zip(wanted, found, strict=True) if mask}
-        if len(given) < sum(map(bool, wanted.values())):
+        given = {name: mask for name, mask in zip(requested, masks, strict=True) if mask}
+        if len(given) < sum(map(bool, requested.values())):
             raise AgentError(
-                f"not enough cpus available to satisfy request: requested={sum(wanted.values())}, "
+                f"not enough cpus available to satisfy request: requested={sum(requested.values())}, "
                 f"available={free.bit_count()}"
             )
         self.given[uid] = given
@@ -254,7 +254,7 @@ def _move(
     seen: set[int] = set()
     moved = 0
     for _ in range(_ROUNDS):
-        found = {
+        threads = {
             thread: wanted
             for leaf, pids in groups.processes(uid).items()
             if (wanted := cpus(leaf.rpartition(".")[0]))
@@ -262,15 +262,15 @@ def _move(
             for thread in _threads(pid, proc)
             if thread not in seen
         }
-        if not found:
+        if not threads:
             break
-        for thread, wanted in found.items():
+        for thread, allowed in threads.items():
             # It may have ended.
             with contextlib.suppress(OSError):
-                if must_move(thread, wanted):
-                    os.sched_setaffinity(thread, wanted)
+                if must_move(thread, allowed):
+                    os.sched_setaffinity(thread, allowed)
                     moved += 1
-        seen |= set(found)
+        seen |= set(threads)
     return moved
 
 

@@ -160,13 +160,13 @@ class NumaPublisher:
             node = await self._client.get(NODES, self._name)
         except NotFound:
             return
-        wanted = spec_of(cpus_of(self._book, self._pods))
+        desired = spec_of(cpus_of(self._book, self._pods))
         try:
-            found = await self._client.get(NUMATOPOLOGIES, self._name)
+            existing = await self._client.get(NUMATOPOLOGIES, self._name)
         except NotFound:
-            await self._client.create(NUMATOPOLOGIES, numatopology(node, wanted))
+            await self._client.create(NUMATOPOLOGIES, numatopology(node, desired))
         else:
-            await bring_up_to_date(self._client, found, wanted)
+            await bring_up_to_date(self._client, existing, desired)
         self._written, self._at = given, now
 
 
@@ -332,8 +332,8 @@ class KubeletPlace:
             raise AgentError(f"{self.system}: the kernel does not tell of any CPU")
         config = self.config or self.directory / CONFIG_FILE
         # A kubelet that has no such file runs with what its command line and its defaults say.
-        known = read_config(config) if self.config or os.path.lexists(config) else KubeletConfig()
-        return spec_of(read_state(self.directory / STATE_FILE, known, detail))
+        kubelet_config = read_config(config) if self.config or os.path.lexists(config) else KubeletConfig()
+        return spec_of(read_state(self.directory / STATE_FILE, kubelet_config, detail))
 
 
 class NumaExporter:
@@ -379,21 +379,21 @@ class NumaExporter:
         return [self._problem] if self._problem else []
 
     async def _look(self) -> None:
-        wanted, now = self._place.read(), self._clock.monotonic()
+        desired, now = self._place.read(), self._clock.monotonic()
         if now < self._due:
-            if self._aside or wanted == self._written:
+            if self._aside or desired == self._written:
                 return
         else:
             self._due = now + REFRESH_SECONDS
         try:
-            found = await self._client.get(NUMATOPOLOGIES, self._name)
+            existing = await self._client.get(NUMATOPOLOGIES, self._name)
         except NotFound:
-            await self._create(wanted)
+            await self._create(desired)
         else:
-            if self._stands_aside(found):
+            if self._stands_aside(existing):
                 return
-            await bring_up_to_date(self._client, found, wanted)
-        self._written, self._aside = wanted, False
+            await bring_up_to_date(self._client, existing, desired)
+        self._written, self._aside = desired, False
 
     async def _create(self, wanted: NumatopologySpec) -> None:
         node = await self._client.get(NODES, self._name)

@@ -53,11 +53,11 @@ class Inventory:
 
 def counts(inventories: Iterable[Inventory], *, healthy: bool = False) -> dict[str, int]:
     """Devices by resource, in engine units; with ``healthy`` only those that pods may get."""
-    found: dict[str, int] = {}
+    amounts: dict[str, int] = {}
     for inventory in inventories:
         for device in inventory.devices:
-            found[device.resource] = found.get(device.resource, 0) + (1000 if device.healthy or not healthy else 0)
-    return found
+            amounts[device.resource] = amounts.get(device.resource, 0) + (1000 if device.healthy or not healthy else 0)
+    return amounts
 
 
 def choose(
@@ -155,16 +155,16 @@ def _node(device: Accelerator) -> _Place | None:
 
 def variables_of(inventories: Iterable[Inventory], given: Sequence[str]) -> dict[str, str]:
     """Variables that show a container its devices only, for the vendors of which the machine has some."""
-    found: dict[str, str] = {}
+    environment: dict[str, str] = {}
     for inventory in inventories:
         own = {device.id: device.shown for device in inventory.devices}
         shown = ",".join(dict.fromkeys(own[each] for each in given if each in own))
         for name, without in inventory.variables.items():
             if shown:
-                found[name] = shown
+                environment[name] = shown
             elif without is not None:
-                found[name] = without
-    return found
+                environment[name] = without
+    return environment
 
 
 # Cards of this machine that several containers use at a time: time slicing and MPS, configured as NVIDIA's plugin is.

@@ -119,13 +119,13 @@ def _instances(nvml: Any, handle: Any) -> Iterator[MigInstance]:
     for number in range(int(nvml.nvmlDeviceGetMaxMigDeviceCount(handle))):
         try:
             part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
-            uuid, found = _text(nvml.nvmlDeviceGetUUID(part)), nvml.nvmlDeviceGetAttributes(part)
+            uuid, attributes = _text(nvml.nvmlDeviceGetUUID(part)), nvml.nvmlDeviceGetAttributes(part)
         except nvml.NVMLError:
             # Numbers without an instance.
             continue
-        slices, parts = int(found.gpuInstanceSliceCount), int(found.computeInstanceSliceCount)
+        slices, parts = int(attributes.gpuInstanceSliceCount), int(attributes.computeInstanceSliceCount)
         compute = "" if parts == slices else f"{parts}c."
-        yield MigInstance(uuid, f"{compute}{slices}g.{_gigabytes(int(found.memorySizeMB))}gb")
+        yield MigInstance(uuid, f"{compute}{slices}g.{_gigabytes(int(attributes.memorySizeMB))}gb")
 
 
 def _gigabytes(mebibytes: int) -> int:
@@ -283,10 +283,10 @@ class GpuMetrics(Collector):
         self, nvml: Any, index: int, card: Any, driver: str, holders: Mapping[str, tuple[str, str]]
     ) -> dict[str, str]:
         uuid, model = _text(nvml.nvmlDeviceGetUUID(card)), _text(nvml.nvmlDeviceGetName(card))
-        told = dict(zip(_LABELS, (str(index), uuid, f"nvidia{index}", model, self._hostname, driver), strict=True))
+        labels = dict(zip(_LABELS, (str(index), uuid, f"nvidia{index}", model, self._hostname, driver), strict=True))
         if uuid in holders:
-            told["namespace"], told["pod"] = holders[uuid]
-        return told
+            labels["namespace"], labels["pod"] = holders[uuid]
+        return labels
 
 
 def load_nvml() -> Any:
@@ -324,13 +324,13 @@ def mps_variables(
     if share is None or card is None:
         return {}
     memory = next((gpu.memory for gpu in gpus if gpu.uuid == card), 0)
-    found = {
+    variables = {
         "CUDA_MPS_PIPE_DIRECTORY": str(pipes),
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(100 // share.replicas),
     }
     if memory:
-        found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={memory // share.replicas // _MIB}M"
-    return found
+        variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={memory // share.replicas // _MIB}M"
+    return variables
 
 
 def mps_pipes(root: Path) -> Path:

@@ -170,24 +170,26 @@ class DevicePublisher(Controller):
         return [node] if self._offer(node) is not None else []
 
     async def _publish(self, node: Node, driver: str, devices: Sequence[Device]) -> None:
-        found = self._slices.get(slice_name(node.metadata.name, driver))
-        if found is None:
+        existing = self._slices.get(slice_name(node.metadata.name, driver))
+        if existing is None:
             if devices:
                 try:
                     await self._client.create(RESOURCE_SLICES, slice_of(node, driver, devices))
                 except AlreadyExists:
                     return
             return
-        meta = found.metadata
+        meta = existing.metadata
         owned = any(each.uid == node.metadata.uid for each in meta.owner_references or ())
         try:
             if not devices or not owned:
                 # Nothing to offer, or left by a node of the same name: the deletion brings us here again.
                 await self._client.delete(RESOURCE_SLICES, meta.name, uid=meta.uid)
-            elif _plain(found.spec.devices or ()) != _plain(kept := _with_taints(devices, found.spec.devices or ())):
-                wanted = slice_of(node, driver, kept, (found.spec.pool.generation or 0) + 1)
+            elif _plain(existing.spec.devices or ()) != _plain(
+                kept := _with_taints(devices, existing.spec.devices or ())
+            ):
+                replacement = slice_of(node, driver, kept, (existing.spec.pool.generation or 0) + 1)
                 guarded = {"resourceVersion": meta.resource_version}
-                spec = msgspec.to_builtins(wanted.spec)
+                spec = msgspec.to_builtins(replacement.spec)
                 await self._client.patch(RESOURCE_SLICES, meta.name, {"metadata": guarded, "spec": spec})
         except NotFound:
             return
@@ -238,15 +240,17 @@ async def claimed_cards(client: Client, pod: Pod, node: str, cards: list[str]) -
     backed = pod.status.extended_resource_claim_status
     if not pod.spec.resource_claims and backed is None:
         return {}
-    known = {card_name(index): card for index, card in enumerate(cards)}
-    given = {entry: [*_results(claim, node, known)] async for entry, claim in _claims(client, pod)}
+    cards_by_name = {card_name(index): card for index, card in enumerate(cards)}
+    given = {entry: [*_results(claim, node, cards_by_name)] async for entry, claim in _claims(client, pod)}
     containers = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
-    found = {each.name: cards_of(each, given) for each in containers}
+    cards_by_container = {each.name: cards_of(each, given) for each in containers}
     if backed is not None:
-        results = [*_results(await _allocated(client, pod, backed.resource_claim_name), node, known)]
+        results = [*_results(await _allocated(client, pod, backed.resource_claim_name), node, cards_by_name)]
         for mapping in backed.request_mappings or ():
-            found[mapping.container_name] += [card for request, card in results if request == mapping.request_name]
-    return {name: cards for name, cards in found.items() if cards}
+            cards_by_container[mapping.container_name] += [
+                card for request, card in results if request == mapping.request_name
+            ]
+    return {name: cards for name, cards in cards_by_container.items() if cards}
 
 
 def cards_of(container: Container, given: Mapping[str, Results]) -> list[str]:
@@ -256,12 +260,12 @@ def cards_of(container: Container, given: Mapping[str, Results]) -> list[str]:
         container: a container.
         given: what the pod's claims were given, by their names in the pod.
     """
-    found: dict[str, None] = {}
+    cards: dict[str, None] = {}
     for reference in container.resources.claims or ():
         for request, card in given.get(reference.name, ()):
             if not reference.request or request.partition("/")[0] == reference.request:
-                found[card] = None
-    return list(found)
+                cards[card] = None
+    return list(cards)
 
 
 async def _claims(client: Client, pod: Pod) -> AsyncIterator[tuple[str, ResourceClaim]]:

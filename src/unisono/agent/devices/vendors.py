@@ -44,8 +44,8 @@ def number(path: Path, default: int = -1) -> int:
 
 def numa_node(device: Path) -> int | None:
     """The NUMA node of a PCI device; None where the machine has one alone (-1) or does not tell."""
-    found = number(device / "numa_node")
-    return None if found < 0 else found
+    node = number(device / "numa_node")
+    return None if node < 0 else node
 
 
 def pci_root(device: Path) -> str:
@@ -66,8 +66,10 @@ def pci_devices(sys: Path, vendor: int) -> Iterator[tuple[str, Path]]:
 
 def cards(sys: Path, vendor: int) -> Iterator[tuple[str, Path]]:
     """PCI address and folder of each graphics card of a vendor, by number of the card; connectors are left out."""
-    found = [(int(match[1]), path) for path in _listed(sys / "class" / "drm") if (match := _CARD.fullmatch(path.name))]
-    for index, path in sorted(found):
+    numbered = [
+        (int(match[1]), path) for path in _listed(sys / "class" / "drm") if (match := _CARD.fullmatch(path.name))
+    ]
+    for index, path in sorted(numbered):
         device = path / "device"
         if number(device / "vendor") == vendor:
             yield _address(device) or f"card{index}", device
@@ -105,22 +107,22 @@ _GIB = 1 << 30
 def find_amd(sys: Path) -> Inventory:
     """Cards that can compute, numbered as ROCm numbers them."""
     computing = _computing(sys)
-    found = {address: device for address, device in cards(sys, _AMD) if address in computing}
+    devices_by_address = {address: device for address, device in cards(sys, _AMD) if address in computing}
     devices = tuple(
         Accelerator(
             f"amd-{address}",
             AMD_GPU,
             str(index),
             healthy=True,
-            numa=numa_node(found[address]),
-            root=pci_root(found[address]),
+            numa=numa_node(devices_by_address[address]),
+            root=pci_root(devices_by_address[address]),
         )
-        for index, address in enumerate(address for address in computing if address in found)
+        for index, address in enumerate(address for address in computing if address in devices_by_address)
     )
     if not devices:
         return Inventory()
     first = next(iter(computing))
-    device = found.get(first, next(iter(found.values())))
+    device = devices_by_address.get(first, next(iter(devices_by_address.values())))
     labels = {"amd.com/gpu.device-id": f"{number(device / 'device', 0):04x}"}
     if (memory := number(device / "mem_info_vram_total")) > 0:
         labels["amd.com/gpu.vram"] = f"{memory // _GIB}G"
@@ -133,7 +135,7 @@ def _computing(sys: Path) -> dict[str, dict[str, int]]:
     """Properties by PCI address of the nodes of the compute driver that are cards, in its order."""
     nodes = sys / "class" / "kfd" / "kfd" / "topology" / "nodes"
     names = sorted((int(p.name), p) for p in nodes.glob("*") if p.name.isascii() and p.name.isdigit())
-    found: dict[str, dict[str, int]] = {}
+    properties_by_address: dict[str, dict[str, int]] = {}
     for _, path in names:
         properties = _properties(path / "properties")
         # Processors are nodes, too.
@@ -141,17 +143,17 @@ def _computing(sys: Path) -> dict[str, dict[str, int]]:
             continue
         location, domain = properties.get("location_id", 0), properties.get("domain", 0)
         address = f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7}"
-        found.setdefault(address, properties)
-    return found
+        properties_by_address.setdefault(address, properties)
+    return properties_by_address
 
 
 def _properties(path: Path) -> dict[str, int]:
-    found = {}
+    values = {}
     for line in text(path).splitlines():
         name, _, value = line.partition(" ")
         if value.strip().isascii() and value.strip().isdigit():
-            found[name] = int(value)
-    return found
+            values[name] = int(value)
+    return values
 
 
 # Huawei's Ascend processors, by their PCI devices.
@@ -162,14 +164,14 @@ _MODELS = {0xD100: ASCEND_310, 0xD500: ASCEND_310P, 0xD801: ASCEND_910, 0xD802: 
 
 def find_ascend(sys: Path) -> Inventory:
     """Processors that a driver serves, in the order of their addresses."""
-    found = [
+    processors = [
         (address, device, resource)
         for address, device in pci_devices(sys, _HUAWEI)
         if (resource := _MODELS.get(number(device / "device"))) is not None and link_name(device / "driver")
     ]
     devices = tuple(
         Accelerator(f"ascend-{address}", resource, str(index), numa=numa_node(device), root=pci_root(device))
-        for index, (address, device, resource) in enumerate(found)
+        for index, (address, device, resource) in enumerate(processors)
     )
     if not devices:
         return Inventory()
@@ -185,13 +187,13 @@ _RESOURCES = {"i915": INTEL_I915, "xe": INTEL_XE}
 
 def find_intel(sys: Path) -> Inventory:
     """Cards whose driver is loaded, numbered as oneAPI numbers them."""
-    found = [
+    supported = [
         (address, device, _RESOURCES[driver])
         for address, device in cards(sys, _INTEL)
         if (driver := link_name(device / "driver")) in _RESOURCES
     ]
     labels: dict[str, str] = {}
-    for _, device, _ in found:
+    for _, device, _ in supported:
         # Class of PCI without its programming interface, and number of the model: as the labels of feature discovery.
         kind, model = number(device / "class", 0) >> 8, number(device / "device", 0)
         name = f"gpu.intel.com/device-id.{kind:04x}-{model:04x}"
@@ -199,7 +201,7 @@ def find_intel(sys: Path) -> Inventory:
         labels[f"{name}.count"] = str(int(labels.get(f"{name}.count", "0")) + 1)
     devices = tuple(
         Accelerator(f"intel-{address}", resource, str(index), numa=numa_node(device), root=pci_root(device))
-        for index, (address, device, resource) in enumerate(found)
+        for index, (address, device, resource) in enumerate(supported)
     )
     return Inventory(devices, labels, {"ZE_AFFINITY_MASK": None})
 

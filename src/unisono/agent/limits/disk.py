@@ -159,11 +159,11 @@ async def disk_usage(places: Iterable[Path], seconds: float = LONGEST_SECONDS, *
     Raises:
         OSError: this machine cannot start ``du``.
     """
-    wanted = list(places)
-    if not wanted:
+    folders = list(places)
+    if not folders:
         return Usage()
     process = await asyncio.create_subprocess_exec(
-        *("du", "-s", "-x", "--inodes" if inodes else "-B1", "--null", "--", *map(str, wanted)),
+        *("du", "-s", "-x", "--inodes" if inodes else "-B1", "--null", "--", *map(str, folders)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -182,7 +182,7 @@ async def disk_usage(places: Iterable[Path], seconds: float = LONGEST_SECONDS, *
         await process.wait()
     lines = (line.partition(b"\t") for line in out.split(b"\0") if line)
     sizes = {Path(os.fsdecode(name)): int(size) for size, _, name in lines}
-    return Usage(sizes, _problem(errors, [place for place in wanted if place not in sizes]))
+    return Usage(sizes, _problem(errors, [place for place in folders if place not in sizes]))
 
 
 async def _output(process: asyncio.subprocess.Process) -> tuple[bytes, bytes]:
@@ -242,8 +242,13 @@ class Occupant:
 
 def read_disk(path: Path) -> Disk:
     """The file system below a path."""
-    found = os.statvfs(path)
-    return Disk(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, found.f_favail, found.f_files)
+    file_system = os.statvfs(path)
+    return Disk(
+        file_system.f_bavail * file_system.f_frsize,
+        file_system.f_blocks * file_system.f_frsize,
+        file_system.f_favail,
+        file_system.f_files,
+    )
 
 
 def ranked(occupants: Sequence[Occupant], usage: Mapping[Path, int], requests: bool = True) -> list[Occupant]:
@@ -435,9 +440,9 @@ class StorageWatch:
         """Tell the owner, once per cause; answers how often in a row the pod could not be measured."""
         if self._loop.get(uid) is None:
             return 0
-        times, told = self._failures.get(uid, (0, ""))
+        times, reported = self._failures.get(uid, (0, ""))
         self._failures[uid] = (times + 1, problem)
-        if problem != told:
+        if problem != reported:
             stored.unmeasured(f"Usage of local storage could not be determined: {problem}. It will be measured again.")
         return times + 1
 

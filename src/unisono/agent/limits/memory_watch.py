@@ -134,8 +134,8 @@ class MemoryWatch:
     async def _look(self, watched: dict[int, Watched]) -> None:
         limits = {shim: each.limit for shim, each in watched.items()}
         for shim in await asyncio.to_thread(above_limit, limits):
-            if (found := self._loop.get(shim)) is not None:
-                found.exceeded()
+            if (entry := self._loop.get(shim)) is not None:
+                entry.exceeded()
 
 
 def above_limit(limits: dict[int, int], proc: Path = PROC) -> list[int]:
@@ -149,12 +149,12 @@ def above_limit(limits: dict[int, int], proc: Path = PROC) -> list[int]:
         proc: where the kernel tells of processes.
     """
     children = processes(proc)
-    found = []
+    exceeding = []
     for shim, limit in limits.items():
         running = descendants(shim, children)
         if sum(each.resident for each in running) > limit and sum(share(each, proc) for each in running) > limit:
-            found.append(shim)
-    return found
+            exceeding.append(shim)
+    return exceeding
 
 
 def processes(proc: Path) -> dict[int, list[ListedProcess]]:
@@ -168,8 +168,8 @@ def processes(proc: Path) -> dict[int, list[ListedProcess]]:
         except OSError:
             continue
         fields = stat[stat.rindex(")") + 2 :].split()
-        found = ListedProcess(int(entry.name), int(fields[19]), int(fields[21]) * _PAGE)
-        children.setdefault(int(fields[1]), []).append(found)
+        process = ListedProcess(int(entry.name), int(fields[19]), int(fields[21]) * _PAGE)
+        children.setdefault(int(fields[1]), []).append(process)
     return children
 
 
@@ -179,10 +179,10 @@ def descendants(shim: int, children: dict[int, list[ListedProcess]]) -> list[Lis
     Without a PID namespace orphans become children of the shim, younger than that one.
     """
     below = sorted(children.get(shim, []), key=lambda each: (each.started, each.pid))
-    found = [*(children.get(below[0].pid, []) if below else ()), *below[1:]]
-    for each in found:
-        found.extend(children.get(each.pid, []))
-    return found
+    running = [*(children.get(below[0].pid, []) if below else ()), *below[1:]]
+    for each in running:
+        running.extend(children.get(each.pid, []))
+    return running
 
 
 def share(process: ListedProcess, proc: Path) -> int:

@@ -103,11 +103,11 @@ def kill(path: Path) -> None:
 
 
 def _processes(path: Path) -> list[int]:
-    found: list[int] = []
+    pids: list[int] = []
     for place in (path, *path.glob("*/")):
         with contextlib.suppress(OSError):
-            found += [int(line) for line in (place / "cgroup.procs").read_text().split()]
-    return found
+            pids += [int(line) for line in (place / "cgroup.procs").read_text().split()]
+    return pids
 
 
 def _own_path(proc: Path) -> str:
@@ -249,20 +249,20 @@ class LimitGroups:
 
     def processes(self, uid: str) -> dict[str, list[int]]:
         """Process ids of a pod by run of a container, of runs in whose group something runs."""
-        found: dict[str, list[int]] = {}
+        pids_by_run: dict[str, list[int]] = {}
         folder = next((each[0] for name in CONTROLLERS if (each := self.folder(name, uid)) is not None), None)
         for path in folder.glob("*/cgroup.procs") if folder is not None else ():
             with contextlib.suppress(OSError):
                 if pids := [int(line) for line in path.read_text().split()]:
-                    found[path.parent.name] = pids
-        return found
+                    pids_by_run[path.parent.name] = pids
+        return pids_by_run
 
     def bound_cpu(self, uid: str, leaf: str, cpu: int | None) -> bool:
         """Bound the CPU of a run that goes on, in thousandths of a processor; None is no bound. False if that fails."""
-        found = self.folder("cpu", uid)
-        if found is None:
+        location = self.folder("cpu", uid)
+        if location is None:
             return False
-        folder, version = found
+        folder, version = location
         if version == 2:
             return write(folder / leaf / "cpu.max", f"{'max' if cpu is None else _quota(cpu)} {_PERIOD_US}")
         return write(folder / leaf / "cpu.cfs_quota_us", "-1" if cpu is None else str(_quota(cpu)))

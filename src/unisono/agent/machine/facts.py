@@ -105,20 +105,20 @@ def this_machine(data_dir: Path) -> Machine:
 
 def machine_addresses() -> list[str]:
     """IPv4 addresses of this machine but loopback, the one that leads outside first."""
-    found: list[str] = []
+    addresses: list[str] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             # No packet is sent: connecting a datagram socket only chooses the route. The address is TEST-NET-1.
             probe.connect(("192.0.2.1", 9))
-            found.append(probe.getsockname()[0])
+            addresses.append(probe.getsockname()[0])
         except OSError:
-            found.clear()
+            addresses.clear()
     try:
         infos = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
     except socket.gaierror:
         infos = []
-    found.extend(str(info[4][0]) for info in infos)
-    return list(dict.fromkeys(ip for ip in found if not ip.startswith("127.")))
+    addresses.extend(str(info[4][0]) for info in infos)
+    return list(dict.fromkeys(ip for ip in addresses if not ip.startswith("127.")))
 
 
 def _cpus() -> int:

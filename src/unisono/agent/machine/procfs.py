@@ -20,13 +20,13 @@ class MountLine:
 
 def mounts(proc: Path = PROC) -> list[MountLine]:
     """The mounts of this process, in order; octal escapes of blanks are undone."""
-    found = []
+    lines = []
     for line in (proc / "self/mounts").read_text().splitlines():
         fields = line.split()
         if len(fields) >= 3:
             target = fields[1].encode().decode("unicode_escape")
-            found.append(MountLine(target, fields[2], tuple(fields[3].split(",")) if len(fields) > 3 else ()))
-    return found
+            lines.append(MountLine(target, fields[2], tuple(fields[3].split(",")) if len(fields) > 3 else ()))
+    return lines
 
 
 def start_time(pid: int, proc: Path = PROC) -> int | None:
@@ -59,7 +59,7 @@ def is_running(pid: int, started: int, proc: Path = PROC) -> bool:
 
 def children(pid: int, proc: Path = PROC) -> list[int]:
     """Ids of the direct children of a process, found by walking all processes."""
-    found = []
+    pids = []
     for entry in os.scandir(proc):
         if not entry.name.isdigit():
             continue
@@ -68,5 +68,5 @@ def children(pid: int, proc: Path = PROC) -> list[int]:
         except OSError:
             continue
         if int(stat[stat.rindex(")") + 2 :].split()[1]) == pid:
-            found.append(int(entry.name))
-    return found
+            pids.append(int(entry.name))
+    return pids

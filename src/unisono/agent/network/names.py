@@ -47,8 +47,8 @@ class AddressBook:
         Raises:
             AgentError: the network is full.
         """
-        if (known := self._by_uid.get(uid)) is not None:
-            return known
+        if (existing := self._by_uid.get(uid)) is not None:
+            return existing
         for _ in range(self._size):
             address = str(self._network[1 + self._next % self._size])
             self._next += 1
@@ -136,8 +136,8 @@ def members(service: Service, peers: Iterable[Peer]) -> list[Peer]:
     selector = service.spec.selector
     if not selector:
         return []
-    wanted = selector.items()
-    return [p for p in peers if p.namespace == service.metadata.namespace and wanted <= p.labels.items()]
+    required = selector.items()
+    return [p for p in peers if p.namespace == service.metadata.namespace and required <= p.labels.items()]
 
 
 def taken_address(service: Service) -> str | None:
@@ -161,10 +161,10 @@ def shared_lines(namespace: str, peers: Iterable[Peer], services: Iterable[Servi
         peers: all pods with an address, in the order in which they got it.
         services: all Services.
     """
-    known = list(peers)
-    lines = [f"{p.address}\t{' '.join(names)}" for p in known if (names := pod_names(p, namespace))]
+    all_peers = list(peers)
+    lines = [f"{p.address}\t{' '.join(names)}" for p in all_peers if (names := pod_names(p, namespace))]
     here: dict[str, list[Peer]] = {}
-    for peer in known:
+    for peer in all_peers:
         here.setdefault(peer.namespace, []).append(peer)
     left: dict[str, int] = {}
     for service in sorted(services, key=lambda s: s.key):
@@ -178,10 +178,10 @@ def shared_lines(namespace: str, peers: Iterable[Peer], services: Iterable[Servi
                 lines.append(f"{taken}\t{joined}")
                 left[where] -= 1
                 continue
-            found = members(service, here[where])[:room]
-            lines.extend(f"{p.address}\t{joined}" for p in found)
+            selected = members(service, here[where])[:room]
+            lines.extend(f"{p.address}\t{joined}" for p in selected)
             # One that selects nothing was looked through all the same.
-            left[where] -= max(1, len(found))
+            left[where] -= max(1, len(selected))
     return lines
 
 
@@ -231,11 +231,11 @@ def replace_names(text: str, known: Mapping[str, str]) -> str:
 
 def _replace_word(text: str, word: str, value: str) -> str:
     out, index = [], 0
-    while (found := text.find(word, index)) >= 0:
-        end = found + len(word)
-        whole = not _in_name(text[found - 1 : found]) and not _in_name(text[end : end + 1])
-        meant = "." in word or _is_host(text[:found], text[end : end + 2])
-        out.append(text[index:found] + (value if whole and meant else word))
+    while (start := text.find(word, index)) >= 0:
+        end = start + len(word)
+        whole = not _in_name(text[start - 1 : start]) and not _in_name(text[end : end + 1])
+        meant = "." in word or _is_host(text[:start], text[end : end + 2])
+        out.append(text[index:start] + (value if whole and meant else word))
         index = end
     return "".join(out) + text[index:]
 
@@ -250,9 +250,9 @@ def _in_name(character: str) -> bool:
 
 def table(namespace: str, peers: Iterable[Peer], services: Iterable[Service]) -> dict[str, str]:
     """Address by name, the first one where a name has several."""
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     for line in shared_lines(namespace, peers, services):
         address, _, names = line.partition("\t")
         for name in names.split():
-            found.setdefault(name, address)
-    return found
+            addresses.setdefault(name, address)
+    return addresses

@@ -111,13 +111,13 @@ def hold(uid: str, claims: Mapping[str, Claim], now: float) -> Hold | None:
     if not gang.started and now < gang.seen_at + SETTLE_SECONDS:
         return Hold(Reason("ContainerCreating", ""), gang.seen_at + SETTLE_SECONDS)
     # Of a gang that runs already only the newcomer waits.
-    wanted = own.ports if gang.started else gang.ports
-    rivals = [c for c in claims.values() if c.group != own.group and c.ports & wanted]
+    needed = own.ports if gang.started else gang.ports
+    rivals = [c for c in claims.values() if c.group != own.group and c.ports & needed]
     # Told is what the pod itself needs, and who has it rather than who waits for it too.
     rivals.sort(key=lambda c: (not c.ports & own.ports, not c.started, gangs[c.group].order, c.order))
     for rival in rivals:
         if _goes_first(rival, own, claims, gangs):
-            return Hold(_taken(own, min(rival.ports & own.ports or rival.ports & wanted), rival))
+            return Hold(_taken(own, min(rival.ports & own.ports or rival.ports & needed), rival))
     return None
 
 
@@ -135,8 +135,8 @@ def _waits_for(group: str, goal: str, claims: Mapping[str, Claim]) -> bool:
     seen, todo = {group}, [group]
     while todo:
         current = todo.pop()
-        wanted = frozenset[Port]().union(*(c.ports for c in claims.values() if c.group == current and not c.started))
-        holders = {c.group for c in claims.values() if c.started and c.group != current and c.ports & wanted}
+        needed = frozenset[Port]().union(*(c.ports for c in claims.values() if c.group == current and not c.started))
+        holders = {c.group for c in claims.values() if c.started and c.group != current and c.ports & needed}
         if goal in holders:
             return True
         todo.extend(holders - seen)
@@ -197,12 +197,12 @@ class PortBook:
 
     def hold(self, uid: str, wake: Callable[[], None]) -> Hold | None:
         """Why a pod must not start now; ``wake`` is called when that may have changed."""
-        found = hold(uid, self._claims, self._clock.time()) if uid in self._claims else None
-        if found is None:
+        obstacle = hold(uid, self._claims, self._clock.time()) if uid in self._claims else None
+        if obstacle is None:
             self._waiting.pop(uid, None)
         else:
             self._waiting[uid] = wake
-        return found
+        return obstacle
 
     def started(self, uid: str) -> None:
         """A process of the pod is about to start: its ports are its own from now on."""

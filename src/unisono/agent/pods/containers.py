@@ -123,8 +123,8 @@ class PodResources:
         host = self._host
         if host.isolation.cgroups is None:
             return None
-        if (known := host.isolation.cgroups.path(self._uid)) is not None and self._networked:
-            return known
+        if (existing := host.isolation.cgroups.path(self._uid)) is not None and self._networked:
+            return existing
         self._networked = True
         path = host.isolation.cgroups.create(self._uid)
         if path is not None and host.isolation.own_ports and not self._pod.spec.host_network:
@@ -147,8 +147,8 @@ class PodResources:
         pod = self.make_cgroup()
         if pod is not None and not any(place.is_relative_to(pod) for place in places):
             places.insert(0, pod)
-        wanted = {"memory": limits.memory, "cpu": limits.cpu, "pids": limits.pids}
-        return places, [name for name, value in wanted.items() if value is not None and name not in held]
+        requested = {"memory": limits.memory, "cpu": limits.cpu, "pids": limits.pids}
+        return places, [name for name, value in requested.items() if value is not None and name not in held]
 
     def ran_out_of_memory(self, container: Container, run: RunDir) -> bool:
         """Whether something of a run was killed because the container used more memory than it may."""
@@ -306,21 +306,23 @@ async def _claimed(host: Host, pod: Pod, container: Container, directory: PodDir
     if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
         return []
     uid, cards = pod.metadata.uid or "", [gpu.uuid for gpu in host.machine.gpus]
-    found = await claimed_cards(host.client, pod, pod.spec.node_name or "", cards)
-    every = list(dict.fromkeys(card for given in found.values() for card in given))
+    cards_by_container = await claimed_cards(host.client, pod, pod.spec.node_name or "", cards)
+    every = list(dict.fromkeys(card for given in cards_by_container.values() for card in given))
     host.devices.claim(uid, every)
     record = directory.record()
     if record is not None and record.claimed != every:
         directory.write_record(msgspec.structs.replace(record, claimed=every))
-    return found.get(container.name, [])
+    return cards_by_container.get(container.name, [])
 
 
 def _without_names(
     host: Host, pod: Pod, argv: list[str], variables: Mapping[str, str], own: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str]]:
-    known = host.names.addresses(pod.metadata.namespace or "")
-    replaced = {name: replace_names(value, known) if name in own else value for name, value in variables.items()}
-    return [replace_names(part, known) for part in argv], replaced
+    addresses_by_name = host.names.addresses(pod.metadata.namespace or "")
+    replaced = {
+        name: replace_names(value, addresses_by_name) if name in own else value for name, value in variables.items()
+    }
+    return [replace_names(part, addresses_by_name) for part in argv], replaced
 
 
 _RETRY_SECONDS = 2.0

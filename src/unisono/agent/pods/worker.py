@@ -461,6 +461,6 @@ class PodSupervisor:
         name, namespace = new.metadata.name, new.metadata.namespace
         for worker in self._workers.values():
             if worker.pod.metadata.namespace == namespace:
-                wanted = references(worker.pod)
-                if name in wanted.config_maps or name in wanted.secrets:
+                referenced = references(worker.pod)
+                if name in referenced.config_maps or name in referenced.secrets:
                     worker.refresh()

@@ -102,13 +102,13 @@ def ssh_client_mounts(
     text = f"Host {hosts}\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
     server = server or shutil.which(_SSHD, path=_SERVERS)
     serves = server is not None and not _starts_sshd(argv)
-    if found := _server_places(run, who, server_folder, server_config) if serves else []:
+    if server_mounts := _server_places(run, who, server_folder, server_config) if serves else []:
         names = " ".join(pod_names(peer, peer.namespace))
         text = f"Host {names}\n  ProxyCommand {server} -i -o LogLevel=ERROR\n{text}"
     own = run.path / "ssh_config"
     own.write_text(text)
     own.chmod(0o644)
-    return [*found, Mount(str(own), str(folder / "10-pods.conf"), read_only=True)]
+    return [*server_mounts, Mount(str(own), str(folder / "10-pods.conf"), read_only=True)]
 
 
 def _starts_sshd(argv: Sequence[str]) -> bool:

@@ -76,14 +76,14 @@ def base_environment(
         python: that folder (``python_folder``); None takes the interpreter's.
         home: name and home directory of a user other than the agent's.
     """
-    found = {name: agent[name] for name in _INHERITED if name in agent and (home is None or name not in _PERSONAL)}
+    variables = {name: agent[name] for name in _INHERITED if name in agent and (home is None or name not in _PERSONAL)}
     if home is not None:
-        found |= {"USER": home[0], "LOGNAME": home[0], "HOME": str(home[1])}
-    found |= {name: value for name, value in agent.items() if name.startswith("LC_")}
+        variables |= {"USER": home[0], "LOGNAME": home[0], "HOME": str(home[1])}
+    variables |= {name: value for name, value in agent.items() if name.startswith("LC_")}
     folders = [str(python or Path(sys.executable).parent), *agent.get("PATH", os.defpath).split(":")]
-    found["PATH"] = ":".join(dict.fromkeys(folder for folder in folders if folder))
-    found["HOSTNAME"] = hostname
-    return found
+    variables["PATH"] = ":".join(dict.fromkeys(folder for folder in folders if folder))
+    variables["HOSTNAME"] = hostname
+    return variables
 
 
 def working_directories(pod: Pod, container: Container, *defaults: Path) -> list[str]:
@@ -139,9 +139,9 @@ def identity(pod: Pod, container: Container, euid: int, default: int | None = No
 
 def _asked_ids(pod: Pod, uid: int | None, gid: int | None) -> list[tuple[str, int]]:
     security = pod.spec.security_context
-    found = [("runAsUser", uid), ("runAsGroup", gid), ("fsGroup", security.fs_group if security else None)]
-    found += [("the supplemental group", each) for each in (security.supplemental_groups if security else None) or ()]
-    return [(name, number) for name, number in found if number is not None]
+    ids = [("runAsUser", uid), ("runAsGroup", gid), ("fsGroup", security.fs_group if security else None)]
+    ids += [("the supplemental group", each) for each in (security.supplemental_groups if security else None) or ()]
+    return [(name, number) for name, number in ids if number is not None]
 
 
 def shim_spec(

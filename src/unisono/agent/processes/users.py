@@ -49,14 +49,14 @@ class UserBook:
         Raises:
             AgentError: all are in use.
         """
-        if (known := self._users.get(namespace)) is not None:
-            return known
-        found = max(self._users.values(), default=FIRST_UID - 1) + 1
-        if found >= FIRST_UID + self._size:
-            found = self._recycled()
-        self._users[namespace] = found
+        if (existing := self._users.get(namespace)) is not None:
+            return existing
+        uid = max(self._users.values(), default=FIRST_UID - 1) + 1
+        if uid >= FIRST_UID + self._size:
+            uid = self._recycled()
+        self._users[namespace] = uid
         write_json(self._path, self._users)
-        return found
+        return uid
 
     def _recycled(self) -> int:
         for namespace in self._users:
@@ -114,9 +114,9 @@ class PodUsers:
     def owner(self, pod: Pod) -> tuple[int, int] | None:
         """User and group of the files that the agent writes for a pod; None leaves them to the agent's user."""
         containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
-        found = {(who.uid, who.gid) for who in (self.identity(pod, each) for each in containers)}
-        uid, gid = next(iter(found))
-        if len(found) != 1 or uid is None or gid is None:
+        identities = {(who.uid, who.gid) for who in (self.identity(pod, each) for each in containers)}
+        uid, gid = next(iter(identities))
+        if len(identities) != 1 or uid is None or gid is None:
             return None
         return uid, gid
 
@@ -138,25 +138,25 @@ class PodUsers:
         """
         if self.book is None or self._is_privileged(pod):
             return []
-        found = [each for each in self._named(pod, WRITABLE_DIRECTORIES) if Path(each).is_dir()]
-        for each in found:
+        folders = [each for each in self._named(pod, WRITABLE_DIRECTORIES) if Path(each).is_dir()]
+        for each in folders:
             if self.keeps is not None and overlap(Path(each), self.keeps):
                 raise AgentError(
                     f"Namespace {pod.metadata.namespace} names {each} in {WRITABLE_DIRECTORIES}, where the control "
                     "plane keeps its own files: name folders apart from those."
                 )
         # One that lies in another is mounted in it.
-        return sorted(found, key=lambda each: each.count("/"))
+        return sorted(folders, key=lambda each: each.count("/"))
 
     def _named(self, pod: Pod, annotation: str) -> list[str]:
         namespace = self.namespace(pod.metadata.namespace or "")
-        found = directories(namespace, annotation) if namespace else []
-        if len(found) > MOST_DIRECTORIES:
+        folders = directories(namespace, annotation) if namespace else []
+        if len(folders) > MOST_DIRECTORIES:
             raise AgentError(
-                f"Namespace {pod.metadata.namespace} names {len(found)} folders in {annotation}: at most "
+                f"Namespace {pod.metadata.namespace} names {len(folders)} folders in {annotation}: at most "
                 f"{MOST_DIRECTORIES} can be shown to its pods; remove some, or name a folder above them."
             )
-        return found
+        return folders
 
     def _is_privileged(self, pod: Pod) -> bool:
         namespace = self.namespace(pod.metadata.namespace or "")
@@ -227,15 +227,15 @@ def hidden(paths: Iterable[str]) -> list[tuple[str, list[str]]]:
     Returns:
         Each such folder, with the existing paths below it.
     """
-    found: dict[str, list[str]] = {}
+    paths_by_folder: dict[str, list[str]] = {}
     for path in sorted(paths):
         folder = closed_folder(Path(path))
         if folder is None or not Path(path).exists():
             continue
-        known = found.setdefault(str(folder), [])
-        if not any(Path(path).is_relative_to(each) for each in known):
-            known.append(path)
-    return list(found.items())
+        listed = paths_by_folder.setdefault(str(folder), [])
+        if not any(Path(path).is_relative_to(each) for each in listed):
+            listed.append(path)
+    return list(paths_by_folder.items())
 
 
 def closed_folder(path: Path) -> Path | None:

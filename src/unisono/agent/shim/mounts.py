@@ -82,16 +82,16 @@ def set_up(
 
 def mapped_folders(folders: list[str], user: tuple[int, int | None, list[int]] | None) -> list[tuple[int, str]]:
     """Detached mounts of folders for a user; one that cannot be mapped stays as it is."""
-    found: list[tuple[int, str]] = []
+    mounts: list[tuple[int, str]] = []
     if user is None:
-        return found
+        return mounts
     uid, gid = user[0], user[0] if user[1] is None else user[1]
     for folder in folders:
         try:
-            found.append((mapped(folder, uid, gid), folder))
+            mounts.append((mapped(folder, uid, gid), folder))
         except OSError:
             continue
-    return found
+    return mounts
 
 
 def hold(source: str, sub_path: str, user: tuple[int, int | None, list[int]] | None) -> int | None:
@@ -127,12 +127,12 @@ def descend(fd: int, sub_path: str) -> int:
     if not sub_path:
         return fd
     try:
-        found = open_beneath(fd, sub_path)
+        target = open_beneath(fd, sub_path)
     except FileNotFoundError:
         make_beneath(fd, sub_path)
-        found = open_beneath(fd, sub_path)
+        target = open_beneath(fd, sub_path)
     os.close(fd)
-    return found
+    return target
 
 
 def make_beneath(fd: int, sub_path: str) -> None:
@@ -159,21 +159,21 @@ def open_beneath(fd: int, path: str) -> int:
     """Open a path below a directory, which it must not leave."""
     flags = os.O_PATH | os.O_CLOEXEC
     how = struct.pack("QQQ", flags, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
-    found = int(_libc.syscall(ctypes.c_long(_OPENAT2), fd, os.fsencode(path), how, ctypes.c_size_t(len(how))))
-    if found < 0 and ctypes.get_errno() == errno.ENOSYS:
+    opened = int(_libc.syscall(ctypes.c_long(_OPENAT2), fd, os.fsencode(path), how, ctypes.c_size_t(len(how))))
+    if opened < 0 and ctypes.get_errno() == errno.ENOSYS:
         # Before Linux 5.6: without any links.
-        found = os.dup(fd)
+        opened = os.dup(fd)
         for name in path.split("/"):
-            above, found = found, os.open(name, flags | os.O_NOFOLLOW, dir_fd=found)
+            above, opened = opened, os.open(name, flags | os.O_NOFOLLOW, dir_fd=opened)
             os.close(above)
-            if stat.S_ISLNK(os.fstat(found).st_mode):
+            if stat.S_ISLNK(os.fstat(opened).st_mode):
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-        return found
-    if found < 0:
+        return opened
+    if opened < 0:
         code = ctypes.get_errno()
         text = "the sub-path leads out of its volume" if code == errno.EXDEV else os.strerror(code)
         raise OSError(code, text, path)
-    return found
+    return opened
 
 
 def bind_held(fd: int, source: str, place: str) -> None:

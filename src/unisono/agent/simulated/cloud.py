@@ -118,13 +118,13 @@ class SimulatedCloud:
             await self._boot(group, each, mine, now)
 
     async def _scale(self, group: NodeSpec, asked: MachineDeployment, mine: list[Machine]) -> None:
-        wanted = max(0, asked.spec.replicas or 0)
+        desired = max(0, asked.spec.replicas or 0)
         order = sorted(mine, key=lambda m: (not _is_chosen(m), m.status.node_ref is not None, m.metadata.name))
-        for machine in order[: max(0, len(mine) - wanted)]:
+        for machine in order[: max(0, len(mine) - desired)]:
             await self._remove(machine)
             mine.remove(machine)
         names = {machine.metadata.name for machine in mine}
-        for _ in range(wanted - len(mine)):
+        for _ in range(desired - len(mine)):
             while (name := f"{group.name}-{self._serial[group.name]}") in names:
                 self._serial[group.name] += 1
             self._serial[group.name] += 1
@@ -164,14 +164,14 @@ class SimulatedCloud:
         """Spot machines whose announced end has come."""
         if not any(group.cloud is not None and group.cloud.spot for group in self._groups.values()):
             return set()
-        found = set()
+        names = set()
         for node in (await self._client.list(NODES, label_selector=f"{CAPACITY_TYPE}=spot")).items:
             try:
                 if parse_time((node.metadata.annotations or {}).get(INTERRUPTED_AT, "")) <= now:
-                    found.add(node.metadata.name)
+                    names.add(node.metadata.name)
             except ValueError:
                 continue
-        return found
+        return names
 
 
 def with_capacity_type(group: NodeSpec) -> NodeSpec:

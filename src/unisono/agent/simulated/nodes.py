@@ -384,8 +384,8 @@ class SimulatedNodes:
             made = await self._client.create(NODES, node)
             self._beats.made(name)
             # A server keeps the status of a new node: one request for each is enough then.
-            wanted, known = node.status, made.status
-            said = (known.allocatable, known.conditions) == (wanted.allocatable, wanted.conditions)
+            desired, stored = node.status, made.status
+            said = (stored.allocatable, stored.conditions) == (desired.allocatable, desired.conditions)
         except AlreadyExists:
             made, said = await self._client.patch(NODES, name, {"metadata": {"labels": node.metadata.labels}}), False
         if not said:

@@ -77,7 +77,7 @@ def parse_devices(value: Any, where: str, file: str = "") -> dict[str, tuple[Dev
         value = [{"driver": driver, "count": count} for driver, count in value.items()]
     if not isinstance(value, list):
         raise ConfigError(f"{where}: write devices as driver: number, or as a list.", file=file, key="devices")
-    found: dict[str, tuple[Device, ...]] = {}
+    devices_by_driver: dict[str, tuple[Device, ...]] = {}
     for index, item in enumerate(value):
         at = f"{where}[{index}]"
         if not isinstance(item, dict):
@@ -87,15 +87,15 @@ def parse_devices(value: Any, where: str, file: str = "") -> dict[str, tuple[Dev
                 text = f"{at}.{key}: unknown field; known are {', '.join(_DEVICE_FIELDS)}."
                 raise ConfigError(text, file=file, key=str(key))
         driver = _driver(item.get("driver"), f"{at}.driver", file)
-        before = found.get(driver, ())
+        before = devices_by_driver.get(driver, ())
         number = _device_count(item.get("count", 1), f"{at}.count", file)
         if len(before) + number > MOST_DEVICES:
             text = f"{at}.count: a node has at most {MOST_DEVICES} devices of a driver."
             raise ConfigError(text, file=file, key="count")
         attributes = _attributes(item.get("attributes") or {}, f"{at}.attributes", file)
         capacity = _device_capacity(item.get("capacity") or {}, f"{at}.capacity", file)
-        found[driver] = (*before, *_devices(driver, len(before), number, attributes, capacity))
-    return found
+        devices_by_driver[driver] = (*before, *_devices(driver, len(before), number, attributes, capacity))
+    return devices_by_driver
 
 
 def _devices(
@@ -149,14 +149,14 @@ def _attribute(value: Any, where: str, file: str) -> DeviceAttribute:
 def _device_capacity(value: Any, where: str, file: str) -> dict[str, DeviceCapacity]:
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: write capacity as name: amount.", file=file, key="capacity")
-    found = {}
+    capacities = {}
     for name, amount in value.items():
         try:
             parse_quantity(amount)
         except (QuantityError, TypeError) as error:
             raise ConfigError(f"{where}.{name}: {error}.", file=file, key=str(name)) from error
-        found[str(name)] = DeviceCapacity(value=amount)
-    return found
+        capacities[str(name)] = DeviceCapacity(value=amount)
+    return capacities
 
 
 _CLOUD_FIELDS = ("min", "max", "price", "spot", "bootSeconds")

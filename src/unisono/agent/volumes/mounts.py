@@ -183,13 +183,13 @@ def inside_volume(path: str) -> str:
 
 def _sync(place: Path, files: Mapping[str, FileContent], owner: tuple[int, int] | None) -> None:
     """Let a directory hold exactly these files, replacing only those that differ."""
-    for found in sorted(place.rglob("*"), reverse=True):
-        name = str(found.relative_to(place))
-        if found.is_dir():
-            if not any(found.iterdir()):
-                found.rmdir()
+    for existing in sorted(place.rglob("*"), reverse=True):
+        name = str(existing.relative_to(place))
+        if existing.is_dir():
+            if not any(existing.iterdir()):
+                existing.rmdir()
         elif name not in files:
-            found.unlink()
+            existing.unlink()
     for name, content in files.items():
         path = place / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -201,10 +201,10 @@ def _sync(place: Path, files: Mapping[str, FileContent], owner: tuple[int, int] 
 
 def _same(path: Path, content: FileContent) -> bool:
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return False
-    same_size = found.st_size == len(content.data) and stat.S_IMODE(found.st_mode) == content.mode
+    same_size = status.st_size == len(content.data) and stat.S_IMODE(status.st_mode) == content.mode
     return same_size and path.read_bytes() == content.data
 
 
@@ -357,11 +357,11 @@ def host_path(name: str, source: HostPathVolumeSource, owner: tuple[int, int] | 
         raise AgentError(
             f"Volume {name}: the path {path} does not exist on this node; create it or set type: DirectoryOrCreate."
         )
-    wanted = {
+    check = {
         "Directory": path.is_dir, "DirectoryOrCreate": path.is_dir, "File": path.is_file, "FileOrCreate": path.is_file,
         "Socket": path.is_socket, "CharDevice": path.is_char_device, "BlockDevice": path.is_block_device,
     }.get(kind)  # fmt: skip
-    if wanted is not None and not wanted():
+    if check is not None and not check():
         raise AgentError(f"Volume {name}: hostPath type check failed: {path} is not a {kind.removesuffix('OrCreate')}.")
     return path
 

@@ -53,11 +53,11 @@ async def claim_folders(client: Client, layout: Layout, pod: Pod) -> dict[str, P
         AgentError: the volume is of a kind that this runtime does not have.
         ApiError: the API did not answer.
     """
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     namespace = pod.metadata.namespace or ""
     for volume in pod.spec.volumes or ():
         name = claim_name(pod.metadata.name, volume)
-        if name is None or name in found:
+        if name is None or name in folders:
             continue
         try:
             claim = await client.get(PERSISTENT_VOLUME_CLAIMS, name, namespace)
@@ -65,8 +65,8 @@ async def claim_folders(client: Client, layout: Layout, pod: Pod) -> dict[str, P
             continue
         if volume.ephemeral is not None and not _owned(claim, pod):
             raise MissingSource(f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)")
-        found[name] = await _folder(client, layout, claim)
-    return found
+        folders[name] = await _folder(client, layout, claim)
+    return folders
 
 
 async def _folder(client: Client, layout: Layout, claim: PersistentVolumeClaim) -> Path:

@@ -103,16 +103,16 @@ def _int(value: Any) -> int:
 
 
 def _uint(value: Any) -> UInt:
-    found = value if isinstance(value, int) and not isinstance(value, bool) else None
+    number = value if isinstance(value, int) and not isinstance(value, bool) else None
     if isinstance(value, str):
-        found = int(_text_number(value))
+        number = int(_text_number(value))
     elif isinstance(value, float) and math.isfinite(value):
-        found = int(value)
-    if found is None:
+        number = int(value)
+    if number is None:
         raise no_overload("uint")
-    if not 0 <= found < 2**64:
+    if not 0 <= number < 2**64:
         raise EvaluationError("unsigned integer overflow")
-    return UInt(found)
+    return UInt(number)
 
 
 def _double(value: Any) -> float:
@@ -126,10 +126,10 @@ def _double(value: Any) -> float:
 def _bool(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    known = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
+    truth_values = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
     if isinstance(value, str):
-        if value in ("T", "F", "TRUE", "FALSE", "True", "False") or value in known:
-            return known[value.lower()]
+        if value in ("T", "F", "TRUE", "FALSE", "True", "False") or value in truth_values:
+            return truth_values[value.lower()]
         raise EvaluationError(f"type conversion error from 'string' to 'bool': {value[:_LONGEST_NUMBER]}")
     raise no_overload("bool")
 
@@ -310,10 +310,10 @@ def _some(value: Any, name: str) -> Optional:
 
 
 def _value(value: Any) -> Any:
-    found = _some(value, "value")
-    if not found.present:
+    optional = _some(value, "value")
+    if not optional.present:
         raise EvaluationError("optional.none() dereference")
-    return found.value
+    return optional.value
 
 
 def _non_zero(value: Any) -> Optional:

@@ -127,10 +127,10 @@ def is_sorted(values: Any) -> bool:
 
 def total(values: Any) -> Any:
     """The sum of numbers or durations; 0 of none."""
-    found: Any = None
+    result: Any = None
     for each in checked_list(values, "sum"):
-        found = each if found is None else add(found, each)
-    return 0 if found is None else found
+        result = each if result is None else add(result, each)
+    return 0 if result is None else result
 
 
 def extreme(name: str, values: Any, *, largest: bool) -> Any:
@@ -140,11 +140,11 @@ def extreme(name: str, values: Any, *, largest: bool) -> Any:
         EvaluationError: the list is empty, or its entries cannot be compared.
 
     """
-    found = checked_list(values, name)
-    if not found:
+    entries = checked_list(values, name)
+    if not entries:
         raise EvaluationError(f"{name} called on empty list")
-    best = found[0]
-    for each in found[1:]:
+    best = entries[0]
+    for each in entries[1:]:
         if less(best, each, name) if largest else less(each, best, name):
             best = each
     return best
@@ -172,11 +172,11 @@ def flatten(values: Any) -> list[Any]:
 
 def distinct(values: Any) -> list[Any]:
     """Entries without those that equal an earlier one."""
-    found: list[Any] = []
+    unique: list[Any] = []
     for each in checked_list(values, "distinct"):
-        if not any(equal(each, other) for other in found):
-            found.append(each)
-    return found
+        if not any(equal(each, other) for other in unique):
+            unique.append(each)
+    return unique
 
 
 def part(values: Any, start: int, end: int) -> list[Any]:

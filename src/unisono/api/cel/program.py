@@ -211,8 +211,8 @@ def _opt_map(*, flat: bool) -> Macro:
                 raise no_overload(tree.name)
             if not value.present:
                 return value
-            found = _with(meter, names, (value.value,), body)
-            return found if flat else Optional(found, present=True)
+            result = _with(meter, names, (value.value,), body)
+            return result if flat else Optional(result, present=True)
 
         return run
 
@@ -422,11 +422,11 @@ class _Compiler:
         whole, at = self.run(owner), self.run(key)
 
         def read(meter: EvaluationMeter) -> Any:
-            value, wanted = whole(meter), at(meter)
+            value, key = whole(meter), at(meter)
             meter.left -= 1
             if isinstance(value, Optional):
-                return optional_item(value, wanted, meter)
-            return item(value, wanted)
+                return optional_item(value, key, meter)
+            return item(value, key)
 
         return read
 
@@ -435,14 +435,14 @@ class _Compiler:
 
         def build(meter: EvaluationMeter) -> list[Any]:
             meter.spend(10)
-            found = []
+            values = []
             for entry, optional in entries:
                 value = entry(meter)
                 if not optional:
-                    found.append(value)
+                    values.append(value)
                 elif isinstance(value, Optional) and value.present:
-                    found.append(value.value)
-            return found
+                    values.append(value.value)
+            return values
 
         return build
 
@@ -451,7 +451,7 @@ class _Compiler:
 
         def build(meter: EvaluationMeter) -> dict[Any, Any]:
             meter.spend(30)
-            found: dict[Any, Any] = {}
+            result: dict[Any, Any] = {}
             for read_key, entry, optional in entries:
                 key, value = read_key(meter), entry(meter)
                 if not isinstance(key, str | int):
@@ -460,10 +460,10 @@ class _Compiler:
                     if not value.present:
                         continue
                     value = value.value
-                if key in found:
+                if key in result:
                     raise EvaluationError(f"Failed with repeated key: {key}")
-                found[key] = value
-            return found
+                result[key] = value
+            return result
 
         return build
 
@@ -497,8 +497,8 @@ def optional_item(owner: Any, key: Any, meter: EvaluationMeter) -> Optional:
             return owner
         owner = owner.value
     if isinstance(owner, dict):
-        found = owner.get(key, _ABSENT)
-        return Optional() if found is _ABSENT else Optional(found, present=True)
+        member = owner.get(key, _ABSENT)
+        return Optional() if member is _ABSENT else Optional(member, present=True)
     if isinstance(owner, list) and isinstance(key, int) and not isinstance(key, bool):
         return Optional(owner[key], present=True) if 0 <= key < len(owner) else Optional()
     raise no_overload("_[?_]")

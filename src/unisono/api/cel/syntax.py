@@ -112,22 +112,22 @@ class _Parser:
         self._kept: list[Expression] = []
 
     def whole(self) -> Expression:
-        found = self._expression()
+        expression = self._expression()
         if self._tokens[self._at][0] != "end":
             raise self._unexpected()
-        return found
+        return expression
 
     def _expression(self) -> Expression:
         self._depth += 1
         if self._depth > DEEPEST:
             raise CompileError(f"the expression is nested more than {DEEPEST} levels deep")
-        found = self._chain("||", "_||_")
+        expression = self._chain("||", "_||_")
         if self._take("?"):
             then = self._chain("||", "_||_")
             self._expect(":")
-            found = self._made(Call("_?_:_", None, (found, then, self._expression())))
+            expression = self._made(Call("_?_:_", None, (expression, then, self._expression())))
         self._depth -= 1
-        return found
+        return expression
 
     def _chain(self, symbol: str, name: str) -> Expression:
         """``||`` and ``&&`` with all their operands at once, so that long chains are not deep."""
@@ -146,11 +146,11 @@ class _Parser:
     def _binary(self, level: int) -> Expression:
         if level == len(_LEVELS):
             return self._unary()
-        found = self._binary(level + 1)
+        expression = self._binary(level + 1)
         while self._tokens[self._at][0] in ("symbol", "name") and self._tokens[self._at][1] in _LEVELS[level]:
             symbol = self._next()[1]
-            found = self._made(Call(f"_{symbol}_", None, (found, self._binary(level + 1))))
-        return found
+            expression = self._made(Call(f"_{symbol}_", None, (expression, self._binary(level + 1))))
+        return expression
 
     def _unary(self) -> Expression:
         signs = 0
@@ -166,25 +166,25 @@ class _Parser:
             signs -= 1
         elif kind == "literal" and value == 2**63 and not isinstance(value, UInt | float):
             raise CompileError(f"invalid int literal: {value}")
-        found = self._member()
+        expression = self._member()
         for _ in range(signs % 2 or 2 * bool(signs)):
-            found = self._made(Call(f"{symbol}_", None, (found,)))
-        return found
+            expression = self._made(Call(f"{symbol}_", None, (expression,)))
+        return expression
 
     def _member(self) -> Expression:
-        found = self._primary()
+        expression = self._primary()
         while True:
             if self._take("."):
-                found = self._selected(found)
+                expression = self._selected(expression)
             elif self._take("["):
                 optional = self._take("?")
                 key = self._expression()
                 self._expect("]")
-                found = self._made(Call("_[?_]" if optional else "_[_]", None, (found, key)))
-            elif isinstance(found, Ident | Select) and self._is("{"):
+                expression = self._made(Call("_[?_]" if optional else "_[_]", None, (expression, key)))
+            elif isinstance(expression, Ident | Select) and self._is("{"):
                 raise CompileError("Syntax error: messages are not supported")
             else:
-                return found
+                return expression
 
     def _selected(self, operand: Expression) -> Expression:
         optional = self._take("?")
@@ -197,12 +197,12 @@ class _Parser:
         return self._made(Select(operand, name, optional))
 
     def _arguments(self) -> tuple[Expression, ...]:
-        found: list[Expression] = []
+        arguments: list[Expression] = []
         while not self._take(")"):
-            found.append(self._expression())
+            arguments.append(self._expression())
             if not self._is(")"):
                 self._expect(",")
-        return tuple(found)
+        return tuple(arguments)
 
     def _primary(self) -> Expression:
         self._take(".")  # a name from the root
@@ -217,9 +217,9 @@ class _Parser:
         if kind == "name":
             return self._named(value)
         if value == "(":
-            found = self._expression()
+            expression = self._expression()
             self._expect(")")
-            return found
+            return expression
         return self._list() if value == "[" else self._map()
 
     def _named(self, name: str) -> Expression:
@@ -303,8 +303,8 @@ def children(expression: Expression) -> tuple[Expression, ...]:
 
 def references(expression: Expression) -> set[str]:
     """Names that an expression uses; those that its macros bind are among them."""
-    found = {expression.name} if isinstance(expression, Ident) else set()
-    return found.union(*(references(each) for each in children(expression)))
+    names = {expression.name} if isinstance(expression, Ident) else set()
+    return names.union(*(references(each) for each in children(expression)))
 
 
 def tokens(text: str) -> list[Token]:
@@ -314,7 +314,7 @@ def tokens(text: str) -> list[Token]:
         CompileError: something is no token, a string is not closed, or a number does not fit.
 
     """
-    found: list[Token] = []
+    result: list[Token] = []
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -322,21 +322,21 @@ def tokens(text: str) -> list[Token]:
             quoted = _BACKTICK.match(text, at)
             if quoted is None:
                 raise CompileError(f"Syntax error: token recognition error at: {text[at : at + 10]!r}")
-            found.append(("quoted", quoted[1], at))
+            result.append(("quoted", quoted[1], at))
             at = quoted.end()
             continue
         kind, value = match.lastgroup, match.group()
         if kind == "text":
             literal, at = _string(text, match)
-            found.append(("literal", literal, match.start()))
+            result.append(("literal", literal, match.start()))
             continue
         if kind == "number":
-            found.append(("literal", _number(value), at))
+            result.append(("literal", _number(value), at))
         elif kind != "space":
-            found.append((kind or "", value, at))
+            result.append((kind or "", value, at))
         at = match.end()
-    found.append(("end", "<EOF>", at))
-    return found
+    result.append(("end", "<EOF>", at))
+    return result
 
 
 def _string(text: str, opening: re.Match[str]) -> tuple[str | bytes, int]:

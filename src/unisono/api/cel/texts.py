@@ -63,8 +63,8 @@ def find(value: Any, pattern: Any) -> str:
 def find_all(value: Any, pattern: Any, most: int = -1) -> list[str]:
     """The parts that a regular expression matches."""
     try:
-        found = compile_pattern(text(pattern, "findAll")).all_in(text(value, "findAll"))
-        return list(islice(found, most if most >= 0 else None))
+        parts = compile_pattern(text(pattern, "findAll")).all_in(text(value, "findAll"))
+        return list(islice(parts, most if most >= 0 else None))
     except PatternError as error:
         raise EvaluationError(str(error)) from None
 
@@ -137,8 +137,8 @@ def index_of(value: str, part: Any, start: int = 0) -> int:
 
 def last_index_of(value: str, part: Any, start: int | None = None) -> int:
     """Where a part stands last, not behind ``start``; -1 for nowhere."""
-    wanted = text(part, "lastIndexOf")
-    return value.rfind(wanted) if start is None else value.rfind(wanted, 0, start + len(wanted))
+    needle = text(part, "lastIndexOf")
+    return value.rfind(needle) if start is None else value.rfind(needle, 0, start + len(needle))
 
 
 def form(value: Any, arguments: Any) -> str:
@@ -148,9 +148,9 @@ def form(value: Any, arguments: Any) -> str:
         raise no_overload("format")
     parts: list[str] = []
     at, given = 0, iter(arguments)
-    while (found := whole.find("%", at)) >= 0:
-        parts.append(whole[at:found])
-        at = found + 1
+    while (percent := whole.find("%", at)) >= 0:
+        parts.append(whole[at:percent])
+        at = percent + 1
         digits = ""
         if whole[at : at + 1] == ".":
             end = at + 1

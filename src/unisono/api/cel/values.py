@@ -324,10 +324,10 @@ def duration(value: Any) -> timedelta:
         return value
     if not isinstance(value, str):
         raise no_overload("duration")
-    found = parse_duration(value)
-    if found is None:
+    parsed = parse_duration(value)
+    if parsed is None:
         raise EvaluationError(f"type conversion error from 'string' to 'duration': {value[:64]}")
-    return found
+    return parsed
 
 
 def timestamp(value: Any) -> datetime:
@@ -340,8 +340,8 @@ def timestamp(value: Any) -> datetime:
         raise no_overload("timestamp")
     if len(value) > _LONGEST or "T" not in value.upper():
         raise EvaluationError(f"type conversion error from 'string' to 'timestamp': {value[:64]}")
-    found = datetime.fromisoformat(value)
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    moment = datetime.fromisoformat(value)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def added(left: Any, right: Any) -> Any:

@@ -87,12 +87,12 @@ def policies_above(name: str | None, parents: Mapping[str | None, str | None]) -
         parents: what each policy says, by its name.
 
     """
-    found: list[str | None] = []
+    nearest_first: list[str | None] = []
     above = parents.get(name)
-    while above in parents and above is not None and above not in found and len(found) < MOST_LEVELS:
-        found.append(above)
+    while above in parents and above is not None and above not in nearest_first and len(nearest_first) < MOST_LEVELS:
+        nearest_first.append(above)
         above = parents.get(above)
-    return found
+    return nearest_first
 
 
 class PodGroupSpec(Base):

@@ -38,9 +38,11 @@ def job_rules(at: str) -> tuple[Rule, ...]:
 def _of_task(at: str, field: str, good: str, message: str, *, creation: bool = False) -> Rule:
     """``good`` holds for every task ``t``; the message ends with the first one's name for which it does not."""
     named = "(has(t.name) ? t.name : '')"
-    found = f"{_TASKS}.filter(t, !({good})).map(t, {named})[0]"
+    first_name = f"{_TASKS}.filter(t, !({good})).map(t, {named})[0]"
     return Rule(
-        f"{_TASKS}.all(t, {good})", f"{text(f'{at}.tasks.{field}: {message} in task: ')} + {found}", creation=creation
+        f"{_TASKS}.all(t, {good})",
+        f"{text(f'{at}.tasks.{field}: {message} in task: ')} + {first_name}",
+        creation=creation,
     )
 
 
@@ -148,12 +150,12 @@ def _policies(at: str) -> tuple[Rule, ...]:
 def _parts(at: str) -> tuple[Rule, ...]:
     claim, name = "has(v.volumeClaim)", given("v.volumeClaimName")
     plugins = f"{_SPEC}.plugins"
-    known = _list(PLUGINS)
+    plugin_names = _list(PLUGINS)
     return (
         Rule(
-            f"!has({plugins}) || {plugins}.all(p, p in {known})",
+            f"!has({plugins}) || {plugins}.all(p, p in {plugin_names})",
             text(f"{at}.plugins: unable to find job plugin: ")
-            + f" + {plugins}.filter(p, !(p in {known}))[0] + "
+            + f" + {plugins}.filter(p, !(p in {plugin_names}))[0] + "
             + text(f"; plug-ins are {', '.join(PLUGINS)}"),
             creation=True,
         ),
@@ -249,11 +251,13 @@ def job_flow_rules() -> tuple[Rule, ...]:
     """Flows depend on flows of the same JobFlow, and not on themselves; longer circles are the webhook's to find."""
     flows, depends = entries("variables.spec.flows"), "f.dependsOn"
     targets = f"(has({depends}) ? {entries(f'{depends}.targets')} : [])"
-    known = f"{targets}.all(n, {flows}.exists(g, g.name == n))"
-    missing = f"{flows}.filter(f, !({known}))[0].dependsOn.targets.filter(n, !{flows}.exists(g, g.name == n))[0]"
+    targets_exist = f"{targets}.all(n, {flows}.exists(g, g.name == n))"
+    missing = (
+        f"{flows}.filter(f, !({targets_exist}))[0].dependsOn.targets.filter(n, !{flows}.exists(g, g.name == n))[0]"
+    )
     return (
         Rule(
-            f"size({flows}) > {MANY} || {flows}.all(f, {known})",
+            f"size({flows}) > {MANY} || {flows}.all(f, {targets_exist})",
             text("spec.flows: jobflow Flow is not DAG: vertex is not defined: ") + f" + {missing}",
         ),
         Rule(f"{flows}.all(f, !(f.name in {targets}))", text("spec.flows: jobflow Flow is not DAG")),

@@ -73,8 +73,8 @@ class Node:
 
     def child(self, name: str) -> Node | None:
         """The schema of a field of an object."""
-        found = self.properties.get(name)
-        return self.additional if found is None else found
+        named = self.properties.get(name)
+        return self.additional if named is None else named
 
     def walk(self) -> Iterator[Node]:
         """The node and the structural ones below it (not those of anyOf and its like)."""
@@ -183,17 +183,17 @@ def field_path(path: str, node: Node, *, brackets: bool = True) -> tuple[list[st
     names: list[str] = []
     shown, position = "", 0
     while position < len(path):
-        found = _TOKEN.match(path, position)
-        if found is None:
+        token = _TOKEN.match(path, position)
+        if token is None:
             raise PathError(f"expected [ or . but got: {path[position:]}")
-        if found[2] is not None and not brackets:
+        if token[2] is not None and not brackets:
             raise PathError("array notation is not allowed")
-        name = found[1] if found[1] is not None else re.sub(r"\\(.)", r"\1", found[2])
+        name = token[1] if token[1] is not None else re.sub(r"\\(.)", r"\1", token[2])
         named = bool(node.properties)
         below = node.properties.get(name) if named else node.additional
         if below is None:
             raise PathError("does not refer to a valid field")
-        node, position = below, found.end()
+        node, position = below, token.end()
         shown += (f".{name}" if shown else name) if named else f"[{name}]"
         names.append(name)
     return names, shown, node

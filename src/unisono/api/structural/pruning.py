@@ -127,8 +127,8 @@ class _Reader:
     def _list(self, value: Any, path: str, read: Any) -> Any:
         if not isinstance(value, list):
             return self._wrong(value, path, "array")
-        found = [read(each, f"{path}[{index}]") for index, each in enumerate(value)]
-        return [each for each in found if each is not None]
+        items = [read(each, f"{path}[{index}]") for index, each in enumerate(value)]
+        return [each for each in items if each is not None]
 
     def _rule(self, value: Any, path: str) -> Any:
         if not isinstance(value, dict):
@@ -166,23 +166,23 @@ _META: Kind[Object] = Kind("meta.k8s.io", "v1", "Object", "objects", Object)
 def read_embedded(node: Node | None, value: Any) -> list[str]:
     """Drop, in place, fields that metadata of embedded objects does not have; answers their paths."""
     dropped: list[str] = []
-    for at, found in _embedded(node, value, ""):
-        metadata = found.get("metadata")
+    for at, embedded in _embedded(node, value, ""):
+        metadata = embedded.get("metadata")
         if isinstance(metadata, dict):
             read = decode(_META, {"metadata": metadata})
             if not read.type_errors:
                 dropped += [f"{at}.{each}" for each in read.unknown_fields]
-                found["metadata"] = read.clean["metadata"]
+                embedded["metadata"] = read.clean["metadata"]
     return dropped
 
 
 def check_embedded(node: Node | None, value: Any) -> Iterator[FieldError]:
     """What is wrong with apiVersion, kind and metadata of embedded objects."""
-    for at, found in _embedded(node, value, ""):
+    for at, embedded in _embedded(node, value, ""):
         for word in ("apiVersion", "kind"):
-            yield from _type(word, found, f"{at}.{word}")
-        if "metadata" in found:
-            for error in decode(_META, {"metadata": found["metadata"]}).type_errors:
+            yield from _type(word, embedded, f"{at}.{word}")
+        if "metadata" in embedded:
+            for error in decode(_META, {"metadata": embedded["metadata"]}).type_errors:
                 yield replace(error, path=f"{at}.{error.path}")
 
 
@@ -190,15 +190,15 @@ def _type(word: str, value: dict[str, Any], path: str) -> Iterator[FieldError]:
     if word not in value:
         yield required(path)
         return
-    found = value[word]
-    if not isinstance(found, str):
-        yield invalid(path, found, "must be a string")
-    elif not found:
-        yield invalid(path, found, "must not be empty")
-    elif word == "apiVersion" and found.count("/") > 1:
-        yield invalid(path, found, f"unexpected GroupVersion string: {found}")
-    elif word == "kind" and (problems := names.dns_1035_label(found.lower())):
-        yield invalid(path, found, f"may have mixed case, but should otherwise match: {','.join(problems)}")
+    text = value[word]
+    if not isinstance(text, str):
+        yield invalid(path, text, "must be a string")
+    elif not text:
+        yield invalid(path, text, "must not be empty")
+    elif word == "apiVersion" and text.count("/") > 1:
+        yield invalid(path, text, f"unexpected GroupVersion string: {text}")
+    elif word == "kind" and (problems := names.dns_1035_label(text.lower())):
+        yield invalid(path, text, f"may have mixed case, but should otherwise match: {','.join(problems)}")
 
 
 def _embedded(node: Node | None, value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -241,9 +241,9 @@ def prune(node: Node | None, value: Any, *, root: bool = False) -> list[str]:
 def _prune(node: Node | None, value: Any, path: str, dropped: list[str], *, whole: bool = False) -> None:
     preserve = node is not None and node.preserve
     if isinstance(value, dict):
-        known = META_FIELDS if node is not None and (node.embedded or whole) else frozenset()
+        kept_names = META_FIELDS if node is not None and (node.embedded or whole) else frozenset()
         for name in list(value):
-            if name in known:
+            if name in kept_names:
                 continue
             at = f"{path}.{name}" if path else name
             below = node.properties.get(name) if node is not None else None

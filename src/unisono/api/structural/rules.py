@@ -176,9 +176,9 @@ def _complete(value: Schema, schema: Schema | None, at: str, path: str) -> Itera
     if isinstance(value.get("items"), dict):
         items = schema.get("items")
         yield from _complete(value["items"], items if isinstance(items, dict) else None, f"{at}.items", f"{path}.items")
-    known = schema.get("properties", {})
+    properties = schema.get("properties", {})
     for name, each in value.get("properties", {}).items():
-        yield from _complete(each, known.get(name), f"{at}.properties[{name}]", f"{path}.properties[{name}]")
+        yield from _complete(each, properties.get(name), f"{at}.properties[{name}]", f"{path}.properties[{name}]")
 
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
@@ -308,18 +308,18 @@ def _words(schema: Schema, path: str, place: _Place) -> Iterator[FieldError]:
         yield forbidden(f"{path}.uniqueItems", why)
     if schema.get("x-kubernetes-preserve-unknown-fields") is False:
         yield invalid(f"{path}.x-kubernetes-preserve-unknown-fields", False, "must be true or undefined")
-    for extension, wanted, known in (
+    for extension, required_type, allowed in (
         ("x-kubernetes-map-type", "object", ("atomic", "granular")),
         ("x-kubernetes-list-type", "array", ("atomic", "set", "map")),
     ):
         value = schema.get(extension)
         if value is None:
             continue
-        if kind != wanted:
-            why = f"must be {wanted} if {extension} is specified"
+        if kind != required_type:
+            why = f"must be {required_type} if {extension} is specified"
             yield invalid(f"{path}.type", kind, why) if kind else required(f"{path}.type", why)
-        if value not in known:
-            yield not_supported(f"{path}.{extension}", value, known)
+        if value not in allowed:
+            yield not_supported(f"{path}.{extension}", value, allowed)
 
 
 def _lists(schema: Schema, path: str) -> Iterator[FieldError]:

@@ -112,10 +112,10 @@ def _date(text: str) -> bool:
 
 def _date_time(text: str) -> bool:
     day, separator, rest = text.lower().partition("t")
-    found = _TIME.fullmatch(rest)
-    if not separator or not _date(day) or found is None:
+    match = _TIME.fullmatch(rest)
+    if not separator or not _date(day) or match is None:
         return False
-    return found[1] <= "23" and found[2] <= "59" and found[3] <= "59"
+    return match[1] <= "23" and match[2] <= "59" and match[3] <= "59"
 
 
 def _uri(text: str) -> bool:
@@ -181,8 +181,8 @@ def _credit_card(text: str) -> bool:
 
 
 def _rgb(text: str) -> bool:
-    found = re.fullmatch(r"rgb\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)", text, re.ASCII)
-    return found is not None and all(int(part) <= 255 for part in found.groups())
+    match = re.fullmatch(r"rgb\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)", text, re.ASCII)
+    return match is not None and all(int(part) <= 255 for part in match.groups())
 
 
 def _uuid(third: str, fourth: str = "") -> Check:
@@ -338,8 +338,8 @@ class _CheckingWalk:
         valid = sum(1 for each in tried if not each.errors)
         if valid == 1:
             return
-        found = f"Found {valid} valid alternatives" if valid else "Found none valid"
-        self._composite(f'"{path}" must validate one and only one schema (oneOf). {found}')
+        outcome = f"Found {valid} valid alternatives" if valid else "Found none valid"
+        self._composite(f'"{path}" must validate one and only one schema (oneOf). {outcome}')
         if not valid:
             self.errors += max(tried, key=lambda each: each.matches).errors
 
@@ -363,15 +363,15 @@ def _items_before(node: Node, old: Any) -> Callable[[Any], Any]:
     """Which item of the old list an item continues: only lists with keys tell."""
     if node.list_type != "map" or not isinstance(old, list):
         return lambda item: ABSENT
-    known = {identity(map_key(node, each)): each for each in old}
-    return lambda item: known.get(identity(map_key(node, item)), ABSENT)
+    items_by_key = {identity(map_key(node, each)): each for each in old}
+    return lambda item: items_by_key.get(identity(map_key(node, item)), ABSENT)
 
 
 def _wrong_type(node: Node, value: Any) -> tuple[str, str] | None:
     """Expected and actual type when they differ."""
     types = node.types
-    wanted = _known_format(node)
-    if not types and not wanted:
+    expected = _known_format(node)
+    if not types and not expected:
         return None
     actual = json_type(value)
     listed = ",".join(types)
@@ -381,17 +381,17 @@ def _wrong_type(node: Node, value: Any) -> tuple[str, str] | None:
     fits = fits or (isinstance(value, float) and value.is_integer() and "integer" in types)
     if isinstance(value, str | list):
         numeric = "number" in types or "integer" in types
-        if wanted and not numeric:
+        if expected and not numeric:
             return None
-    elif wanted and not fits:
-        return wanted, {"integer": "int64", "number": "float64"}.get(actual, "")
+    elif expected and not fits:
+        return expected, {"integer": "int64", "number": "float64"}.get(actual, "")
     return None if fits else (listed, actual)
 
 
 def _known_format(node: Node) -> str:
-    known = {"integer": ("int32", "int64"), "number": ("float", "double")}.get(node.type)
-    if known is not None:
-        return node.format if node.format in known else ""
+    formats = {"integer": ("int32", "int64"), "number": ("float", "double")}.get(node.type)
+    if formats is not None:
+        return node.format if node.format in formats else ""
     if node.type not in ("", "string") or find_check(node.format) is None:
         return ""
     return node.format

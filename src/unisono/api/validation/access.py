@@ -238,16 +238,16 @@ def validate_client(client: WebhookClientConfig | None, path: str) -> Iterator[F
         except (binascii.Error, ValueError):
             yield invalid(f"{path}.caBundle", client.ca_bundle, "must be base64")
     if client.url is not None:
-        found = urlsplit(client.url)
-        if found.scheme != "https":
+        parsed = urlsplit(client.url)
+        if parsed.scheme != "https":
             yield invalid(
                 f"{path}.url",
-                found.scheme,
+                parsed.scheme,
                 "'https' is the only allowed URL scheme; desired format: https://host[/path]",
             )
-        if not found.hostname:
+        if not parsed.hostname:
             yield invalid(f"{path}.url", "", "host must be specified; desired format: https://host[/path]")
-        for part, word in ((found.query, "query parameters"), (found.fragment, "fragments")):
+        for part, word in ((parsed.query, "query parameters"), (parsed.fragment, "fragments")):
             if part:
                 yield invalid(f"{path}.url", part, f"{word} are not permitted in the URL")
     elif client.service is not None:
@@ -427,9 +427,11 @@ def _item(item: LimitRangeItem, path: str) -> Iterator[FieldError]:
         yield required(f"{path}.limits", detail)
     if broken:
         return
-    found = {name: getattr(item, attribute) or {} for attribute, name in _FIELDS}
-    for resource in sorted({resource for amounts in found.values() for resource in amounts}):
-        texts = {name: canonical(amounts[resource]) for name, amounts in found.items() if resource in amounts}
+    amounts_by_field = {name: getattr(item, attribute) or {} for attribute, name in _FIELDS}
+    for resource in sorted({resource for amounts in amounts_by_field.values() for resource in amounts}):
+        texts = {
+            name: canonical(amounts[resource]) for name, amounts in amounts_by_field.items() if resource in amounts
+        }
         yield from _order(texts, path, resource)
         yield from _ratio(texts, path, resource)
 

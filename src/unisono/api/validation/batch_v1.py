@@ -185,12 +185,12 @@ def _failure_rule(spec: BatchJobSpec, rule: PodFailurePolicyRule, path: str) -> 
 
 def _exit_codes(spec: BatchJobSpec, codes: PodFailurePolicyOnExitCodesRequirement, path: str) -> Iterator[FieldError]:
     pod = spec.template.spec
-    known = {each.name for each in (*(pod.containers or ()), *(pod.init_containers or ()))}
+    container_names = {each.name for each in (*(pod.containers or ()), *(pod.init_containers or ()))}
     if not codes.operator:
         yield required(f"{path}.operator", 'valid values: ["In" "NotIn"]')
     else:
         yield from one_of(f"{path}.operator", codes.operator, ("In", "NotIn"))
-    if codes.container_name is not None and codes.container_name not in known:
+    if codes.container_name is not None and codes.container_name not in container_names:
         detail = "must be one of the container or initContainer names in the pod template"
         yield invalid(f"{path}.containerName", codes.container_name, detail)
     values = codes.values or []

@@ -149,11 +149,11 @@ def _deprecation(version: CustomResourceDefinitionVersion, path: str) -> Iterato
 
 
 def _versions(spec: CustomResourceDefinitionSpec) -> Iterator[FieldError]:
-    found = [version.name for version in spec.versions or ()]
-    if len(set(found)) != len(found):
-        yield invalid("spec.versions", found, "must contain unique version names")
+    version_names = [version.name for version in spec.versions or ()]
+    if len(set(version_names)) != len(version_names):
+        yield invalid("spec.versions", version_names, "must contain unique version names")
     if sum(1 for version in spec.versions or () if version.storage) != 1:
-        yield invalid("spec.versions", found, "must have exactly one version marked as storage version")
+        yield invalid("spec.versions", version_names, "must have exactly one version marked as storage version")
 
 
 def _names(kind: CustomResourceDefinitionNames, path: str) -> Iterator[FieldError]:
@@ -226,13 +226,13 @@ def _selectable(fields: list[SelectableField], node: Node, path: str) -> Iterato
             yield required(at)
             continue
         try:
-            steps, shown, found = field_path(each.json_path, node, brackets=False)
+            steps, shown, field = field_path(each.json_path, node, brackets=False)
         except PathError as error:
             yield invalid(at, each.json_path, f"is an invalid path: {error}")
             continue
         if steps[0] == "metadata":
             yield invalid(at, each.json_path, "must not point to fields in metadata")
-        if found.type not in ("string", "boolean", "integer"):
+        if field.type not in ("string", "boolean", "integer"):
             why = (
                 "must point to a field of type string, boolean or integer. Enum string fields and strings with "
                 "formats are allowed."
@@ -282,9 +282,9 @@ def _client(config: object, path: str) -> Iterator[FieldError]:
 
 def _stored(crd: CustomResourceDefinition) -> Iterator[FieldError]:
     path, stored = "status.storedVersions", crd.status.stored_versions or []
-    known = {version.name for version in crd.spec.versions or ()}
+    version_names = {version.name for version in crd.spec.versions or ()}
     for index, name in enumerate(stored):
-        if name not in known:
+        if name not in version_names:
             why = (
                 f"missing from spec.versions; {name} was previously a storage version, and must remain in "
                 f"spec.versions until a storage migration ensures no data remains persisted in {name} and removes "

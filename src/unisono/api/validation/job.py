@@ -225,15 +225,15 @@ def _whole_cores(task: TaskSpec, path: str) -> Iterator[FieldError]:
 
 def _dependencies(spec: JobSpec) -> Iterator[FieldError]:
     tasks = spec.tasks or []
-    known = {task.name for task in tasks}
+    task_names = {task.name for task in tasks}
     graph: dict[str, list[str]] = {}
     for index, task in enumerate(tasks):
         if task.depends_on is None:
             continue
-        for wanted in task.depends_on.name or ():
-            if wanted not in known:
-                yield not_supported(f"spec.tasks[{index}].dependsOn.name", wanted, sorted(known))
-            graph.setdefault(task.name, []).append(wanted)
+        for dependency in task.depends_on.name or ():
+            if dependency not in task_names:
+                yield not_supported(f"spec.tasks[{index}].dependsOn.name", dependency, sorted(task_names))
+            graph.setdefault(task.name, []).append(dependency)
         iteration = task.depends_on.iteration
         if iteration not in (None, "", "any", "all"):
             yield not_supported(f"spec.tasks[{index}].dependsOn.iteration", iteration, ("any", "all"))
@@ -363,7 +363,7 @@ def validate_job_template(template: JobTemplate, old: JobTemplate | None) -> Ite
 def validate_job_flow(job_flow: JobFlow, old: JobFlow | None) -> Iterator[FieldError]:
     """Targets are flows of the same JobFlow, and none depends on itself."""
     flows = job_flow.spec.flows or []
-    known = {flow.name for flow in flows}
+    flow_names = {flow.name for flow in flows}
     graph: dict[str, list[str]] = {}
     for index, flow in enumerate(flows):
         path = f"spec.flows[{index}]"
@@ -371,7 +371,7 @@ def validate_job_flow(job_flow: JobFlow, old: JobFlow | None) -> Iterator[FieldE
             yield from by(names.dns_subdomain, f"{path}.name", flow.name)
         depends = flow.depends_on
         for target in (depends.targets if depends is not None else None) or ():
-            if target not in known:
+            if target not in flow_names:
                 detail = f"{_NOT_DAG}: vertex is not defined: {target}"
                 yield invalid(f"{path}.dependsOn.targets", target, detail)
         # Of flows with the same name the last one counts.

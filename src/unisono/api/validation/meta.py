@@ -91,11 +91,11 @@ def validate_bounds(struct: type[Object], obj: Object, old: Object | None) -> It
     What ``old`` says already may stay: an object that an earlier version admitted can still be changed and deleted. Of
     statuses only those of nodes are looked at; the others are sums that components write, and stop at the bound.
     """
-    found = list(_fields(struct, obj, ""))
-    if found and old is not None:
-        known = {error.message() for error in _fields(struct, old, "")}
-        found = [error for error in found if error.message() not in known]
-    yield from found
+    errors = list(_fields(struct, obj, ""))
+    if errors and old is not None:
+        previous = {error.message() for error in _fields(struct, old, "")}
+        errors = [error for error in errors if error.message() not in previous]
+    yield from errors
 
 
 def _fields(struct: type[msgspec.Struct], value: Any, path: str) -> Iterator[FieldError]:
@@ -232,8 +232,8 @@ def validate_one_of(annotations: Mapping[str, str], path: str, *, remade: bool =
     """
     for key, read in ((ONE_OF, kinds_of), (ONE_OF_BY, way_of)):
         try:
-            found = read(annotations.get(key, ""))
-            if not remade and any(isinstance(each, NodeKind) and each.times != 1 for each in found):
+            parsed = read(annotations.get(key, ""))
+            if not remade and any(isinstance(each, NodeKind) and each.times != 1 for each in parsed):
                 raise ValueError(
                     "only pods of a Job (batch.volcano.sh) are made again where they take other amounts of devices: "
                     "leave out the * and the number behind it"

@@ -55,12 +55,12 @@ def validate_affinity(affinity: Affinity | None, path: str) -> Iterator[FieldErr
         return
     node = affinity.node_affinity
     if node is not None:
-        wanted = node.required_during_scheduling_ignored_during_execution
-        if wanted is not None:
+        required_terms = node.required_during_scheduling_ignored_during_execution
+        if required_terms is not None:
             at = f"{path}.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
-            if not wanted.node_selector_terms:
+            if not required_terms.node_selector_terms:
                 yield required(at, "must have at least one node selector term")
-            for index, term in enumerate(wanted.node_selector_terms or ()):
+            for index, term in enumerate(required_terms.node_selector_terms or ()):
                 yield from _term(term, f"{at}[{index}]")
         for index, preferred in enumerate(node.preferred_during_scheduling_ignored_during_execution or ()):
             at = f"{path}.nodeAffinity.{_PREFERRED}[{index}]"

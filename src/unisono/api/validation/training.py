@@ -75,19 +75,19 @@ def validate_job_set(job_set: JobSet, old: JobSet | None) -> Iterator[FieldError
 
 def _job_set_spec(spec: JobSetSpec, path: str, name: str = "") -> Iterator[FieldError]:
     jobs = spec.replicated_jobs or []
-    known = [job.name for job in jobs]
+    job_names = [job.name for job in jobs]
     claims = [claim.metadata.name for policy in spec.volume_claim_policies or () for claim in policy.templates or ()]
     for index, job in enumerate(jobs):
         at = f"{path}.replicatedJobs[{index}]"
-        if job.name in known[:index]:
+        if job.name in job_names[:index]:
             yield duplicate(f"{at}.name", job.name)
         pods = job.template.spec.completions or job.template.spec.parallelism or 1
         host = f"{name or 'x'}-{job.name}-{max((job.replicas or 1) - 1, 0)}-{max(pods - 1, 0)}"
         yield from by(names.dns_label, f"{at}.name", host)
         yield from _template(with_volumes(job.template.spec.template, claims), f"{at}.template.spec.template")
         for number, needed in enumerate(job.depends_on or ()):
-            if needed.name not in known[:index]:
-                yield not_supported(f"{at}.dependsOn[{number}].name", needed.name, known[:index])
+            if needed.name not in job_names[:index]:
+                yield not_supported(f"{at}.dependsOn[{number}].name", needed.name, job_names[:index])
     ordered = spec.startup_policy is not None and spec.startup_policy.startup_policy_order == "InOrder"
     if ordered and any(job.depends_on for job in jobs):
         yield invalid(path, None, "StartupPolicy and DependsOn APIs are mutually exclusive")
@@ -99,10 +99,10 @@ def _job_set_spec(spec: JobSetSpec, path: str, name: str = "") -> Iterator[Field
         ),
     ):
         for target in targets or ():
-            if target not in known:
-                yield not_supported(f"{path}.{field}.targetReplicatedJobs", target, known)
-    if spec.coordinator is not None and spec.coordinator.replicated_job not in known:
-        yield not_supported(f"{path}.coordinator.replicatedJob", spec.coordinator.replicated_job, known)
+            if target not in job_names:
+                yield not_supported(f"{path}.{field}.targetReplicatedJobs", target, job_names)
+    if spec.coordinator is not None and spec.coordinator.replicated_job not in job_names:
+        yield not_supported(f"{path}.coordinator.replicatedJob", spec.coordinator.replicated_job, job_names)
 
 
 def validate_train_job(job: TrainJob, old: TrainJob | None) -> Iterator[FieldError]:
@@ -199,11 +199,11 @@ def validate_ray_service(service: RayService, old: RayService | None) -> Iterato
 def _serve_config(text: str) -> Iterator[FieldError]:
     path = "spec.serveConfigV2"
     try:
-        found = [document.value for document in load_all(text, "line")]
+        documents = [document.value for document in load_all(text, "line")]
     except ConfigError as error:
         yield invalid(path, OMITTED, f"must be YAML: {error}")
         return
-    applications = found[0].get("applications") if len(found) == 1 and isinstance(found[0], dict) else None
+    applications = documents[0].get("applications") if len(documents) == 1 and isinstance(documents[0], dict) else None
     if not isinstance(applications, list):
         yield invalid(path, OMITTED, "must be one map with a list 'applications', as 'serve build' writes it")
         return
@@ -393,8 +393,8 @@ def _replica_spec(role: str, spec: ReplicaSpec, facts: TrainingDefaults) -> Iter
         yield not_supported(f"{path}.restartPolicy", spec.restart_policy, RESTART_POLICIES)
     own = list(_containers(f"{path}.template.spec.containers", spec, facts))
     yield from own
-    told = {error.path for error in own}
-    yield from (each for each in _replica_template(spec, f"{path}.template") if each.path not in told)
+    reported = {error.path for error in own}
+    yield from (each for each in _replica_template(spec, f"{path}.template") if each.path not in reported)
 
 
 def _containers(path: str, spec: ReplicaSpec, facts: TrainingDefaults) -> Iterator[FieldError]:
@@ -406,8 +406,8 @@ def _containers(path: str, spec: ReplicaSpec, facts: TrainingDefaults) -> Iterat
         if not container.image:
             yield required(f"{path}[{index}].image", "must be required")
     # A single container is the one that is meant, whatever its name; the operator refuses other names.
-    known = len(containers) == 1 or any(container.name == facts.container for container in containers)
-    if not known and facts.container != "mpi":
+    has_main = len(containers) == 1 or any(container.name == facts.container for container in containers)
+    if not has_main and facts.container != "mpi":
         yield required(path, f"must have at least one container with name {facts.container}")
 
 
@@ -472,12 +472,12 @@ def _mpi(job: MPIJob, specs: ReplicaSpecs) -> Iterator[FieldError]:
         yield invalid(f"{path}[Launcher].replicas", launcher.replicas, "must be 1")
     if job.spec.slots_per_worker is not None and job.spec.slots_per_worker < 1:
         yield invalid("spec.slotsPerWorker", job.spec.slots_per_worker, "must be greater than or equal to 1")
-    for field, value, known in (
+    for field, value, allowed in (
         ("mpiImplementation", job.spec.mpi_implementation, _IMPLEMENTATIONS),
         ("launcherCreationPolicy", job.spec.launcher_creation_policy, _LAUNCHER_CREATION),
     ):
-        if value and value not in known:
-            yield not_supported(f"spec.{field}", value, known)
+        if value and value not in allowed:
+            yield not_supported(f"spec.{field}", value, allowed)
     if job.metadata.name and worker is not None:
         host = f"{job.metadata.name}-worker-{max((worker.replicas or 0) - 1, 0)}"
         problems = names.dns_1035_label(host)
@@ -503,33 +503,35 @@ def object_warnings(kind: Kind[Any], obj: Any) -> list[str]:
         return _outside_bounds(obj.spec, "spec")
     if isinstance(obj, RayJob):
         kept = obj.spec.ttl_seconds_after_finished and not obj.spec.shutdown_after_job_finishes
-        told = ["spec.ttlSecondsAfterFinished has no effect without spec.shutdownAfterJobFinishes: the job stays"]
-        return [*(told if kept else ()), *_outside_bounds(obj.spec.ray_cluster_spec, "spec.rayClusterSpec")]
+        ttl_warning = [
+            "spec.ttlSecondsAfterFinished has no effect without spec.shutdownAfterJobFinishes: the job stays"
+        ]
+        return [*(ttl_warning if kept else ()), *_outside_bounds(obj.spec.ray_cluster_spec, "spec.rayClusterSpec")]
     if isinstance(obj, RayService):
         return _outside_bounds(obj.spec.ray_cluster_config, "spec.rayClusterConfig")
     return []
 
 
 def _outside_bounds(spec: RayClusterSpec | None, path: str) -> list[str]:
-    told = []
+    warnings = []
     for index, group in enumerate((spec.worker_group_specs if spec else None) or ()):
-        at, wanted = f"{path}.workerGroupSpecs[{index}]", group.replicas
-        if wanted is not None and group.max_replicas is not None and wanted > group.max_replicas:
-            told.append(f"{at}.replicas: {wanted} counts as {group.max_replicas}, which is its maxReplicas")
-        elif wanted is not None and wanted < (group.min_replicas or 0):
-            told.append(f"{at}.replicas: {wanted} counts as {group.min_replicas}, which is its minReplicas")
-    return told
+        at, requested = f"{path}.workerGroupSpecs[{index}]", group.replicas
+        if requested is not None and group.max_replicas is not None and requested > group.max_replicas:
+            warnings.append(f"{at}.replicas: {requested} counts as {group.max_replicas}, which is its maxReplicas")
+        elif requested is not None and requested < (group.min_replicas or 0):
+            warnings.append(f"{at}.replicas: {requested} counts as {group.min_replicas}, which is its minReplicas")
+    return warnings
 
 
 def _multiplied_in_vain(job: Job) -> list[str]:
     notes, tasks = job.metadata.annotations or {}, job.spec.tasks or ()
-    found = (
+    kinds = (
         (task, multiplied_in_vain(notes, task.template.metadata.annotations or {}, task.template.spec))
         for task in tasks
     )
     return [
         f"annotation {ONE_OF}: {kind} multiplies nothing of task {task.name}, whose pods ask for no devices"
-        for task, kind in found
+        for task, kind in kinds
         if kind
     ]
 

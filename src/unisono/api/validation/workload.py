@@ -79,8 +79,8 @@ def validate_native_pod_group(group: WorkloadPodGroup, old: WorkloadPodGroup | N
             yield required(at, "must specify one of: `workload`")
         else:
             yield from _needed(f"{at}.workload.workloadName", reference.workload.workload_name, names.dns_subdomain)
-            wanted = reference.workload.pod_group_template_name
-            yield from _needed(f"{at}.workload.podGroupTemplateName", wanted, names.dns_label)
+            template_name = reference.workload.pod_group_template_name
+            yield from _needed(f"{at}.workload.podGroupTemplateName", template_name, names.dns_label)
     yield from _policies(spec, "spec")
     if old is not None and _without_minimum(old.spec) != _without_minimum(spec):
         yield invalid("spec", None, f"{_IMMUTABLE}, but for schedulingPolicy.gang.minCount")
@@ -136,10 +136,10 @@ def _tree(spec: WorkloadSpec) -> Iterator[FieldError]:
     elif pods and groups:
         yield invalid("spec", "{podGroupTemplates, compositePodGroupTemplates}", one_of_both)
     seen: set[str] = set()
-    told: set[tuple[str | None, int | None]] = set()
-    yield from _templates(pods, "spec.podGroupTemplates", seen, told)
-    yield from _composites(groups, "spec.compositePodGroupTemplates", seen, told, 1)
-    if len(told) > 1:
+    priorities: set[tuple[str | None, int | None]] = set()
+    yield from _templates(pods, "spec.podGroupTemplates", seen, priorities)
+    yield from _composites(groups, "spec.compositePodGroupTemplates", seen, priorities, 1)
+    if len(priorities) > 1:
         yield invalid("spec", None, "all priority and priorityClassName values must be identical")
 
 

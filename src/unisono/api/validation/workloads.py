@@ -330,12 +330,12 @@ def _metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
     if present:
         # Of several sources only the first is looked at: the others must go anyway.
         yield from _CHECKS[present[0]](metric, f"{path}.{present[0]}")
-    wanted = next((name for name, kind in _SOURCES.items() if kind == metric.type), "")
-    if wanted and wanted not in present:
-        yield required(f"{path}.{wanted}", "must populate information for the given metric source")
+    source = next((name for name, kind in _SOURCES.items() if kind == metric.type), "")
+    if source and source not in present:
+        yield required(f"{path}.{source}", "must populate information for the given metric source")
     if len(present) != 1:
         for name in present:
-            if name != wanted:
+            if name != source:
                 yield forbidden(f"{path}.{name}", "must populate the given metric source only")
 
 

@@ -108,8 +108,8 @@ class Authority:
             return False
         if certificate.issuer != self.pair.certificate.subject:
             return False
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        return all(_general_name(name) in found for name in names)
+        alternative_names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return all(_general_name(name) in alternative_names for name in names)
 
     def _load(self, name: str) -> KeyPair | None:
         certificate, key = self._directory / f"{name}.crt", self._directory / f"{name}.key"

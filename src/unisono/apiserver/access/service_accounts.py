@@ -260,19 +260,19 @@ class ServiceAccountTokens:
         kind = _BOUND.get(ref.kind or "") if ref.api_version in (None, "", "v1") else None
         if kind is None:
             raise bad_request(f"cannot bind token to object of type {ref.api_version or 'v1'}, Kind={ref.kind or ''}")
-        found = self._view.find(kind, ref.name or "", identity.namespace)
-        if found is None:
+        bound_object = self._view.find(kind, ref.name or "", identity.namespace)
+        if bound_object is None:
             raise not_found(kind, ref.name or "")
-        if kind is PODS and found.spec.service_account_name != identity.name:
+        if kind is PODS and bound_object.spec.service_account_name != identity.name:
             why = f'cannot bind token for serviceaccount "{identity.name}" to pod running with different '
             raise bad_request(f"{why}serviceaccount name.")
-        uid = found.metadata.uid or ""
+        uid = bound_object.metadata.uid or ""
         if ref.uid and ref.uid != uid:
             why = f"the UID in the bound object reference ({ref.uid}) does not match the UID in record. "
             why += "The object might have been deleted and then recreated"
             raise conflict(kind, ref.name or "", why)
         bound = {(ref.kind or "").lower(): (ref.name or "", uid)}
-        node = found.spec.node_name if kind is PODS else None
+        node = bound_object.spec.node_name if kind is PODS else None
         if node:
             machine = self._view.find(NODES, node)
             bound["node"] = (node, (machine.metadata.uid or "") if machine else "")
@@ -285,8 +285,8 @@ class ServiceAccountTokens:
         for kind, (name, uid) in identity.bound.items():
             if kind == "node" and "pod" in identity.bound:
                 continue  # only tells where the pod was
-            found = self._view.find(_BOUND[kind.capitalize()], name, identity.namespace)
-            if found is None or found.metadata.uid != uid:
+            bound_object = self._view.find(_BOUND[kind.capitalize()], name, identity.namespace)
+            if bound_object is None or bound_object.metadata.uid != uid:
                 raise TokenError(f"the {kind} that the token is bound to is gone")
 
 

@@ -143,20 +143,20 @@ class Admission:
     def warnings(self, request: Request, view: Clocked) -> list[str]:
         """What to tell the writer of an object that is stored all the same."""
         written = request.operation != "DELETE" and not request.subresource
-        told = [*object_warnings(request.kind, request.object), *cluster.unheeded(request, view)] if written else []
+        messages = [*object_warnings(request.kind, request.object), *cluster.unheeded(request, view)] if written else []
         if written:
-            told += idle_fields(request.kind, request.object)
-            told += cluster.unenforced(request, view)
-            told += cluster.unusable(request)
-            told += cluster.without_members(request, view)
-            told += pods.unusable_classes(request, view)
-            told += cluster.aimless(request, view)
-            told += cluster.lends_folders(request, view)
+            messages += idle_fields(request.kind, request.object)
+            messages += cluster.unenforced(request, view)
+            messages += cluster.unusable(request)
+            messages += cluster.without_members(request, view)
+            messages += pods.unusable_classes(request, view)
+            messages += cluster.aimless(request, view)
+            messages += cluster.lends_folders(request, view)
         if request.kind.resource == _QUEUES:
-            told += jobs.warnings(request, view)
+            messages += jobs.warnings(request, view)
         elif request.kind.resource in _WEBHOOKS and written:
-            told += cluster.unreached(request, view)
-        return told
+            messages += cluster.unreached(request, view)
+        return messages
 
     async def advice(self, request: Request) -> list[str]:
         """The same from those who take their time; the object must be complete."""

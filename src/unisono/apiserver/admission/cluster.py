@@ -195,15 +195,15 @@ def unheeded(request: Request, view: View) -> list[str]:
         return []
     kind, shown = as_job(request.kind), as_json(request.object)
     if kind is None:
-        told = _configures_others(request)
-        return [*told, *without_effect(shown), *unreadable(shown), *misplaced_elsewhere(request.kind, shown)]
+        warnings = _configures_others(request)
+        return [*warnings, *without_effect(shown), *unreadable(shown), *misplaced_elsewhere(request.kind, shown)]
     inside = (*kind.inner, *kind.templates)
     words = without_effect(shown, inside)
     if words and (space := view.find(NAMESPACES, request.namespace or "")) is not None:
         words = without_effect(shown, inside, words_read(kind, space.metadata.annotations))
-    told = [*_closed(kind, request, view), *kind.unheeded(shown), *words, *unreadable(shown, inside)]
-    told += _unknown_tiers(kind, shown, view)
-    return [*told, *misplaced(kind, shown), *unknown_arguments(shown, kind.templates)]
+    warnings = [*_closed(kind, request, view), *kind.unheeded(shown), *words, *unreadable(shown, inside)]
+    warnings += _unknown_tiers(kind, shown, view)
+    return [*warnings, *misplaced(kind, shown), *unknown_arguments(shown, kind.templates)]
 
 
 _TERM: Final = "podAffinityTerm.topologyKey"
@@ -261,8 +261,10 @@ def unenforced(request: Request, view: View) -> list[str]:
     lease = view.find(LEASES, CYCLES_LEASE, "kube-system") if stated else None
     parts = parts_told(lease.metadata.annotations) if lease is not None else None
     bounds = OF_QUEUES if request.kind is QUEUES else {**OF_KINDS, **OF_JOBS}
-    told = () if parts is None else in_vain(stated, bounds, parts)
-    return [f"{stated[word]}: the scheduler's configuration does not enforce it; {what}" for word, what in told]
+    unenforced_bounds = () if parts is None else in_vain(stated, bounds, parts)
+    return [
+        f"{stated[word]}: the scheduler's configuration does not enforce it; {what}" for word, what in unenforced_bounds
+    ]
 
 
 def _bounds(request: Request) -> Iterator[tuple[str, str]]:
@@ -283,8 +285,8 @@ def _bounds(request: Request) -> Iterator[tuple[str, str]]:
 
 def _configures_others(request: Request) -> list[str]:
     """Configurations of other schedulers."""
-    told = of_others(request.name, request.object.data) if request.kind is CONFIG_MAPS else ""
-    return [told] if told else []
+    warning = of_others(request.name, request.object.data) if request.kind is CONFIG_MAPS else ""
+    return [warning] if warning else []
 
 
 def check_namespace(request: Request, view: View) -> None:
@@ -434,10 +436,10 @@ def aimless(request: Request, view: View) -> list[str]:
     if request.kind is not COMMANDS or request.operation != "CREATE":
         return []
     command: Command = request.object
-    target, found = command.target, target_of(command)
-    if target is None or found is None:
+    target, resolved = command.target, target_of(command)
+    if target is None or resolved is None:
         return ["target: Jobs of batch.volcano.sh and Queues obey commands: nothing comes of this one"]
-    kind, live = found[0], view.find(found[0], target.name, request.namespace if found[0].namespaced else None)
+    kind, live = resolved[0], view.find(resolved[0], target.name, request.namespace if resolved[0].namespaced else None)
     if live is None:
         return [f"target: there is no {kind.kind} {target.name}: nothing comes of this command"]
     if target.uid not in ("", live.metadata.uid) and kind is JOBS:
@@ -462,18 +464,18 @@ def check_not_terminating(request: Request) -> None:
 
 def unreached(request: Request, view: View) -> list[str]:
     """A sentence for each webhook that is not asked, or that nothing answers at."""
-    told = []
+    warnings = []
     for hook in request.object.webhooks or ():
         service = hook.client_config.service if hook.client_config is not None else None
         if does_our_work(hook):
-            told.append(f"webhook {hook.name} is not asked: this API server has its defaults and rules itself")
+            warnings.append(f"webhook {hook.name} is not asked: this API server has its defaults and rules itself")
         elif service is not None:
             why = hindrance(
                 service, view.find(SERVICES, service.name, service.namespace), view.all(PODS, service.namespace)
             )
             fails = "is passed over" if hook.failure_policy == "Ignore" else "refuses every request that it is shown"
-            told += [f"webhook {hook.name} {fails} until a pod answers: {why}"] if why else []
-    return told
+            warnings += [f"webhook {hook.name} {fails} until a pod answers: {why}"] if why else []
+    return warnings
 
 
 def lends_folders(request: Request, view: View) -> list[str]:

@@ -119,15 +119,15 @@ def complete(request: Request, view: View) -> None:
     if request.operation != "CREATE" or request.subresource:
         return
     pod: Pod = request.object
-    found = _runtime_class(request, view)
-    overhead = _overhead(found)
+    runtime_class = _runtime_class(request, view)
+    overhead = _overhead(runtime_class)
     if overhead is not None:
         if pod.spec.overhead and not _same(pod.spec.overhead, overhead):
             raise forbidden(request.kind, request.name, _OTHER_OVERHEAD)
         pod.spec.overhead = dict(overhead)
-    if found is not None and found.scheduling is not None:
-        _select_nodes(request, pod, found.scheduling.node_selector or {})
-        merged = merge_tolerations((*(pod.spec.tolerations or ()), *(found.scheduling.tolerations or ())))
+    if runtime_class is not None and runtime_class.scheduling is not None:
+        _select_nodes(request, pod, runtime_class.scheduling.node_selector or {})
+        merged = merge_tolerations((*(pod.spec.tolerations or ()), *(runtime_class.scheduling.tolerations or ())))
         pod.spec.tolerations = merged or None
 
 
@@ -170,10 +170,10 @@ def _runtime_class(request: Request, view: View) -> RuntimeClass | None:
     name: str | None = request.object.spec.runtime_class_name
     if name is None:
         return None
-    found = view.find(RUNTIME_CLASSES, name)
-    if found is None:
+    runtime_class = view.find(RUNTIME_CLASSES, name)
+    if runtime_class is None:
         raise forbidden(request.kind, request.name, f'pod rejected: RuntimeClass "{name}" not found')
-    return found
+    return runtime_class
 
 
 def _overhead(found: RuntimeClass | None) -> ResourceList | None:
@@ -244,9 +244,9 @@ def resolve(request: Request, view: View) -> None:
     if request.operation != "CREATE":
         return
     pod: Pod = request.object
-    found = _priority_class(request, pod, view)
-    value = (found.value or 0) if found else 0
-    policy = (found.preemption_policy if found else None) or DEFAULT_PREEMPTION
+    priority_class = _priority_class(request, pod, view)
+    value = (priority_class.value or 0) if priority_class else 0
+    policy = (priority_class.preemption_policy if priority_class else None) or DEFAULT_PREEMPTION
     if pod.spec.priority is not None and pod.spec.priority != value:
         why = f"the integer value of priority ({pod.spec.priority}) must not be provided in pod spec; "
         why += f"priority admission controller computed {value} from the given PriorityClass name"
@@ -271,24 +271,24 @@ def resolve_group(request: Request, view: View) -> None:
         return
     spec: WorkloadPodGroupSpec | CompositePodGroupSpec = request.object.spec
     name = spec.priority_class_name
-    found = view.find(PRIORITY_CLASSES, name) if name else None
-    if name and found is None:
+    priority_class = view.find(PRIORITY_CLASSES, name) if name else None
+    if name and priority_class is None:
         raise forbidden(request.kind, request.name, messages.priority_class_not_found(name))
-    value = (found.value or 0) if found else 0
+    value = (priority_class.value or 0) if priority_class else 0
     if spec.priority is not None and spec.priority != value:
         why = f"the integer value of priority ({spec.priority}) must not be provided in the spec; "
         why += f"priority admission controller computed {value} from the given PriorityClass name"
         raise forbidden(request.kind, request.name, why)
-    spec.priority = value if found else spec.priority
+    spec.priority = value if priority_class else spec.priority
 
 
 def _priority_class(request: Request, pod: Pod, view: View) -> PriorityClass | None:
     name = pod.spec.priority_class_name
     if name:
-        found = view.find(PRIORITY_CLASSES, name)
-        if found is None:
+        priority_class = view.find(PRIORITY_CLASSES, name)
+        if priority_class is None:
             raise forbidden(request.kind, request.name, messages.priority_class_not_found(name))
-        return found
+        return priority_class
     defaults = [one for one in view.all(PRIORITY_CLASSES) if one.global_default]
     if not defaults:
         return None
@@ -377,7 +377,7 @@ def unusable_classes(request: Request, view: View) -> list[str]:
     kind = as_job(request.kind)
     if kind is None or request.kind is PODS or request.namespace is None or controller_of(request.object) is not None:
         return []
-    shown, told = as_json(request.object), []
+    shown, warnings = as_json(request.object), []
     of_pods = tuple(f"{each}.spec.priorityClassName" for each in kind.templates)
     # The class of a job of ours is its pods' class, too.
     refusing = of_pods + (kind.priorities if JOBS in (kind.kind, *kind.makes) else ())
@@ -388,10 +388,10 @@ def unusable_classes(request: Request, view: View) -> list[str]:
                 continue
             reserved = name.startswith(PREFIX) and request.namespace != NAMESPACE
             if view.find(PRIORITY_CLASSES, name) is None:
-                told.append(f'{path}: there is no PriorityClass "{name}", and until there is one {then}')
+                warnings.append(f'{path}: there is no PriorityClass "{name}", and until there is one {then}')
             elif reserved and not _may_have(name, request.namespace, view):
-                told.append(f'{path}: what has the class "{name}" is refused in this namespace: {_OTHER_CLASS}')
-    return told
+                warnings.append(f'{path}: what has the class "{name}" is refused in this namespace: {_OTHER_CLASS}')
+    return warnings
 
 
 def _classes(obj: Any) -> set[str]:
@@ -448,8 +448,8 @@ def _keeps_out(obj: Any, namespace: str | None) -> bool:
 def _concerns_job_sets_only(term: PodAffinityTerm) -> bool:
     """Whether the term is about pods that JobSets have made, and no others."""
     selector = term.label_selector
-    wanted = (selector.match_expressions if selector is not None else None) or ()
-    return any(one.key == JOBSET_JOB_KEY and one.operator == "Exists" for one in wanted)
+    expressions = (selector.match_expressions if selector is not None else None) or ()
+    return any(one.key == JOBSET_JOB_KEY and one.operator == "Exists" for one in expressions)
 
 
 def _specs(obj: Any) -> Iterator[PodSpec]:
@@ -483,8 +483,8 @@ def check_admin_access(request: Request, view: View) -> None:
 def _asking(obj: ResourceClaim | ResourceClaimTemplate) -> Iterator[FieldError]:
     path, spec = ("spec.spec", obj.spec.spec) if isinstance(obj, ResourceClaimTemplate) else ("spec", obj.spec)
     assert isinstance(spec, ResourceClaimSpec)
-    for number, wanted in enumerate(spec.devices.requests or ()):
-        if wanted.exactly is not None and wanted.exactly.admin_access:
+    for number, device_request in enumerate(spec.devices.requests or ()):
+        if device_request.exactly is not None and device_request.exactly.admin_access:
             yield forbidden_field(
                 f"{path}.devices.requests[{number}].exactly.adminAccess",
                 f"admin access to devices requires the `{ADMIN_ACCESS}: true` label on the containing namespace",

@@ -67,14 +67,14 @@ class QuotaLedger:
 
     def outdated(self) -> list[Change]:
         """Quotas whose accounts are not right, with the right ones: for data of an earlier version."""
-        found = []
+        changes = []
         for entry in self._store.scan_latest(_QUOTAS):
             quota = encoding.read(RESOURCE_QUOTAS, entry.data)
             before = quota.status
             self._measure(quota, ())
             if quota.status != before:
-                found.append(_change(quota, entry.revision))
-        return found
+                changes.append(_change(quota, entry.revision))
+        return changes
 
     def _move(self, change: Change, names: Iterable[str], accounts: _Accounts) -> None:
         kind = self._kinds.get(change.key[0])
@@ -148,8 +148,8 @@ class _Accounts:
             return None
         if key not in self._found:
             self._found[key] = self._read(namespace, name)
-        found = self._found[key]
-        return found[0] if found else None
+        entry = self._found[key]
+        return entry[0] if entry else None
 
     def add(self, quota: ResourceQuota, difference: Usage) -> None:
         """Change what is used of the resources that the quota limits."""
@@ -164,8 +164,8 @@ class _Accounts:
 
     def changes(self) -> list[Change]:
         """Writes of the quotas that are not as they were."""
-        found = [self._found[key] for key in sorted(self._touched)]
-        return [_change(quota, revision) for one in found if one for quota, revision in (one,)]
+        touched = [self._found[key] for key in sorted(self._touched)]
+        return [_change(quota, revision) for one in touched if one for quota, revision in (one,)]
 
 
 def _change(quota: ResourceQuota, revision: int) -> Change:
@@ -197,8 +197,8 @@ def check_quotas(request: Request, view: View) -> None:
             missing = unspecified(request.object, quota.status.hard or ())
             if missing:
                 raise forbidden(request.kind, request.name, f"failed quota: {quota.metadata.name}: {missing}")
-        known = before if request.old is not None and counts(quota, request.old) else {}
-        _compare(request, quota, {name: amount - known.get(name, 0) for name, amount in used.items()})
+        previous = before if request.old is not None and counts(quota, request.old) else {}
+        _compare(request, quota, {name: amount - previous.get(name, 0) for name, amount in used.items()})
 
 
 def _compare(request: Request, quota: ResourceQuota, wanted: Usage) -> None:
@@ -382,9 +382,9 @@ def choose_class(request: Request, view: View) -> None:
     claim: PersistentVolumeClaim = request.object
     if request.operation != "CREATE" or has_class(claim):
         return
-    found = default_class(view.all(STORAGE_CLASSES))
-    if found is not None:
-        claim.spec.storage_class_name = found.metadata.name
+    storage_class = default_class(view.all(STORAGE_CLASSES))
+    if storage_class is not None:
+        claim.spec.storage_class_name = storage_class.metadata.name
 
 
 def check_growth(request: Request, view: View) -> None:
@@ -401,8 +401,8 @@ def check_growth(request: Request, view: View) -> None:
     if stored_bytes(claim.spec.resources.requests) <= stored_bytes(old.spec.resources.requests):
         return
     name = class_of_claim(old)
-    found = view.find(STORAGE_CLASSES, name) if name else None
-    if found is None or not found.allow_volume_expansion:
+    storage_class = view.find(STORAGE_CLASSES, name) if name else None
+    if storage_class is None or not storage_class.allow_volume_expansion:
         why = (
             "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must "
             "support resize"

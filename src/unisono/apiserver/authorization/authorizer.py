@@ -121,8 +121,8 @@ def compact(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
     for rule in rules:
         parts = (rule.api_groups, rule.resources, rule.resource_names, rule.non_resource_urls)
         key = tuple(tuple(part or ()) for part in parts)
-        found = joined.get(key)
-        if found is None:
+        existing = joined.get(key)
+        if existing is None:
             joined[key] = PolicyRule(
                 verbs=list(rule.verbs or ()),
                 api_groups=rule.api_groups,
@@ -131,7 +131,7 @@ def compact(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
                 non_resource_urls=rule.non_resource_urls,
             )
         else:
-            found.verbs = list(dict.fromkeys([*(found.verbs or ()), *(rule.verbs or ())]))
+            existing.verbs = list(dict.fromkeys([*(existing.verbs or ()), *(rule.verbs or ())]))
     return list(joined.values())
 
 
@@ -178,13 +178,13 @@ def _url_covers(owned: str, url: str) -> bool:
 def aggregated_rules(role: ClusterRole, roles: Iterable[ClusterRole]) -> list[PolicyRule]:
     """Rules of all other roles that one of the role's selectors selects, each once, by name of their role."""
     selectors = (role.aggregation_rule.cluster_role_selectors if role.aggregation_rule else None) or ()
-    found: dict[bytes, PolicyRule] = {}
+    unique_rules: dict[bytes, PolicyRule] = {}
     for other in sorted(roles, key=lambda one: one.metadata.name):
         if other.metadata.name == role.metadata.name:
             continue
         if any(selects(selector, other.metadata.labels) for selector in selectors):
-            found.update((msgspec.json.encode(rule), rule) for rule in other.rules or ())
-    return list(found.values())
+            unique_rules.update((msgspec.json.encode(rule), rule) for rule in other.rules or ())
+    return list(unique_rules.values())
 
 
 # The rules of a user: all bindings by subject, kept until a role or binding changes.
@@ -237,9 +237,9 @@ class Resolver:
     def grants(self, user: User, namespace: str | None) -> Iterator[Grant]:
         """Grants of the user that count for a request about ``namespace``, cluster-wide ones first."""
         index = self._current()
-        found = [grant for key in _keys(user) for grant in index.get(key, ()) if grant.holds_in(namespace)]
-        yield from (grant for grant in found if grant.namespace is None)
-        yield from (grant for grant in found if grant.namespace is not None)
+        matching = [grant for key in _keys(user) for grant in index.get(key, ()) if grant.holds_in(namespace)]
+        yield from (grant for grant in matching if grant.namespace is None)
+        yield from (grant for grant in matching if grant.namespace is not None)
 
     def rules(self, user: User, namespace: str | None) -> list[PolicyRule]:
         """All rules of the user in ``namespace``."""
@@ -509,11 +509,11 @@ class Reviews:
         token = review.spec.token
         if not token:
             raise bad_request("token is required for TokenReview in authentication")
-        found = self._token_user(token, review.spec.audiences or [])
-        if isinstance(found, str):
-            review.status.error = found
+        outcome = self._token_user(token, review.spec.audiences or [])
+        if isinstance(outcome, str):
+            review.status.error = outcome
             return
-        user, audiences = found
+        user, audiences = outcome
         review.status.authenticated, review.status.user = True, user_info(user)
         review.status.audiences = list(audiences)
 

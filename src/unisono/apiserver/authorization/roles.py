@@ -408,10 +408,10 @@ class Deputies:
         if user is None or request.operation == "DELETE":
             return
         command: Command = request.object
-        found, old = target_of(command), request.old
-        if found is None or (old is not None and (old.target, old.action) == (command.target, command.action)):
+        resolved, old = target_of(command), request.old
+        if resolved is None or (old is not None and (old.target, old.action) == (command.target, command.action)):
             return
-        kind, key = found
+        kind, key = resolved
         if self._may(user, VERBS, kind, request.namespace, key.rpartition("/")[2]):
             return
         why = f"{_cannot(user, 'update', kind, key)}, and a Command acts with the rights of its author"
@@ -461,10 +461,10 @@ class Deputies:
             if kind is None or kind.namespaced or reference.uid in before:
                 continue
             for name in ("", reference.name):
-                known = (kind.resource, name)
-                if known not in allowed:
-                    allowed[known] = self._may_block(user, kind, name)
-                if allowed[known]:
+                owner_key = (kind.resource, name)
+                if owner_key not in allowed:
+                    allowed[owner_key] = self._may_block(user, kind, name)
+                if allowed[owner_key]:
                     break
             else:
                 cannot = _cannot(user, "delete", kind, reference.name)

@@ -60,14 +60,14 @@ def compiled(version: CustomResourceDefinitionVersion) -> Compiled:
     raw = (version.schema.open_apiv3_schema if version.schema else None) or _ANY
     key = hashlib.sha256(msgspec.json.encode(raw)).digest()
     with _lock:
-        found = _known.get(key)
-    if found is None:
+        cached = _known.get(key)
+    if cached is None:
         schema, _, _ = read_schema(raw, "")
-        found = Compiled(schema, compile_schema(schema))
+        cached = Compiled(schema, compile_schema(schema))
         with _lock:
-            found = _known.setdefault(key, found)
-            _latest.append(found)
-    return found
+            cached = _known.setdefault(key, cached)
+            _latest.append(cached)
+    return cached
 
 
 # Reading definitions: words that schemas do not have are told like unknown fields.
@@ -142,7 +142,7 @@ def _compare(
     crd: CustomResourceDefinition, resources: set[str], kinds: set[str]
 ) -> tuple[CustomResourceDefinitionNames, tuple[str, str] | None]:
     """The names that are accepted now, and reason and message of the last conflict."""
-    wanted = crd.spec.names
+    requested = crd.spec.names
     accepted = copy.copy(crd.status.accepted_names) or CustomResourceDefinitionNames()
     conflict: tuple[str, str] | None = None
     for attribute, reason, used in (
@@ -152,7 +152,7 @@ def _compare(
         ("kind", "KindConflict", kinds),
         ("list_kind", "ListKindConflict", kinds),
     ):
-        value, before = getattr(wanted, attribute), getattr(accepted, attribute)
+        value, before = getattr(requested, attribute), getattr(accepted, attribute)
         asked = value if attribute == "short_names" else [value]
         mine = (before or ()) if attribute == "short_names" else (before,)
         clashes = [name for name in asked or () if name in used and name not in mine]
@@ -161,7 +161,7 @@ def _compare(
             conflict = reason, texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
         else:
             setattr(accepted, attribute, value)
-    accepted.categories = wanted.categories
+    accepted.categories = requested.categories
     return accepted, conflict
 
 
@@ -313,9 +313,9 @@ def patch_of(kind: Kind[Any], name: str, scale: Any) -> Document:
         node[parent] = node = {}
     node[leaf] = replicas
     meta = scale.get("metadata")
-    found = meta.get("name") if isinstance(meta, dict) else None
-    if found and found != name:
-        raise failures.bad_request(f"the name of the object ({found}) does not match the name on the URL ({name})")
+    body_name = meta.get("name") if isinstance(meta, dict) else None
+    if body_name and body_name != name:
+        raise failures.bad_request(f"the name of the object ({body_name}) does not match the name on the URL ({name})")
     version = meta.get("resourceVersion") if isinstance(meta, dict) else None
     if version:
         patch["metadata"] = {"resourceVersion": version}
@@ -376,8 +376,8 @@ def webhook_of(conversion: CustomResourceConversion | None) -> Webhook | None:
         return None
     given = conversion.webhook or {}
     client = msgspec.convert(given.get("clientConfig") or {}, WebhookClientConfig)
-    known = given.get("conversionReviewVersions") or ()
-    return Webhook(client, next((each for each in known if each in _REVIEWS), _REVIEWS[0]))
+    review_versions = given.get("conversionReviewVersions") or ()
+    return Webhook(client, next((each for each in review_versions if each in _REVIEWS), _REVIEWS[0]))
 
 
 def question(webhook: Webhook, uid: str, objects: Sequence[Document], api_version: str) -> Document:
@@ -404,9 +404,9 @@ def read_answer(webhook: Webhook, uid: str, body: bytes) -> list[Any]:
     response: Document = review["response"]
     if webhook.review == "v1":
         expected = f"{GROUP}/v1, Kind=ConversionReview"
-        found = f"{review.get('apiVersion')}, Kind={review.get('kind')}"
-        if found != expected:
-            raise BadConversion(f"expected webhook response of {expected}, got {found}")
+        actual = f"{review.get('apiVersion')}, Kind={review.get('kind')}"
+        if actual != expected:
+            raise BadConversion(f"expected webhook response of {expected}, got {actual}")
         if response.get("uid") != uid:
             raise BadConversion(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
     result = response.get("result")
@@ -428,8 +428,8 @@ def take(original: Document, converted: Any, api_version: str) -> Document:
     if not isinstance(converted, dict):
         raise BadConversion("it is no object")
     if converted.get("apiVersion") != api_version:
-        found = converted.get("apiVersion") or ""
-        raise BadConversion(f"invalid groupVersion (expected {api_version}, received {found})")
+        received = converted.get("apiVersion") or ""
+        raise BadConversion(f"invalid groupVersion (expected {api_version}, received {received})")
     if converted.get("kind") != original["kind"]:
         raise BadConversion(f"invalid kind (expected {original['kind']}, received {converted.get('kind') or ''})")
     said, metadata = converted.get("metadata"), dict(original["metadata"])

@@ -46,8 +46,8 @@ def columns_of(version: CustomResourceDefinitionVersion) -> tuple[PrinterColumn,
 def _header() -> dict[str, Any]:
     """The schemas of apiVersion, kind and metadata, which every object has."""
     plain: Kind[Object] = Kind("meta.k8s.io", "v1", "Object", "objects", Object)
-    found: dict[str, Any] = schema_of(plain)["properties"]
-    return found
+    schemas: dict[str, Any] = schema_of(plain)["properties"]
+    return schemas
 
 
 def published_schema(schema: dict[str, Any], kind: Kind[Any]) -> dict[str, Any]:
@@ -153,8 +153,8 @@ class Definition:
 
     def served(self) -> list[CustomKind]:
         """The kind under every version that is served, newest and most stable first."""
-        found = [kind for kind in self.kinds.values() if kind.details.served]
-        return sorted(found, key=lambda kind: version_rank(kind.version))
+        served_kinds = [kind for kind in self.kinds.values() if kind.details.served]
+        return sorted(served_kinds, key=lambda kind: version_rank(kind.version))
 
     @cached_property
     def rules(self) -> bool:
@@ -164,11 +164,11 @@ class Definition:
     def view(self, data: bytes, version: str) -> bytes:
         """Stored bytes as a version shows them; equal bytes are converted once."""
         key = version, data
-        found = self._views.get(key)
-        if found is None:
-            found = self._convert(data, self.kinds[version])
-            self.remember(data, version, found)
-        return found
+        converted = self._views.get(key)
+        if converted is None:
+            converted = self._convert(data, self.kinds[version])
+            self.remember(data, version, converted)
+        return converted
 
     def known(self, data: bytes, version: str) -> bytes | None:
         """What has been made of stored bytes lately."""
@@ -261,10 +261,10 @@ def _warning(crd: CustomResourceDefinition, version: CustomResourceDefinitionVer
 
 def version_rank(name: str) -> tuple[int, int, int, int, str]:
     """Sorts versions as discovery lists them: v2, v1, v1beta2, v1beta1, v1alpha1, then other names."""
-    found = _VERSION.fullmatch(name)
-    if found is None:
+    match = _VERSION.fullmatch(name)
+    if match is None:
         return 1, 0, 0, 0, name
-    return 0, -_STAGES[found[2]], -int(found[1]), -int(found[3] or 0), ""
+    return 0, -_STAGES[match[2]], -int(match[1]), -int(match[3] or 0), ""
 
 
 _CANONICAL = msgspec.json.Encoder(order="deterministic").encode
@@ -324,8 +324,8 @@ class CustomObject(Object, kw_only=True, eq=False):
 
 def as_job(kind: Kind[Any]) -> JobKind | None:
     """What is known of a kind as a job: by this program, by an installed package, or by its definition's table."""
-    found = job_kind(kind)
-    return kind.definition.job_kind if found is None and isinstance(kind, CustomKind) else found
+    registered = job_kind(kind)
+    return kind.definition.job_kind if registered is None and isinstance(kind, CustomKind) else registered
 
 
 def as_json(obj: Any) -> Any:
@@ -335,8 +335,8 @@ def as_json(obj: Any) -> Any:
 
 def custom_of(obj: CustomObject) -> CustomKind:
     """The kind and version of an object."""
-    found: CustomKind = obj.custom
-    return found
+    custom_kind: CustomKind = obj.custom
+    return custom_kind
 
 
 _META: Kind[Object] = Kind("meta.k8s.io", "v1", "Object", "objects", Object)
@@ -390,17 +390,17 @@ class CustomKind(Kind[CustomObject]):
 
     def view(self, data: bytes) -> bytes:
         """Stored bytes as this version shows them: pruned and defaulted by its schema of today."""
-        found = self.converted.get(data) if self.converted else None
-        return self.definition.view(data, self.version) if found is None else found
+        cached = self.converted.get(data) if self.converted else None
+        return self.definition.view(data, self.version) if cached is None else cached
 
     def knows(self, data: bytes) -> bool:
         """Whether ``view`` can show stored bytes without asking a webhook."""
         if self.converted is None or data in self.converted or self.definition.version_of(data) == self.version:
             return True
-        known = self.definition.known(data, self.version)
-        if known is not None:
-            self.converted[data] = known
-        return known is not None
+        cached = self.definition.known(data, self.version)
+        if cached is not None:
+            self.converted[data] = cached
+        return cached is not None
 
     def learn(self, data: bytes, value: dict[str, Any]) -> None:
         """Take what the webhook has made of stored bytes."""
@@ -460,10 +460,10 @@ def as_stored(obj: Any, data: bytes) -> Any:
     if not isinstance(obj, CustomObject) or obj.custom.converted is None:
         return obj
     kind: CustomKind = obj.custom
-    found = in_version_of(kind, data)
-    if not isinstance(found, CustomKind) or found.version == kind.version:
+    stored_kind = in_version_of(kind, data)
+    if not isinstance(stored_kind, CustomKind) or stored_kind.version == kind.version:
         return obj
-    stored = found.read(data)
+    stored = stored_kind.read(data)
     kept = stored.metadata
     stored.metadata = msgspec.structs.replace(obj.metadata, labels=kept.labels, annotations=kept.annotations)
     return stored

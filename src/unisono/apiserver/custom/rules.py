@@ -91,8 +91,8 @@ def _text(form: str, value: str) -> Any:
             case "date":
                 return datetime.fromisoformat(value).replace(tzinfo=UTC)
             case "duration":
-                found = parse_duration(value)
-                return value if found is None else found
+                parsed = parse_duration(value)
+                return value if parsed is None else parsed
             case "byte":
                 return base64.b64decode(value)
     except ValueError:
@@ -145,12 +145,12 @@ def check_rules(node: Node, value: Any, old: Any = ABSENT, *, left: Budget | Non
 
     """
     checker = _Checker(left or budget())
-    found: list[FieldError] = []
+    errors: list[FieldError] = []
     try:
-        found.extend(checker.walk(node, value, old, ""))
+        errors.extend(checker.walk(node, value, old, ""))
     except CostError as error:
-        found.append(invalid("<nil>", node.type or "object", str(error)))
-    return found
+        errors.append(invalid("<nil>", node.type or "object", str(error)))
+    return errors
 
 
 class _Checker:
@@ -174,11 +174,11 @@ class _Checker:
                 elif node.additional is not None:
                     yield from self.walk(node.additional, each, before.get(name, ABSENT), f"{path}[{name}]")
         elif isinstance(value, list) and node.items is not None:
-            known = {}
+            old_by_key = {}
             if node.list_type == "map" and isinstance(old, list):
-                known = {identity(map_key(node, each)): each for each in old}
+                old_by_key = {identity(map_key(node, each)): each for each in old}
             for index, each in enumerate(value):
-                before = known.get(identity(map_key(node, each)), ABSENT) if known else ABSENT
+                before = old_by_key.get(identity(map_key(node, each)), ABSENT) if old_by_key else ABSENT
                 yield from self.walk(node.items, each, before, f"{path}[{index}]")
 
     def _rule(self, rule: Rule, node: Node, value: Any, old: Any, path: str) -> Iterator[FieldError]:
@@ -204,16 +204,21 @@ class _Checker:
             yield _error(rule, node, value, path, self._message(rule, variables))
 
     def _message(self, rule: Rule, variables: dict[str, Any]) -> str:
-        found: Any = None
+        evaluated: Any = None
         if rule.message_expression:
             try:
-                found = compile_expression(rule.message_expression.strip(), RULE_VARIABLES).evaluate(
+                evaluated = compile_expression(rule.message_expression.strip(), RULE_VARIABLES).evaluate(
                     variables, self._budget
                 )
             except (CompileError, EvaluationError):
-                found = None  # The rule is broken whatever its message says; the plain message serves then.
-        if isinstance(found, str) and found.strip() and "\n" not in found and len(found) <= _LONGEST_MESSAGE:
-            return found.strip()
+                evaluated = None  # The rule is broken whatever its message says; the plain message serves then.
+        if (
+            isinstance(evaluated, str)
+            and evaluated.strip()
+            and "\n" not in evaluated
+            and len(evaluated) <= _LONGEST_MESSAGE
+        ):
+            return evaluated.strip()
         return rule.message.strip() or f"failed rule: {rule.rule.strip()}"
 
 
@@ -236,16 +241,16 @@ def _error(rule: Rule, node: Node, value: Any, path: str, text: str) -> FieldErr
             shown = ""
         at = f"{path}.{shown}" if path and shown else shown or path
     at = at or "<nil>"
-    told = OMITTED if isinstance(value, dict | list) else value
+    shown_value = OMITTED if isinstance(value, dict | list) else value
     match rule.reason:
         case "FieldValueForbidden":
             return forbidden(at, text)
         case "FieldValueRequired":
             return required(at, text)
         case "FieldValueDuplicate":
-            return duplicate(at, told)
+            return duplicate(at, shown_value)
         case _:
-            return invalid(at, told, text)
+            return invalid(at, shown_value, text)
 
 
 def _rule_text(rule: Rule) -> str:
@@ -267,9 +272,9 @@ def check_schemas(crd: CustomResourceDefinition) -> list[FieldError]:
 
 def _check_versions(crd: CustomResourceDefinition) -> Iterator[FieldError]:
     for index, version in enumerate(crd.spec.versions or ()):
-        found = compiled(version)
-        if found.node.has_rules:
-            yield from _check_version(found, f"spec.versions[{index}].schema.openAPIV3Schema")
+        compiled_schema = compiled(version)
+        if compiled_schema.node.has_rules:
+            yield from _check_version(compiled_schema, f"spec.versions[{index}].schema.openAPIV3Schema")
 
 
 @dataclass(slots=True)
@@ -367,18 +372,18 @@ def _scale(kind: CustomKind, value: dict[str, Any]) -> Iterator[FieldError]:
     if kind.scale is None:
         return
     for path in (kind.scale.spec_replicas, kind.scale.status_replicas):
-        found = find_value(value, path)
-        if found is None:
+        field_value = find_value(value, path)
+        if field_value is None:
             continue
-        if isinstance(found, bool) or not isinstance(found, int):
-            why = f"{path} accessor error: {found} is of the type {json_type(found)}, expected int64"
+        if isinstance(field_value, bool) or not isinstance(field_value, int):
+            why = f"{path} accessor error: {field_value} is of the type {json_type(field_value)}, expected int64"
             yield invalid(path, 0, why)
-        elif found < 0:
-            yield invalid(path, found, "should be a non-negative integer")
-        elif found > _LARGEST:
-            yield invalid(path, found, f"should be less than or equal to {_LARGEST}")
+        elif field_value < 0:
+            yield invalid(path, field_value, "should be a non-negative integer")
+        elif field_value > _LARGEST:
+            yield invalid(path, field_value, f"should be less than or equal to {_LARGEST}")
     if kind.scale.selector:
-        found = find_value(value, kind.scale.selector)
-        if found is not None and not isinstance(found, str):
-            why = f"{kind.scale.selector} accessor error: it is of the type {json_type(found)}, expected string"
+        field_value = find_value(value, kind.scale.selector)
+        if field_value is not None and not isinstance(field_value, str):
+            why = f"{kind.scale.selector} accessor error: it is of the type {json_type(field_value)}, expected string"
             yield invalid(kind.scale.selector, "", why)

@@ -43,9 +43,9 @@ class OwnerIndex:
         if uids == before:
             return False
         for uid in before:
-            known = self._dependents[uid]
-            known.pop(key, None)
-            if not known:
+            dependents = self._dependents[uid]
+            dependents.pop(key, None)
+            if not dependents:
                 del self._dependents[uid]
         for uid in uids:
             self._dependents.setdefault(uid, {})[key] = None
@@ -382,17 +382,17 @@ class RootCertificates(StoreController):
         context, namespace = self._context, self._store.latest(key)
         if namespace is None or read_meta(namespace.data).deletion_timestamp:
             return
-        wanted, kind = {_KEY: self._certificate}, CONFIG_MAPS
-        found = self._store.latest(context.key(kind, key[2], NAME))
-        if found is None:
+        desired, kind = {_KEY: self._certificate}, CONFIG_MAPS
+        entry = self._store.latest(context.key(kind, key[2], NAME))
+        if entry is None:
             made = ConfigMap(
-                metadata=ObjectMeta(name=NAME, namespace=key[2], annotations=dict(_ANNOTATIONS)), data=wanted
+                metadata=ObjectMeta(name=NAME, namespace=key[2], annotations=dict(_ANNOTATIONS)), data=desired
             )
             made.api_version, made.kind = kind.api_version, kind.kind
             strategy.begin(made, kind, uid=context.new_uid(), now=context.now(), new_suffix=context.new_suffix)
             await context.put(kind, made, 0)
             return
         _, present = context.current(kind, key[2], NAME)
-        if present.data != wanted:
-            present.data = wanted
-            await context.put(kind, present, found.revision)
+        if present.data != desired:
+            present.data = desired
+            await context.put(kind, present, entry.revision)

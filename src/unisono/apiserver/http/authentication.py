@@ -45,10 +45,10 @@ class Authenticator:
         if not authorization:
             return ANONYMOUS
         scheme, _, token = authorization.partition(" ")
-        found = self.token_user(token.strip()) if scheme.lower() == "bearer" else ""
-        if isinstance(found, str):
+        result = self.token_user(token.strip()) if scheme.lower() == "bearer" else ""
+        if isinstance(result, str):
             raise unauthorized()
-        return found[0]
+        return result[0]
 
     def token_user(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, tuple[str, ...]] | str:
         """Whose a bearer token is and for which audiences, or what is wrong with it.
@@ -58,16 +58,16 @@ class Authenticator:
             audiences: for one of which it must be; none: for this server.
 
         """
-        wanted = tuple(audiences) or API_AUDIENCES
-        known = self._users.get(_digest(token))
-        if known is not None:
+        requested = tuple(audiences) or API_AUDIENCES
+        fixed_user = self._users.get(_digest(token))
+        if fixed_user is not None:
             # Fixed tokens are for this server alone.
-            served = tuple(one for one in wanted if one in API_AUDIENCES)
-            return (known, served) if served else "the token is not for any of the audiences"
+            served = tuple(one for one in requested if one in API_AUDIENCES)
+            return (fixed_user, served) if served else "the token is not for any of the audiences"
         if self._accounts is None or not self._accounts.signer.issued(token):
             return "the token is unknown"
         try:
-            return self._accounts.user(token, wanted)
+            return self._accounts.user(token, requested)
         except TokenError as error:
             return str(error)
 
@@ -128,12 +128,12 @@ def effective_user(user: User, headers: CIMultiDictProxy[str], authorizer: Autho
 
 
 def _extra(headers: CIMultiDictProxy[str]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    extra: dict[str, tuple[str, ...]] = {}
     for header, value in headers.items():
         if header.lower().startswith(_EXTRA):
             key = unquote(header[len(_EXTRA) :].lower())
-            found[key] = (*found.get(key, ()), value)
-    return found
+            extra[key] = (*extra.get(key, ()), value)
+    return extra
 
 
 def _require(

@@ -165,17 +165,17 @@ class Connections:
 
     def _drop_newcomer(self, owners: Iterable[Owner], cause: str) -> bool:
         now = self._clock()
-        found: Connection | None = None
+        newcomer: Connection | None = None
         most = 0
         for owner in owners:
             held = self._of[owner]
             if owner[0] == "address" and len(held) > most:
                 spare = next((each for each in held if not each.busy and each.patience <= now), None)
                 if spare is not None:
-                    found, most = spare, len(held)
-        if found is not None:
-            self._drop(found, cause)
-        return found is not None
+                    newcomer, most = spare, len(held)
+        if newcomer is not None:
+            self._drop(newcomer, cause)
+        return newcomer is not None
 
     def _drop_of_largest(self) -> bool:
         of_tenant: dict[str, list[dict[Connection, None]]] = {}
@@ -184,12 +184,12 @@ class Connections:
                 of_tenant.setdefault(tenant(owner[1]), []).append(held)
         largest = sorted(of_tenant.values(), key=lambda users: sum(map(len, users)), reverse=True)
         users = [held for each in largest for held in sorted(each, key=len, reverse=True)]
-        found = next((spare for held in users if (spare := _idle(held))), None) or next(
+        candidate = next((spare for held in users if (spare := _idle(held))), None) or next(
             (oldest for held in users if not (oldest := next(iter(held))).exempt), None
         )
-        if found is not None:
-            self._drop(found, "connections")
-        return found is not None
+        if candidate is not None:
+            self._drop(candidate, "connections")
+        return candidate is not None
 
     def _drop(self, connection: Connection, cause: str) -> None:
         self.leave(connection.key)
@@ -216,23 +216,23 @@ def _idle(held: Iterable[Connection]) -> Connection | None:
 def network(address: str) -> str:
     """What newcomers are counted by: the address, of IPv6 its /64 network, of which one machine has all addresses."""
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv6Address):
-        return str(found.ipv4_mapped or ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
+    if isinstance(parsed, ipaddress.IPv6Address):
+        return str(parsed.ipv4_mapped or ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)))
     return address
 
 
 def is_local(address: str) -> bool:
     """Whether a client is on this machine: all of its users share the address."""
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return True
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        return found.ipv4_mapped.is_loopback
-    return found.is_loopback
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
+        return parsed.ipv4_mapped.is_loopback
+    return parsed.is_loopback
 
 
 # How many requests and streams are in progress, in all and of each user; one too many is answered 429.
@@ -318,10 +318,10 @@ class FlowControl:
 
         """
         if verb in STREAMS:
-            found = [("streams", self._streams)]
+            stream_quotas = [("streams", self._streams)]
             if verb in self._kinds:
-                found.append((_NAMES[verb], self._kinds[verb]))
-            return found
+                stream_quotas.append((_NAMES[verb], self._kinds[verb]))
+            return stream_quotas
         if own:
             return [("requests", self._own)]
         return [("requests", self._requests), ("requests", self._levels[level(user)])]

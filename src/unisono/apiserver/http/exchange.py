@@ -97,10 +97,10 @@ def patch_type(media_type: str) -> PatchType:
         ApiError: 415 for any other content type.
 
     """
-    found = _PATCHES.get(media_type)
-    if found is None:
+    patch_kind = _PATCHES.get(media_type)
+    if patch_kind is None:
         raise unsupported_media_type(PATCH_TYPES)
-    return found
+    return patch_kind
 
 
 async def read_object(request: web.BaseRequest, data: bytes, kind: str) -> Body:
@@ -175,9 +175,9 @@ def _duplicates(data: bytes, value: Any) -> tuple[str, ...]:
     # body that lost some (or hides quotes as \\u0022) is worth the slow walk.
     if b"\\u0022" not in data and data.count(b'"') == msgspec.json.encode(value).count(b'"'):
         return ()
-    found: list[str] = []
-    _paths(json.loads(data, object_pairs_hook=_Pairs), "", found)
-    return tuple(dict.fromkeys(found))
+    duplicates: list[str] = []
+    _paths(json.loads(data, object_pairs_hook=_Pairs), "", duplicates)
+    return tuple(dict.fromkeys(duplicates))
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -284,14 +284,14 @@ class Exchange:
 
     def headers(self, content_type: str, warnings: Iterable[str] = ()) -> list[tuple[str, str]]:
         """Headers of an answer."""
-        found = [
+        pairs = [
             ("Audit-Id", self.audit_id),
             ("Cache-Control", "no-cache, private"),
             ("Content-Type", content_type),
             ("Server", "unisono"),
         ]
-        found.extend(("Warning", f"299 - {text}") for text in _warning_texts((*self.notes, *warnings)))
-        return found
+        pairs.extend(("Warning", f"299 - {text}") for text in _warning_texts((*self.notes, *warnings)))
+        return pairs
 
     async def error(self, error: ApiError) -> web.StreamResponse:
         """Answer with a ``Status``."""

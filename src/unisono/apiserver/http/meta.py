@@ -142,8 +142,8 @@ def aggregated_version(accept: str) -> str | None:
         if not params:
             return None
         version = params.get("v", "")
-        wanted = params.get("as") == "APIGroupDiscoveryList" and params.get("g") == _AGGREGATED_GROUP
-        if wanted and version in _AGGREGATED_VERSIONS:
+        asks_aggregated = params.get("as") == "APIGroupDiscoveryList" and params.get("g") == _AGGREGATED_GROUP
+        if asks_aggregated and version in _AGGREGATED_VERSIONS:
             return version
     return None
 
@@ -179,7 +179,7 @@ def aggregated(catalog: Catalog, version: str, *, core: bool) -> Document:
 
 def _discovered(served: Served) -> Document:
     kind = served.kind
-    found: Document = {
+    resource: Document = {
         "resource": kind.plural,
         "responseKind": _response_kind(kind.group, kind.version, kind.kind),
         "scope": "Namespaced" if kind.namespaced else "Cluster",
@@ -187,11 +187,11 @@ def _discovered(served: Served) -> Document:
         "verbs": list(served.verbs),
     }
     if kind.short_names:
-        found["shortNames"] = list(kind.short_names)
+        resource["shortNames"] = list(kind.short_names)
     if kind.categories:
-        found["categories"] = list(kind.categories)
+        resource["categories"] = list(kind.categories)
     if served.subresources:
-        found["subresources"] = [
+        resource["subresources"] = [
             {
                 "subresource": sub.name,
                 "responseKind": _response_kind(sub.group, sub.version, sub.kind),
@@ -199,7 +199,7 @@ def _discovered(served: Served) -> Document:
             }
             for sub in served.subresources
         ]
-    return found
+    return resource
 
 
 def _response_kind(group: str, version: str, kind: str) -> Document:
@@ -223,8 +223,8 @@ def group_list(catalog: Catalog) -> Document:
 
 def group_answer(catalog: Catalog, name: str) -> Document | None:
     """The ``APIGroup`` of ``/apis/<group>``; None when it is not served."""
-    for found, versions in catalog.groups():
-        if found == name and name:
+    for group, versions in catalog.groups():
+        if group == name and name:
             return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)}
     return None
 
@@ -382,8 +382,8 @@ class MetaHandlers:
             version = aggregated_version(accept)
             if version is not None:
                 return await self._aggregated(exchange, version, core=parts[0] == "api")
-        found = self._legacy(exchange, parts)
-        return None if found is None else await exchange.document(found)
+        answer = self._legacy(exchange, parts)
+        return None if answer is None else await exchange.document(answer)
 
     def _legacy(self, exchange: Exchange, parts: list[str]) -> dict[str, Any] | None:
         match parts:
@@ -413,17 +413,17 @@ class MetaHandlers:
             case []:
                 return await exchange.document(await self._openapi.index())
             case ["api", version]:
-                found = await self._openapi.document("", version)
+                encoded = await self._openapi.document("", version)
             case ["apis", group, version]:
-                found = await self._openapi.document(group, version)
+                encoded = await self._openapi.document(group, version)
             case _:
                 return None
-        return None if found is None else await self._tagged(exchange, found, JSON)
+        return None if encoded is None else await self._tagged(exchange, encoded, JSON)
 
     async def _open_api_v2(self, exchange: Exchange) -> web.StreamResponse:
         protobuf = "openapi.spec.v2" in exchange.request.headers.get("Accept", "")
-        found = await self._openapi.v2(protobuf=protobuf)
-        return await self._tagged(exchange, found, openapi.MEDIA_TYPE if protobuf else JSON)
+        encoded = await self._openapi.v2(protobuf=protobuf)
+        return await self._tagged(exchange, encoded, openapi.MEDIA_TYPE if protobuf else JSON)
 
     async def _tagged(self, exchange: Exchange, found: Encoded, content_type: str) -> web.StreamResponse:
         extra = [("ETag", f'"{found.digest}"'), ("Vary", "Accept")]

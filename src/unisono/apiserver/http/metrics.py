@@ -141,8 +141,8 @@ class LoopWatch:
             try:
                 waiting = step()
             except StopIteration as end:
-                found: T = end.value
-                return found
+                result: T = end.value
+                return result
             finally:
                 seconds = self._clock() - begun
                 if seconds > TOO_LONG:
@@ -219,10 +219,10 @@ class ResourceMetricsHandler:
             data = await self._service.get(of, path.namespace, str(path.name))
         except NotFound as error:
             raise not_found(kind, str(path.name)) from error
-        found = _of(kind, data, measured)
-        if found is None:
+        metrics = _of(kind, data, measured)
+        if metrics is None:
             raise not_found(kind, str(path.name))
-        return await exchange.document(found)
+        return await exchange.document(metrics)
 
     async def list(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:
         """What all nodes use, or all pods, of a namespace or of all; those that are not measured are left out."""
@@ -257,12 +257,12 @@ def node_metrics(node: Node, measured: Metered | None) -> Document | None:
     """The NodeMetrics of a node: measured on this machine, or as a simulated or remote node says of itself."""
     if measured is not None and measured.node == node.metadata.name:
         return _document("NodeMetrics", node, measured.at, measured.seconds, usage=_usage(measured.machine))
-    told = usage_in(node.metadata.annotations or {})
-    if told is None:
+    reported = usage_in(node.metadata.annotations or {})
+    if reported is None:
         return None
     total = resource_list(node.status.capacity or node.status.allocatable)
-    part = Amounts(_share(told.cpu, total.get("cpu", 0)), _share(told.memory, total.get("memory", 0)))
-    return _document("NodeMetrics", node, told.time, 0.0, usage=_usage(part))
+    part = Amounts(_share(reported.cpu, total.get("cpu", 0)), _share(reported.memory, total.get("memory", 0)))
+    return _document("NodeMetrics", node, reported.time, 0.0, usage=_usage(part))
 
 
 def pod_metrics(pod: Pod, measured: Metered | None) -> Document | None:

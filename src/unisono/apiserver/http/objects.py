@@ -229,15 +229,15 @@ class ObjectHandlers:
     async def get(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:
         """GET of one object; ``/status`` reads the same object."""
         try:
-            found = await self._service.get(kind, path.namespace, str(path.name), path.subresource)
+            data = await self._service.get(kind, path.namespace, str(path.name), path.subresource)
         except NotFound:
             if kind is not PODS or self._remote is None:
                 raise
             elsewhere = await self._remote.find(str(path.namespace), str(path.name))
             if elsewhere is None:
                 raise
-            found = elsewhere
-        return await self._object(exchange, kind, found)
+            data = elsewhere
+        return await self._object(exchange, kind, data)
 
     async def list(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:
         """GET of a collection."""
@@ -279,15 +279,15 @@ class ObjectHandlers:
 
     async def patch(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:
         """PATCH of one object or of its status; the content type says which kind of patch."""
-        wanted = patch_type(content_type(exchange.request))
-        body = await read_patch(await exchange.body(), wanted)
-        if not isinstance(body.value, list if wanted == "json" else dict):
-            form = "a list of operations" if wanted == "json" else "an object"
-            raise bad_request(f"the body of the {wanted} patch must be {form}")
-        options = self._options(exchange, "Patch", wanted)
+        patch_kind = patch_type(content_type(exchange.request))
+        body = await read_patch(await exchange.body(), patch_kind)
+        if not isinstance(body.value, list if patch_kind == "json" else dict):
+            form = "a list of operations" if patch_kind == "json" else "an object"
+            raise bad_request(f"the body of the {patch_kind} patch must be {form}")
+        options = self._options(exchange, "Patch", patch_kind)
         _refuse_duplicates(kind, body, options)
         written = await self._service.patch(
-            kind, path.namespace, str(path.name), body.value, wanted, options, path.subresource
+            kind, path.namespace, str(path.name), body.value, patch_kind, options, path.subresource
         )
         return await self._written(exchange, kind, written, _warnings(written, body, options))
 
@@ -389,10 +389,10 @@ def _transformed(kind: Kind[Any], form: Form, include: IncludeObject | None, enc
 
 def _refuse_duplicates(kind: Kind[Any], body: Body, options: WriteOptions) -> None:
     if body.duplicates and options.field_validation == "Strict":
-        found = ", ".join(f'duplicate field "{path}"' for path in body.duplicates)
+        details = ", ".join(f'duplicate field "{path}"' for path in body.duplicates)
         raise ApiError(
             f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
-            f"strict decoding error: {found}",
+            f"strict decoding error: {details}",
             code=400,
             reason="BadRequest",
         )

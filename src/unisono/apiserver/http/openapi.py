@@ -47,42 +47,42 @@ def v2_document(documents: Iterable[Document], title: str, version: str) -> Docu
 def _schema_v2(schema: Document) -> Document:
     if "$ref" in schema:
         return {"$ref": _V2_SCHEMAS + schema["$ref"].removeprefix(_V3_SCHEMAS)}
-    found = {key: value for key, value in schema.items() if key not in _V3_ONLY}
+    converted = {key: value for key, value in schema.items() if key not in _V3_ONLY}
     if schema.get("x-kubernetes-int-or-string"):
-        return found | {"type": "string", "format": "int-or-string"}
+        return converted | {"type": "string", "format": "int-or-string"}
     if schema.get("x-kubernetes-preserve-unknown-fields"):
         # Clients of v2 take every field that is not named for a mistake, so that nothing is named.
         dropped = ("type", "properties", "items", "additionalProperties", "required")
-        return {key: value for key, value in found.items() if key not in dropped}
+        return {key: value for key, value in converted.items() if key not in dropped}
     for key in ("items", "additionalProperties"):
-        if isinstance(found.get(key), dict):
-            found[key] = _schema_v2(found[key])
-    if "properties" in found:
-        found["properties"] = {name: _schema_v2(each) for name, each in found["properties"].items()}
-    return found
+        if isinstance(converted.get(key), dict):
+            converted[key] = _schema_v2(converted[key])
+    if "properties" in converted:
+        converted["properties"] = {name: _schema_v2(each) for name, each in converted["properties"].items()}
+    return converted
 
 
 def _operation_v2(operation: Document) -> Document:
-    found = {key: value for key, value in operation.items() if key.startswith("x-")}
+    converted = {key: value for key, value in operation.items() if key.startswith("x-")}
     parameters = [
         {"name": each["name"], "in": each["in"], **each["schema"]} for each in operation.get("parameters", ())
     ]
     content = operation.get("requestBody", {}).get("content", {})
     if content:
-        found["consumes"] = list(content)
+        converted["consumes"] = list(content)
         body = _schema_v2(next(iter(content.values()))["schema"])
         parameters.insert(0, {"name": "body", "in": "body", "required": True, "schema": body})
     if parameters:
-        found["parameters"] = parameters
-    found["produces"] = [_JSON]
-    found["responses"] = {code: _response_v2(answer) for code, answer in operation["responses"].items()}
-    return found
+        converted["parameters"] = parameters
+    converted["produces"] = [_JSON]
+    converted["responses"] = {code: _response_v2(answer) for code, answer in operation["responses"].items()}
+    return converted
 
 
 def _response_v2(answer: Document) -> Document:
     schema = answer.get("content", {}).get(_JSON, {}).get("schema")
-    found = {"description": answer["description"]}
-    return found | {"schema": _schema_v2(schema)} if schema else found
+    converted = {"description": answer["description"]}
+    return converted | {"schema": _schema_v2(schema)} if schema else converted
 
 
 # OpenAPI v2 documents in the protobuf form that kubectl and the Go clients read (gnostic's ``openapi.v2.Document``).
@@ -197,10 +197,10 @@ def _parameter(parameter: Values) -> bytes:
 
 
 def _response_bytes(answer: Values) -> bytes:
-    found = _text(1, answer["description"])
+    content = _text(1, answer["description"])
     if "schema" in answer:
-        found += write_bytes(2, write_bytes(1, _schema_bytes(answer["schema"])))
-    return write_bytes(1, found)
+        content += write_bytes(2, write_bytes(1, _schema_bytes(answer["schema"])))
+    return write_bytes(1, content)
 
 
 _TITLE = "Unisono"
@@ -260,8 +260,8 @@ class OpenApi:
         for group, versions in self._catalog.groups():
             for version in versions:
                 path = f"apis/{group}/{version}" if group else f"api/{version}"
-                found = await self._document(group, version)
-                paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={found.digest}"}
+                encoded = await self._document(group, version)
+                paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={encoded.digest}"}
         return {"paths": paths}
 
     async def document(self, group: str, version: str) -> Encoded | None:
@@ -273,21 +273,21 @@ class OpenApi:
     async def v2(self, *, protobuf: bool) -> Encoded:
         """The document of all groups in OpenAPI v2, as JSON or as gnostic's protobuf."""
         names = [(group, version) for group, versions in self._catalog.groups() for version in versions]
-        found = [await self._document(*name) for name in names]
-        digests = [each.digest for each in found]
+        documents = [await self._document(*name) for name in names]
+        digests = [each.digest for each in documents]
         if digests != self._v2[0]:
             self._v2 = digests, {}
         made = self._v2[1]
         if protobuf not in made:
-            bodies = [each.body for each in found]
+            bodies = [each.body for each in documents]
             made[protobuf] = _making(_make_v2, bodies, self._version, protobuf)
         return await asyncio.shield(made[protobuf])
 
     async def _document(self, group: str, version: str) -> Encoded:
         served = self._catalog.resources(group, version)
-        known, making = self._documents.get((group, version), (None, None))
+        previous, making = self._documents.get((group, version), (None, None))
         # A user-defined kind is another object as soon as its definition changes.
-        current = known is not None and len(known) == len(served) and all(map(_same, known, served))
+        current = previous is not None and len(previous) == len(served) and all(map(_same, previous, served))
         if making is None or not current:
             making = _making(_make, served, self._version)
             self._documents[group, version] = served, making

@@ -203,8 +203,8 @@ class PodAccessHandler:
         """The pod of another cluster, and what reaches into it."""
         if self._remote is None:
             return None
-        found = await self._remote.reach(str(path.namespace), str(path.name))
-        return (msgspec.json.decode(found[0]), found[1]) if found is not None else None
+        remote_pod = await self._remote.reach(str(path.namespace), str(path.name))
+        return (msgspec.json.decode(remote_pod[0]), remote_pod[1]) if remote_pod is not None else None
 
     async def _admitted(self, exchange: Exchange, path: ResourcePath) -> Document:
         """What is asked for, as users' webhooks let it pass."""
@@ -235,7 +235,7 @@ class PodAccessHandler:
     async def _command(
         self, exchange: Exchange, access: PodCommands, subresource: str, target: ContainerTarget, options: Document
     ) -> web.StreamResponse:
-        wanted = _wanted(options)
+        streams = _wanted(options)
         command = [str(word) for word in options.get("command") or ()]
         if subresource == "exec" and not command:
             raise bad_request("you must specify at least one command for the container")
@@ -243,8 +243,8 @@ class PodAccessHandler:
         async def begin() -> Session:
             try:
                 if subresource == "exec":
-                    return await access.exec(target, command, wanted)
-                return await access.attach(target, wanted)
+                    return await access.exec(target, command, streams)
+                return await access.attach(target, streams)
             except ApiError:
                 raise
             except UnisonoError as error:
@@ -254,13 +254,13 @@ class PodAccessHandler:
             protocol = _channel_protocol(exchange, wires.REMOTE_COMMAND)
             session = await begin()
             try:
-                return await _by_web_socket(exchange, protocol, session, wanted)
+                return await _by_web_socket(exchange, protocol, session, streams)
             finally:
                 await session.close()
         version = _spdy_protocol(exchange, _SPDY_COMMANDS)
         session = await begin()
         try:
-            return await _by_spdy(exchange, version, session, wanted)
+            return await _by_spdy(exchange, version, session, streams)
         finally:
             await session.close()
 
@@ -376,10 +376,10 @@ def _options(exchange: Exchange, subresource: str) -> Document:
 def _wanted(options: Document) -> Wanted:
     asked = {name: options.get(name) is True for name in ("stdin", "stdout", "stderr", "tty")}
     # A terminal has one output.
-    wanted = Wanted(asked["stdin"], asked["stdout"], asked["stderr"] and not asked["tty"], asked["tty"])
-    if not (wanted.stdin or wanted.stdout or wanted.stderr):
+    streams = Wanted(asked["stdin"], asked["stdout"], asked["stderr"] and not asked["tty"], asked["tty"])
+    if not (streams.stdin or streams.stdout or streams.stderr):
         raise bad_request("you must specify at least 1 of stdin, stdout, stderr")
-    return wanted
+    return streams
 
 
 def _upgrade(exchange: Exchange) -> str:

@@ -241,10 +241,10 @@ def _envelope(data: bytes) -> tuple[str, str, bytes]:
 def _read_message(data: bytes, name: str, depth: int) -> dict[str, Any]:
     if depth > _MAX_DEPTH:
         raise Malformed("messages are nested too deeply")
-    known = protocol().messages[name]
+    fields_by_number = protocol().messages[name]
     result: dict[str, Any] = {}
     for number, raw in fields(data):
-        field = known.get(number)
+        field = fields_by_number.get(number)
         if field is None:
             continue
         if field.shape == "map":
@@ -376,18 +376,18 @@ def _write_message(value: Mapping[str, Any], name: str) -> bytes:
         if field.inline:
             pieces.append(write_bytes(number, _write_message(value, field.type)))
             continue
-        found = value.get(field.name)
-        if found is None:
+        field_value = value.get(field.name)
+        if field_value is None:
             continue
         if field.shape == "map":
             pieces.extend(
                 write_bytes(number, write_bytes(1, key.encode()) + _one(2, each, field.type))
-                for key, each in found.items()
+                for key, each in field_value.items()
             )
         elif field.shape == "many":
-            pieces.extend(_one(number, each, field.type) for each in found)
+            pieces.extend(_one(number, each, field.type) for each in field_value)
         else:
-            pieces.append(_one(number, found, field.type))
+            pieces.append(_one(number, field_value, field.type))
     return b"".join(pieces)
 
 

@@ -54,8 +54,8 @@ class ReviewHandlers:
         """POST of a TokenRequest below a service account."""
         account = str(path.name)
         request = Request("CREATE", SERVICE_ACCOUNTS, path.namespace, account, None, subresource="token")
-        wanted, warnings = await self._read(exchange, TOKEN_REQUESTS, request)
-        answer = self._accounts.issue(wanted, str(path.namespace), account, self._clock())
+        token_request, warnings = await self._read(exchange, TOKEN_REQUESTS, request)
+        answer = self._accounts.issue(token_request, str(path.namespace), account, self._clock())
         answer.metadata.uid = random_uid()
         return await exchange.send(201, encode(answer), warnings)
 

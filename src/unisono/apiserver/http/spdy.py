@@ -162,13 +162,13 @@ class Decoder:
         (count,), at = struct.unpack_from(">I", text), 4
         if count > _MOST_HEADERS:
             raise ValueError(f"a frame has {count} headers")
-        found: Headers = {}
+        headers: Headers = {}
         for _ in range(count):
             name, at = _text(text, at)
             value, at = _text(text, at)
             # Several values of one header are kept apart by NUL; none of ours has more than one.
-            found[name.lower()] = value.partition("\0")[0]
-        return found
+            headers[name.lower()] = value.partition("\0")[0]
+        return headers
 
 
 class Encoder:

@@ -138,7 +138,7 @@ class Clause:
 @lru_cache(maxsize=256)
 def clauses(accept: str) -> tuple[Clause, ...]:
     """The media ranges of an Accept header, best first; ranges with quality 0 are left out."""
-    found = []
+    ranges = []
     for part in accept.split(","):
         media_type, *rest = (piece.strip() for piece in part.split(";"))
         params = {}
@@ -147,8 +147,8 @@ def clauses(accept: str) -> tuple[Clause, ...]:
             params[key.strip().lower()] = value.strip().strip('"')
         quality = _quality(params.pop("q", "1"))
         if media_type and quality > 0:
-            found.append(Clause(media_type.lower(), params, quality))
-    return tuple(sorted(found, key=lambda clause: -clause.quality))
+            ranges.append(Clause(media_type.lower(), params, quality))
+    return tuple(sorted(ranges, key=lambda clause: -clause.quality))
 
 
 def _quality(text: str) -> float:
@@ -187,14 +187,14 @@ def _form(clause: Clause) -> Form | None:
         media = "yaml"
     else:
         return None
-    wanted = clause.params.get("as", "")
-    if not wanted:
+    transform = clause.params.get("as", "")
+    if not transform:
         return Form(media)
     version = clause.params.get("v", "v1")
     group = clause.params.get("g", "meta.k8s.io")
-    if wanted not in _TRANSFORMS or version not in _META_VERSIONS or group != "meta.k8s.io":
+    if transform not in _TRANSFORMS or version not in _META_VERSIONS or group != "meta.k8s.io":
         return None
-    return Form(media, wanted.removesuffix("List"), version)
+    return Form(media, transform.removesuffix("List"), version)
 
 
 def accepts_gzip(accept_encoding: str) -> bool:

@@ -54,11 +54,11 @@ class SharedLines:
             encode: makes the line for the first watcher.
         """
         key = (event.type, event.resource_version, event.object, id(kind), form)
-        found = self._lines.get(key)
-        if found is None:
-            found = encode(event)
-            self._keep(key, kind, found, len(event.object))
-        return found
+        encoded = self._lines.get(key)
+        if encoded is None:
+            encoded = encode(event)
+            self._keep(key, kind, encoded, len(event.object))
+        return encoded
 
     def _keep(self, key: tuple[str, int, bytes, int, Hashable], kind: object, line: bytes, source: int) -> None:
         size = len(line) + source + _OVERHEAD
@@ -173,9 +173,9 @@ class WatchHandler:
             # Ages are told in whole seconds, so that all who hear of an event within one see the same.
             now = math.floor(self._clock())
             # Only the first event of a watch names the columns; kubectl keeps them.
-            found = self._lines.line(event, (form, include, first, now), kind, lambda event: table(event, now))
+            encoded = self._lines.line(event, (form, include, first, now), kind, lambda event: table(event, now))
             first = False
-            return (found,)
+            return (encoded,)
 
         return encode
 

@@ -41,7 +41,7 @@ T = TypeVar("T", bound=Sized)
 
 def telling(schema: Schema) -> frozenset[str]:
     """Names of fields whose values tell items of lists apart, anywhere in a schema, and of lists that are sets."""
-    found: set[str] = set()
+    names: set[str] = set()
     seen: set[int] = set()
     waiting: list[Any] = [schema]
     while waiting:
@@ -49,12 +49,12 @@ def telling(schema: Schema) -> frozenset[str]:
         if not isinstance(node, dict) or id(node) in seen:
             continue
         seen.add(id(node))
-        found.update(node.get("x-kubernetes-list-map-keys", ()))
+        names.update(node.get("x-kubernetes-list-map-keys", ()))
         for name, each in node.items():
             if isinstance(each, dict) and each.get("x-kubernetes-list-type") == "set":
-                found.add(name)
+                names.add(name)
             waiting.append(each)
-    return frozenset(found)
+    return frozenset(names)
 
 
 def outline(value: Any, names: frozenset[str]) -> Hashable:
@@ -93,13 +93,13 @@ class Kept(Generic[T]):
         if question in self._answers:
             self._answers.move_to_end(question)
             return self._answers[question]
-        found = find()
-        if len(found) >= self._largest:
-            return found
-        self._answers[question] = found
+        result = find()
+        if len(result) >= self._largest:
+            return result
+        self._answers[question] = result
         if len(self._answers) > self._most:
             self._answers.popitem(last=False)
-        return found
+        return result
 
 
 # The entries of ``metadata.managedFields``: who wrote, how, when, and which fields that owner holds.
@@ -327,15 +327,15 @@ def merge(live: Any, config: Any, schema: Schema) -> Any:
 
 def _merge_lists(live: list[Any], config: list[Any], schema: Schema) -> list[Any]:
     """Items of the configuration in its order; others stay before the item that followed them."""
-    wanted = {paths.element(each, schema): each for each in config}
+    configured = {paths.element(each, schema): each for each in config}
     below = paths.items(schema)
     before = [(paths.element(each, schema), each) for each in live]
-    known = paths.index(live, schema)
+    live_by_element = paths.index(live, schema)
     result, position = [], 0
-    for element, value in wanted.items():
-        values = known.get(element, [])
+    for element, value in configured.items():
+        values = live_by_element.get(element, [])
         while position < len(before):
-            if before[position][0] not in wanted:
+            if before[position][0] not in configured:
                 result.append(before[position][1])
             elif not values or before[position][0] == element:
                 # The turn of a shared item: items that only the configuration has come before it.
@@ -343,7 +343,7 @@ def _merge_lists(live: list[Any], config: list[Any], schema: Schema) -> list[Any
             position += 1
         # An item that the object holds several times is replaced by the one of the configuration.
         result.append(merge(values[0], value, below) if len(values) == 1 else value)
-    result.extend(each for element, each in before[position:] if element not in wanted)
+    result.extend(each for element, each in before[position:] if element not in configured)
     return result
 
 
@@ -462,8 +462,8 @@ def renewed(merged: dict[str, Any], config: dict[str, Any], writer: FieldManager
 
 def _annotations(value: dict[str, Any]) -> dict[str, Any]:
     metadata = value.get("metadata")
-    found = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return found if isinstance(found, dict) else {}
+    texts = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return texts if isinstance(texts, dict) else {}
 
 
 # Server-side apply: a configuration is merged into an object, and its writer owns exactly the fields it names.
@@ -510,23 +510,23 @@ def apply(
         ApiError: 400 when list items cannot be told from each other.
 
     """
-    known = existing_only(entries, live, schema)
-    if not known and empty is not None:
+    current_entries = existing_only(entries, live, schema)
+    if not current_entries and empty is not None:
         before = FieldManager(BEFORE, "Update", writer.api_version)
-        known = record(empty, live, schema, [], before, now, lambda _: False)
-    mine = next((entry for entry in known if entry.writer.identity == writer.identity), None)
-    others = [entry for entry in known if entry is not mine]
+        current_entries = record(empty, live, schema, [], before, now, lambda _: False)
+    mine = next((entry for entry in current_entries if entry.writer.identity == writer.identity), None)
+    others = [entry for entry in current_entries if entry is not mine]
     fields = owned(fields_of(config, schema), ignored)
     merged = merge(live, config, schema)
     if mine is not None:
         merged = remove(merged, _dropped(mine.fields, fields, others, schema), schema)
     changes = compare(live, merged, schema).without(ignored)
-    found = clashes(others, writer, changes.written)
-    if found and not force:
+    conflicts = clashes(others, writer, changes.written)
+    if conflicts and not force:
         allowed = allowed_by_last_applied(live, schema, writer)
-        found = [each for each in found if each[1] not in allowed]
-        if found:
-            raise apply_conflict(found)
+        conflicts = [each for each in conflicts if each[1] not in allowed]
+        if conflicts:
+            raise apply_conflict(conflicts)
     left = without(others, changes.written | changes.removed)
     if fields:
         same = mine is not None and mine.fields == fields and not changes

@@ -94,9 +94,9 @@ def _known(encoded: bytes) -> Paths:
 
 
 def _walked(tree: Any) -> Paths:
-    found: list[Path] = []
-    _collect(tree, (), _DEEPEST, found)
-    return frozenset(found)
+    collected: list[Path] = []
+    _collect(tree, (), _DEEPEST, collected)
+    return frozenset(collected)
 
 
 def _collect(node: Any, path: Path, depth: int, found: list[Path]) -> None:
@@ -150,10 +150,10 @@ _ANY: Schema = {}
 
 def child(schema: Schema, name: str) -> Schema:
     """The schema of a field or of a map's value."""
-    found = schema.get("properties", _ANY).get(name)
-    if found is None:
-        found = schema.get("additionalProperties")
-    return found if isinstance(found, dict) else _ANY
+    field_schema = schema.get("properties", _ANY).get(name)
+    if field_schema is None:
+        field_schema = schema.get("additionalProperties")
+    return field_schema if isinstance(field_schema, dict) else _ANY
 
 
 def declared(schema: Schema, name: str) -> bool:
@@ -163,8 +163,8 @@ def declared(schema: Schema, name: str) -> bool:
 
 def items(schema: Schema) -> Schema:
     """The schema of a list's items."""
-    found = schema.get("items")
-    return found if isinstance(found, dict) else _ANY
+    item_schema = schema.get("items")
+    return item_schema if isinstance(item_schema, dict) else _ANY
 
 
 def atomic(value: Any, schema: Schema) -> bool:
@@ -190,14 +190,14 @@ def element(item: Any, schema: Schema) -> str:
     if not isinstance(item, dict):
         raise bad_request("associative list with keys may not have non-map elements")
     names: list[str] = schema.get("x-kubernetes-list-map-keys", [])
-    known = items(schema).get("properties", _ANY)
+    properties = items(schema).get("properties", _ANY)
     keys = {}
     for name in names:
-        found = item.get(name)
-        if found is None:
-            found = known.get(name, _ANY).get("default")
-        if found is not None:
-            keys[name] = found
+        key_value = item.get(name)
+        if key_value is None:
+            key_value = properties.get(name, _ANY).get("default")
+        if key_value is not None:
+            keys[name] = key_value
     if not keys:
         listed = " ".join(f'"{name}"' for name in names)
         raise bad_request(
@@ -209,10 +209,10 @@ def element(item: Any, schema: Schema) -> str:
 
 def index(values: list[Any], schema: Schema) -> dict[str, list[Any]]:
     """Items of an associative list by path element, in order; duplicates stay together."""
-    found: dict[str, list[Any]] = {}
+    by_element: dict[str, list[Any]] = {}
     for each in values:
-        found.setdefault(element(each, schema), []).append(each)
-    return found
+        by_element.setdefault(element(each, schema), []).append(each)
+    return by_element
 
 
 @dataclass(slots=True)
@@ -313,9 +313,9 @@ def fields_of(value: Any, schema: Schema) -> Paths:
         ApiError: 400 when an item of an associative list has no key, or two have the same.
 
     """
-    found: set[Path] = set()
-    _fields(value, schema, (), found)
-    return frozenset(found)
+    field_paths: set[Path] = set()
+    _fields(value, schema, (), field_paths)
+    return frozenset(field_paths)
 
 
 def _fields(value: Any, schema: Schema, path: Path, found: set[Path]) -> None:
@@ -339,7 +339,7 @@ def _fields(value: Any, schema: Schema, path: Path, found: set[Path]) -> None:
 
 def with_parents(members: Paths, schema: Schema) -> Paths:
     """``members`` and the struct fields that hold them, so that a struct counts as owned while a part of it is."""
-    found: set[Path] = set(members)
+    extended: set[Path] = set(members)
     for path in members:
         node, parents = schema, []
         for depth, element in enumerate(path[:-1]):
@@ -350,8 +350,8 @@ def with_parents(members: Paths, schema: Schema) -> Paths:
             if declared(node, name):
                 parents.append(path[: depth + 1])
             node = child(node, name)
-        found.update(parents)
-    return frozenset(found)
+        extended.update(parents)
+    return frozenset(extended)
 
 
 def all_fields(value: Any, schema: Schema) -> Paths:

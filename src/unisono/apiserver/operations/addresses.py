@@ -77,16 +77,16 @@ class Addresses:
             raise refuse(request.kind, request.name, errors)
 
     def _address(self, spec: ServiceSpec, old: ServiceSpec | None, taken: Taken) -> Iterator[FieldError]:
-        wanted = spec.cluster_ip
-        if spec.cluster_ips and not wanted:
+        requested = spec.cluster_ip
+        if spec.cluster_ips and not requested:
             return
-        if not wanted:
-            wanted = spec.cluster_ip = self._free_address(taken.addresses)
-        spec.cluster_ips = spec.cluster_ips or [wanted]
-        if wanted == _HEADLESS or (old is not None and old.cluster_ip):
+        if not requested:
+            requested = spec.cluster_ip = self._free_address(taken.addresses)
+        spec.cluster_ips = spec.cluster_ips or [requested]
+        if requested == _HEADLESS or (old is not None and old.cluster_ip):
             return
         try:
-            address = ip_address(wanted)
+            address = ip_address(requested)
         except ValueError:
             # Validation says so.
             return
@@ -97,7 +97,7 @@ class Addresses:
         elif str(address) in taken.addresses:
             why = "provided IP is already allocated"
         if why:
-            yield invalid("spec.clusterIPs", spec.cluster_ips, f"failed to allocate IP {wanted}: {why}")
+            yield invalid("spec.clusterIPs", spec.cluster_ips, f"failed to allocate IP {requested}: {why}")
 
     def _ports(self, spec: ServiceSpec, taken: Taken) -> Iterator[FieldError]:
         if spec.type not in ("NodePort", "LoadBalancer"):
@@ -122,9 +122,9 @@ class Addresses:
     def _free_address(self, taken: set[str]) -> str:
         size = CLUSTER_RANGE.num_addresses - _STATIC_ADDRESSES - 1
         while True:
-            found = str(CLUSTER_RANGE[_STATIC_ADDRESSES + self._pick(size)])
-            if found not in taken:
-                return found
+            candidate = str(CLUSTER_RANGE[_STATIC_ADDRESSES + self._pick(size)])
+            if candidate not in taken:
+                return candidate
 
     def _free_port(self, taken: set[int]) -> int:
         free = [port for port in NODE_PORTS[_STATIC_PORTS:] if port not in taken]
@@ -135,23 +135,23 @@ class Addresses:
     def _taken(self, request: Request) -> Taken:
         """What the other Services hold, those that are being written included."""
         mine, taken = (SERVICES.resource, request.namespace or "", request.name), Taken()
-        known: dict[Key, tuple[int, frozenset[str], frozenset[int]]] = {}
+        holdings: dict[Key, tuple[int, frozenset[str], frozenset[int]]] = {}
         for entry in self._store.scan_latest(SERVICES.resource, None):
             held = self._known.get(entry.key)
             if held is None or held[0] != entry.revision:
                 held = entry.revision, *_held(_DECODE(entry.data).spec)
-            known[entry.key] = held
+            holdings[entry.key] = held
             if entry.key != mine:
                 taken.addresses |= held[1]
                 taken.ports |= held[2]
-        self._known = known
+        self._known = holdings
         return taken
 
 
 def gives_node_ports(spec: ServiceSpec) -> bool:
     """Whether the ports of the Service are open on every node."""
-    wanted = spec.type == "LoadBalancer" and spec.allocate_load_balancer_node_ports is not False
-    return spec.type == "NodePort" or wanted
+    load_balanced = spec.type == "LoadBalancer" and spec.allocate_load_balancer_node_ports is not False
+    return spec.type == "NodePort" or load_balanced
 
 
 def choose_families(spec: ServiceSpec) -> Iterator[FieldError]:

@@ -55,17 +55,17 @@ class Sieve:
 
     async def select(self, entries: Sequence[StoredEntry], matches: Callable[[StoredEntry], bool]) -> list[StoredEntry]:
         """Those of ``entries`` that match, in their order."""
-        found: list[StoredEntry] = []
+        selected: list[StoredEntry] = []
         rest = iter(entries)
-        if self._slice(rest, matches, found):
-            return found
+        if self._slice(rest, matches, selected):
+            return selected
         async with self._selections.one():
             done = False
             while not done:
                 async with self._slices.one():
                     await asyncio.sleep(0)
-                    done = self._slice(rest, matches, found)
-        return found
+                    done = self._slice(rest, matches, selected)
+        return selected
 
     def _slice(
         self, rest: Iterator[StoredEntry], matches: Callable[[StoredEntry], bool], found: list[StoredEntry]
@@ -121,9 +121,9 @@ class Registry:
         """The kind that ``apiVersion`` and ``kind`` of an object name."""
         group, _, version = api_version.rpartition("/")
         for definition in self._definitions.values():
-            found = definition.at(version)
-            if found is not None and (found.group, found.kind) == (group, kind):
-                return found
+            custom_kind = definition.at(version)
+            if custom_kind is not None and (custom_kind.group, custom_kind.kind) == (group, kind):
+                return custom_kind
         return None
 
     def current(self, kind: Kind[Any]) -> CustomKind | None:
@@ -263,16 +263,16 @@ class Context:
 
         """
         view = view_of(kind)
-        found: Kind[Any] | None = self.kinds.get((view.stored if view else kind).resource)
-        if isinstance(found, CustomKind):
+        served_kind: Kind[Any] | None = self.kinds.get((view.stored if view else kind).resource)
+        if isinstance(served_kind, CustomKind):
             current = self.custom.current(kind)
             if current is not None and current.definition.webhook is not None:
                 # This request's own, for what the webhook makes of the objects that it reads.
                 current = replace(current, converted={})
-            found = cast("Kind[Any] | None", current)
-        if found is None:
+            served_kind = cast("Kind[Any] | None", current)
+        if served_kind is None:
             raise NotFound("the server could not find the requested resource")
-        return found
+        return served_kind
 
     @staticmethod
     def key(kind: Kind[Any], namespace: str | None, name: str) -> Key:

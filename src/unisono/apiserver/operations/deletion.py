@@ -43,12 +43,12 @@ def check_preconditions(obj: Object, kind: Kind[Any], options: DeleteOptions) ->
             f'propagationPolicy: Unsupported value: "{options.propagation_policy}": supported values: '
             '"Background", "Foreground", "Orphan"'
         )
-    for word, meta_word, wanted, found in (
+    for word, meta_word, expected, actual in (
         ("UID", "UID", options.uid, meta.uid),
         ("ResourceVersion", "ResourceVersion", options.resource_version, meta.resource_version),
     ):
-        if wanted is not None and wanted != found:
-            why = f"Precondition failed: {word} in precondition: {wanted}, {meta_word} in object meta: {found}"
+        if expected is not None and expected != actual:
+            why = f"Precondition failed: {word} in precondition: {expected}, {meta_word} in object meta: {actual}"
             raise conflict(kind, meta.name, why)
 
 
@@ -87,8 +87,8 @@ def _set_policy(obj: Object, policy: str | None) -> None:
     if policy is None:
         return
     kept = [one for one in obj.metadata.finalizers or () if one not in (FOREGROUND, ORPHAN)]
-    wanted = _POLICIES[policy]
-    obj.metadata.finalizers = ([*kept, wanted] if wanted else kept) or None
+    finalizer = _POLICIES[policy]
+    obj.metadata.finalizers = ([*kept, finalizer] if finalizer else kept) or None
 
 
 def _grace(obj: Object, options: DeleteOptions) -> int:

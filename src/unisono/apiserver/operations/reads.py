@@ -53,17 +53,17 @@ def at_revision(store: Store, resource: str, revision: int) -> Sequence[StoredEn
     events = history.read(position, history.end - position) or ()
     if not events:
         return store.scan(resource, None)
-    found = {entry.key[1:]: entry for entry in store.scan(resource, None)}
+    entries_by_key = {entry.key[1:]: entry for entry in store.scan(resource, None)}
     for event in reversed(events):
         key = event.entry.key[1:]
         if event.type == "ADDED":
-            found.pop(key, None)
+            entries_by_key.pop(key, None)
         elif event.previous is None:
             # History that was read back after a restart does not say what was there before.
             raise failures.too_old(revision, event.entry.revision)
         else:
-            found[key] = event.previous
-    return [found[key] for key in sorted(found)]
+            entries_by_key[key] = event.previous
+    return [entries_by_key[key] for key in sorted(entries_by_key)]
 
 
 def within(entries: Sequence[StoredEntry], namespace: str | None) -> Sequence[StoredEntry]:
@@ -182,8 +182,8 @@ class Snapshots:
         now = self._clock()
         for key in [key for key, kept in self._kept.items() if now - kept.born > _SNAPSHOT_SECONDS]:
             del self._kept[key]
-        found = self._kept.get((query, revision))
-        return (found.entries, found.last) if found else None
+        snapshot = self._kept.get((query, revision))
+        return (snapshot.entries, snapshot.last) if snapshot else None
 
 
 def parse_revision(text: str) -> int | None:
@@ -264,15 +264,15 @@ async def list_page(
         entries, last = kept
         revision, start = token.rv, _start(entries, token.start)
     else:
-        wanted, start = parse_revision(resource_version), 0
-        await _reach(context, wanted)
-        if exact and wanted:
-            found, revision = at_revision(context.store, stored.resource, wanted), wanted
-            found = within(found, namespace if stored.namespaced else None)
+        requested, start = parse_revision(resource_version), 0
+        await _reach(context, requested)
+        if exact and requested:
+            scanned, revision = at_revision(context.store, stored.resource, requested), requested
+            scanned = within(scanned, namespace if stored.namespaced else None)
         else:
-            found, revision = candidates(context, stored, namespace, fields), context.store.revision
-        last = _place(found[-1]) if found else None
-        entries = await matching(context, stored, found, labels, fields)
+            scanned, revision = candidates(context, stored, namespace, fields), context.store.revision
+        last = _place(scanned[-1]) if scanned else None
+        entries = await matching(context, stored, scanned, labels, fields)
     end = min(len(entries), start + limit) if limit > 0 else len(entries)
     await context.conversions.know(stored, data_of(entries[start:end]))
     shown = entries if (start, end) == (0, len(entries)) else entries[start:end]

@@ -289,8 +289,8 @@ class ObjectService:
         stored = self.context.stored_kind(kind)
         fields = selector_for(kind, field_selector)
         revision = self.store.revision
-        found = reads.candidates(self.context, stored, namespace, fields)
-        entries = await reads.matching(self.context, stored, found, label_selector, fields)
+        scanned = reads.candidates(self.context, stored, namespace, fields)
+        entries = await reads.matching(self.context, stored, scanned, label_selector, fields)
         await self.context.conversions.know(stored, data_of(entries))
         await deletion.delete_all(self.context, kind, entries, options)
         return Page(reads.Shown(entries, stored, kind), revision)

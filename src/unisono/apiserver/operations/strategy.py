@@ -57,10 +57,10 @@ def check_place(obj: Object, kind: Kind[Any], namespace: str | None, name: str |
         ApiError: 400 when they differ.
 
     """
-    found = obj.metadata.namespace
+    stated = obj.metadata.namespace
     if kind.namespaced and not namespace:
         raise bad_request("an empty namespace may not be set during creation")
-    if kind.namespaced and found and found != namespace:
+    if kind.namespaced and stated and stated != namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     if name is not None and obj.metadata.name and obj.metadata.name != name:
         raise bad_request(f"the name of the object ({obj.metadata.name}) does not match the name on the URL ({name})")
@@ -198,8 +198,8 @@ def _set_template_generation(daemon_set: DaemonSet, number: int) -> None:
 
 def _count_template(new: DaemonSet, old: DaemonSet) -> None:
     """The template's generation counts its changes, whatever the writer says."""
-    known = (old.metadata.annotations or {}).get(_TEMPLATE_GENERATION, "")
-    number = int(known) if known.isdecimal() else 1
+    previous = (old.metadata.annotations or {}).get(_TEMPLATE_GENERATION, "")
+    number = int(previous) if previous.isdecimal() else 1
     _set_template_generation(new, number + (new.spec.template != old.spec.template))
 
 

@@ -68,9 +68,9 @@ async def evict(context: Context, namespace: str, name: str, eviction: Document,
     eviction, warnings = await _shown(
         context, namespace, name, "eviction", ("policy/v1", "Eviction"), eviction, options
     )
-    wanted = DeleteOptions.from_body(eviction.get("deleteOptions"), dry_run=options.dry_run, user=options.user)
+    delete_options = DeleteOptions.from_body(eviction.get("deleteOptions"), dry_run=options.dry_run, user=options.user)
     entry, pod = context.current(PODS, namespace, name)
-    deletion.check_preconditions(pod, PODS, wanted)
+    deletion.check_preconditions(pod, PODS, delete_options)
     terminating = pod.metadata.deletion_timestamp is not None
     if not terminating:
         message = _EVICTED
@@ -78,8 +78,8 @@ async def evict(context: Context, namespace: str, name: str, eviction: Document,
             type="DisruptionTarget", status="True", reason="EvictionByEvictionAPI", message=message
         )
         set_condition(pod, condition, context.now())
-    gone = deletion.mark(pod, PODS, wanted, context.clock())
-    if wanted.dry_run or (terminating and not gone and encoding.render(pod) == entry.data):
+    gone = deletion.mark(pod, PODS, delete_options, context.clock())
+    if delete_options.dry_run or (terminating and not gone and encoding.render(pod) == entry.data):
         return warnings
     await context.commit(PODS, [context.change(PODS, pod, entry.revision, delete=gone)])
     return warnings
@@ -217,13 +217,13 @@ async def _apply(write: Write, body: Any) -> Written:
         managed = old.metadata.managed_fields
         before = await aside(field_owners.entries_of, managed)
         data = encoding.as_version(entry.data, stored, kind)
-        known = before or await aside(field_owners.before_first_apply, kind, stored, data, context.now())
+        owner_entries = before or await aside(field_owners.before_first_apply, kind, stored, data, context.now())
         path = replicas_path(kind)
         applied = managed_fields.apply(
             live,
             config,
             field_owners.schema(SCALES),
-            as_scales(known, path),
+            as_scales(owner_entries, path),
             managed_fields.FieldManager(options.field_manager, "Apply", SCALES.api_version, "scale"),
             "",
             lambda each: each[0] != "f:spec",
@@ -231,7 +231,9 @@ async def _apply(write: Write, body: Any) -> Written:
         )
 
         def own(new: Any) -> None:
-            field_owners.set_entries(new, managed, before, as_objects(known, applied.entries, path, kind.api_version))
+            field_owners.set_entries(
+                new, managed, before, as_objects(owner_entries, applied.entries, path, kind.api_version)
+            )
 
         return await _write(write, entry, old, live, applied.object, own)
 
@@ -243,14 +245,14 @@ async def _write(
 ) -> Written:
     context, kind, stored = write.context, write.kind, write.stored
     name, namespace = entry.name, entry.namespace or None
-    wanted = scales.patch_of(kind, name, scale)
+    scale_patch = scales.patch_of(kind, name, scale)
     noted: list[str] = []
     if context.hooks.present:
         # Webhooks see a Scale, and those that ask for the object alone do not see this.
         request = _request(write, scale, live)
         noted = await context.hooks.show(request, dry_run=write.options.dry_run)
-        wanted = scales.patch_of(kind, name, request.object)
-    body = await aside(_scaled, kind, stored, entry.data, wanted)
+        scale_patch = scales.patch_of(kind, name, request.object)
+    body = await aside(_scaled, kind, stored, entry.data, scale_patch)
     new = await writes.accept(write, body, name)
     strategy.check_place(new, stored, namespace, name)
     strategy.carry_over(new, old, stored, require_version=False)

@@ -294,12 +294,12 @@ def _undecodable(row: ObjectRow) -> Finding | None:
 def _newest(database: Path) -> int:
     """The newest version that the old data has given, as far as it can be read."""
     mark = read_mark(database)
-    known = mark.revision if mark else 0
+    marked_revision = mark.revision if mark else 0
     if not database.exists():
-        return known
+        return marked_revision
     try:
-        return max(known, inspect(database, "")[1].revision)
+        return max(marked_revision, inspect(database, "")[1].revision)
     except StoreInUse:
         raise
     except StoreError:
-        return known  # broken data is moved away as it is
+        return marked_revision  # broken data is moved away as it is

@@ -220,8 +220,8 @@ class Database:
         if self._connection is None:
             connection = self._connect()
             # A commit that failed half-way may turn out complete; what is in memory would then be older than the file.
-            (found,) = connection.execute("SELECT value FROM meta WHERE key = 'revision'").fetchone()
-            if found != self._revision:
+            (stored_revision,) = connection.execute("SELECT value FROM meta WHERE key = 'revision'").fetchone()
+            if stored_revision != self._revision:
                 connection.close()
                 raise StoreError(f"{self.path} has changes that this server does not know: restart it")
             self._connection = connection

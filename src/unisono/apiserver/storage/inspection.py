@@ -130,9 +130,9 @@ class _Judge:
         )
 
     def _meta(self) -> dict[str, int]:
-        wanted = META_2 if self._summed else META
-        good = {key: value for key, value in self._read.meta.items() if key in wanted and type(value) is int}
-        for key in wanted:
+        counters = META_2 if self._summed else META
+        good = {key: value for key, value in self._read.meta.items() if key in counters and type(value) is int}
+        for key in counters:
             if key not in good:
                 self._found("file", f"the counter '{key}' is missing in table meta")
         return good
@@ -327,8 +327,8 @@ def _salvage(path: Path, problems: list[str], otherwise: str) -> Contents:
     """Read what can be read of a malformed file."""
     pages = Pages.read(path)
     version = _version(pages, path, otherwise)
-    told = [" ".join(line.split()) for problem in problems for line in problem.splitlines()]
-    contents = Contents(version, problems=[Finding("file", line) for line in told[:_TOLD]])
+    lines = [" ".join(line.split()) for problem in problems for line in problem.splitlines()]
+    contents = Contents(version, problems=[Finding("file", line) for line in lines[:_TOLD]])
     meant = int.from_bytes(pages.page(1)[28:32], "big") if pages.headed else 0
     if meant > pages.count:
         contents.problems.append(
@@ -450,14 +450,14 @@ def check(path: Path, judged: Judgement, mark: Mark | None, *, log: bool) -> Non
         LostWrites: acknowledged changes are missing, or nothing shows that none are.
 
     """
-    known = mark if mark is not None and mark.store == judged.store else None
-    if known is not None and known.revision > judged.revision:
+    own_mark = mark if mark is not None and mark.store == judged.store else None
+    if own_mark is not None and own_mark.revision > judged.revision:
         log_name = "" if log else f", and its write-ahead log {path.name}-wal is missing"
         raise LostWrites(
-            f"{path} ends at revision {judged.revision}, but changes up to revision {known.revision} were acknowledged"
-            f"{log_name}: {_WAYS} {_ACCEPT}."
+            f"{path} ends at revision {judged.revision}, but changes up to revision {own_mark.revision} were "
+            f"acknowledged{log_name}: {_WAYS} {_ACCEPT}."
         )
-    if judged.running and not log and known is None:
+    if judged.running and not log and own_mark is None:
         raise LostWrites(
             f"{path} was not closed, and its write-ahead log {path.name}-wal is missing; the newest changes, up to "
             f"some thousand, may be lost: {_WAYS} {_ACCEPT}."

@@ -132,13 +132,13 @@ def wrong_event(row: EventRow, *, summed: bool = True, stored: ObjectRow | None 
         return "its row has values of wrong types"
     bare = (*key, revision, data)
     if stored is not None and summed and bare == stored[:5]:
-        known: int = stored.sum
+        checksum: int = stored.sum
     else:
         why = wrong_object(ObjectRow(*bare), summed=False)
         if why is not None or not summed:
             return why
-        known = object_sum(*bare)
-    return None if total == event_sum(known, kind, at) else "its checksum does not match"
+        checksum = object_sum(*bare)
+    return None if total == event_sum(checksum, kind, at) else "its checksum does not match"
 
 
 def _wrong_value(row: ObjectRow) -> str | None:
@@ -158,9 +158,9 @@ def _wrong_value(row: ObjectRow) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _belongs(api_version: str, kind: str, resource: str) -> bool:
-    found = find(api_version, kind)
-    if found is not None or resource in _NAMES:
-        return found is not None and found.resource == resource
+    builtin_kind = find(api_version, kind)
+    if builtin_kind is not None or resource in _NAMES:
+        return builtin_kind is not None and builtin_kind.resource == resource
     # A kind of a user's own definition: its plural and group are the resource.
     return api_version.rpartition("/")[0] == resource.partition(".")[2]
 

@@ -226,13 +226,13 @@ PODS = Layout(
 
 
 def _policy(obj: Row) -> str:
-    found = get(obj, "spec", "schedulingPolicy") or {}
-    return "Gang" if "gang" in found else "Basic" if "basic" in found else NONE
+    policy = get(obj, "spec", "schedulingPolicy") or {}
+    return "Gang" if "gang" in policy else "Basic" if "basic" in policy else NONE
 
 
 def _status(obj: Row) -> str:
-    told = (*SCHEDULED, *COMPOSITE_SCHEDULED)
-    conditions = (each for each in items(obj, "status", "conditions") if each.get("type") in told)
+    condition_types = (*SCHEDULED, *COMPOSITE_SCHEDULED)
+    conditions = (each for each in items(obj, "status", "conditions") if each.get("type") in condition_types)
     return next((str(each.get("reason") or NONE) for each in conditions), NONE)
 
 

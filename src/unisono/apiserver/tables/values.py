@@ -78,20 +78,20 @@ def get(value: Any, *path: str) -> Any:
 
 def items(value: Any, *path: str) -> list[Any]:
     """The list at a path, empty when missing."""
-    found = get(value, *path)
-    return found if isinstance(found, list) else []
+    entries = get(value, *path)
+    return entries if isinstance(entries, list) else []
 
 
 def mapping(value: Any, *path: str) -> dict[str, Any]:
     """The map at a path, empty when missing."""
-    found = get(value, *path)
-    return found if isinstance(found, dict) else {}
+    entries = get(value, *path)
+    return entries if isinstance(entries, dict) else {}
 
 
 def text(value: Any, *path: str, default: str = "") -> str:
     """The value at a path as text."""
-    found = get(value, *path)
-    return default if found is None or found == "" else str(found)
+    content = get(value, *path)
+    return default if content is None or content == "" else str(content)
 
 
 def name_of(obj: Row) -> str:

@@ -39,8 +39,8 @@ _SELECTOR = wide("Selector")
 
 
 def _number(obj: Row, *path: str) -> int:
-    found = get(obj, *path)
-    return found if isinstance(found, int) else 0
+    number = get(obj, *path)
+    return number if isinstance(number, int) else 0
 
 
 def _containers(template: Row) -> list[str]:
@@ -49,8 +49,8 @@ def _containers(template: Row) -> list[str]:
 
 
 def _selector(obj: Row, *path: str) -> str:
-    found = get(obj, *path)
-    return selector_text(msgspec.convert(found, LabelSelector)) if isinstance(found, dict) else NONE
+    selector = get(obj, *path)
+    return selector_text(msgspec.convert(selector, LabelSelector)) if isinstance(selector, dict) else NONE
 
 
 def _template(obj: Row) -> Row:
@@ -131,10 +131,10 @@ def _job_status(obj: Row) -> str:
 
 
 def _job(obj: Row, now: float) -> list[Any]:
-    succeeded, wanted = _number(obj, "status", "succeeded"), get(obj, "spec", "completions")
+    succeeded, completions = _number(obj, "status", "succeeded"), get(obj, "spec", "completions")
     parallelism = _number(obj, "spec", "parallelism")
-    if wanted is not None:
-        done = f"{succeeded}/{wanted}"
+    if completions is not None:
+        done = f"{succeeded}/{completions}"
     else:
         done = f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
     start, end = seconds_of(get(obj, "status", "startTime")), seconds_of(get(obj, "status", "completionTime"))
@@ -331,9 +331,9 @@ def _metrics(wanted: list[Any], present: list[Any]) -> str:
     """Each metric as ``current/target``; the first two, and how many more there are."""
     if not wanted:
         return NONE
-    told = [_metric(metric, present[index] if index < len(present) else {}) for index, metric in enumerate(wanted)]
-    shown = ", ".join(told[:_METRICS_SHOWN])
-    return f"{shown} + {len(told) - _METRICS_SHOWN} more..." if len(told) > _METRICS_SHOWN else shown
+    texts = [_metric(metric, present[index] if index < len(present) else {}) for index, metric in enumerate(wanted)]
+    shown = ", ".join(texts[:_METRICS_SHOWN])
+    return f"{shown} + {len(texts) - _METRICS_SHOWN} more..." if len(texts) > _METRICS_SHOWN else shown
 
 
 def _metric(metric: Any, present: Any) -> str:
@@ -355,8 +355,8 @@ def _metric(metric: Any, present: Any) -> str:
 
 
 def _percent(value: Row, missing: str) -> str:
-    found = get(value, "averageUtilization")
-    return missing if found is None else f"{found}%"
+    percent = get(value, "averageUtilization")
+    return missing if percent is None else f"{percent}%"
 
 
 def _ingress(obj: Row, now: float) -> list[Any]:
@@ -384,8 +384,8 @@ def _hosts(rules: list[Any]) -> str:
 
 
 def _addresses(given: list[Any]) -> str:
-    found = ",".join(sorted({text(each, "ip") or text(each, "hostname") for each in given} - {""}))
-    return found if len(found) <= _ADDRESS_WIDTH else found[: _ADDRESS_WIDTH - 3] + "..."
+    addresses = ",".join(sorted({text(each, "ip") or text(each, "hostname") for each in given} - {""}))
+    return addresses if len(addresses) <= _ADDRESS_WIDTH else addresses[: _ADDRESS_WIDTH - 3] + "..."
 
 
 def _ingress_class(obj: Row, now: float) -> list[Any]:

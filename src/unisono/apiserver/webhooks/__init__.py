@@ -216,13 +216,13 @@ class Webhooks:
 
         Those of Volcano's own admission are not asked: their rules are checked here.
         """
-        found = self._known.get(kind.resource)
-        if found is None:
+        hooks = self._known.get(kind.resource)
+        if hooks is None:
             entries = sorted(self._store.scan(kind.resource), key=lambda entry: entry.name)
             every = (hook for entry in entries for hook in encoding.read(kind, entry.data).webhooks or ())
-            found = [hook for hook in every if not does_our_work(hook)]
-            self._known[kind.resource] = found
-        return found
+            hooks = [hook for hook in every if not does_our_work(hook)]
+            self._known[kind.resource] = hooks
+        return hooks
 
     def _on_event(self, event: Event) -> None:
         if self._known.pop(event.entry.resource, None) is not None:

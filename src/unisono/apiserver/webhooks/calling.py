@@ -163,11 +163,11 @@ def _target(client: WebhookClientConfig, view: View) -> tuple[str, str | None]:
 
 
 def _port(reference: ServiceReference, service: Service, pod: Pod) -> int:
-    wanted = reference.port or 443
-    found = next((port for port in service.spec.ports or () if port.port == wanted), None)
-    if found is None:
-        raise CallError(f"service {reference.namespace}/{reference.name} has no port {wanted}")
-    target = found.target_port or found.port
+    port_number = reference.port or 443
+    service_port = next((port for port in service.spec.ports or () if port.port == port_number), None)
+    if service_port is None:
+        raise CallError(f"service {reference.namespace}/{reference.name} has no port {port_number}")
+    target = service_port.target_port or service_port.port
     if isinstance(target, int):
         return target
     for container in pod.spec.containers or ():
@@ -278,13 +278,13 @@ def _all_of(function: Callable[[bytes], Document], batch: Iterable[bytes]) -> li
 
 
 def _taken(originals: Sequence[Document], converted: Sequence[Any], api_version: str, what: str) -> list[Document]:
-    found = []
+    documents = []
     for index, (original, answer) in enumerate(zip(originals, converted, strict=True)):
         try:
-            found.append(take(original, answer, api_version))
+            documents.append(take(original, answer, api_version))
         except BadConversion as error:
             raise _failed(f"{what} returned invalid converted object at index {index}: {error}") from None
-    return found
+    return documents
 
 
 def data_of(entries: Iterable[StoredEntry]) -> list[bytes]:

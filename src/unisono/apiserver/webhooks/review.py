@@ -169,8 +169,8 @@ def labels(obj: Any) -> Labels:
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
         return None
-    found = metadata.get("labels")
-    return found if isinstance(found, dict) else {}
+    of_metadata = metadata.get("labels")
+    return of_metadata if isinstance(of_metadata, dict) else {}
 
 
 # What webhooks are sent and what they answer: ``AdmissionReview`` of ``admission.k8s.io/v1`` (pure).
@@ -260,9 +260,9 @@ def read(body: bytes, uid: str, *, may_change: bool) -> Answer:
     try:
         review = msgspec.json.decode(body)
         response = review["response"]
-        found = {name: review.get(name) for name in ("apiVersion", "kind")}
-        if found != {"apiVersion": ADMISSION_API_VERSION, "kind": "AdmissionReview"}:
-            raise BadAnswer(f"expected webhook response of {ADMISSION_API_VERSION}, Kind=AdmissionReview, got {found}")
+        header = {name: review.get(name) for name in ("apiVersion", "kind")}
+        if header != {"apiVersion": ADMISSION_API_VERSION, "kind": "AdmissionReview"}:
+            raise BadAnswer(f"expected webhook response of {ADMISSION_API_VERSION}, Kind=AdmissionReview, got {header}")
         if response.get("uid") != uid:
             raise BadAnswer(f'expected response.uid="{uid}", got "{response.get("uid")}"')
         patch = _patch(response, may_change=may_change)

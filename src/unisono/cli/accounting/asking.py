@@ -162,15 +162,15 @@ def _told(answer: Answer, place: HistoryPlace) -> bytes:
         return body
     where = place.dashboard or f"Service unisono-dashboard of namespace {place.namespace}"
     try:
-        told = msgspec.json.decode(body)
+        decoded = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        told = None
-    if isinstance(told, dict) and isinstance(told.get("error"), str):
-        if status == 404 and "database" not in told["error"]:
+        decoded = None
+    if isinstance(decoded, dict) and isinstance(decoded.get("error"), str):
+        if status == 404 and "database" not in decoded["error"]:
             raise NoHistory(f"The dashboard at {where} is older than this command: upgrade it ('unisono install').")
         if status == 404:
-            raise NoHistory(f"No history is kept on this cluster: {told['error']}.")
-        raise ApiError(f"{where}: {told['error']}", code=status)
+            raise NoHistory(f"No history is kept on this cluster: {decoded['error']}.")
+        raise ApiError(f"{where}: {decoded['error']}", code=status)
     error = error_of(status, headers, body)
     if place.dashboard:
         raise ApiError(
@@ -230,15 +230,15 @@ def window_of(since: str, until: str, now: float) -> tuple[float, float]:
     """
     from unisono.cli.printing import moment_of_text
 
-    found = []
+    moments = []
     for option, text in (("--from", since), ("--to", until)):
         try:
-            found.append(moment_of_text(text, now))
+            moments.append(moment_of_text(text, now))
         except ValueError as error:
             raise click.UsageError(f"{option}: {error}.") from None
-    if found[0] >= found[1]:
+    if moments[0] >= moments[1]:
         raise click.UsageError(f"--from {since} is not before --to {until}.")
-    return found[0], found[1]
+    return moments[0], moments[1]
 
 
 async def ask(where: Where, what: str, parameters: Mapping[str, str], kind: type[T], place: HistoryPlace) -> T:
@@ -257,8 +257,8 @@ async def ask(where: Where, what: str, parameters: Mapping[str, str], kind: type
         from unisono.history.reading import StoredHistory
 
         source = StoredHistory(Postgres.of_file(place.dsn_file))
-        told = await source.answer(what, parameters, await source.places(), capacity=True, queues=True)
-        return msgspec.json.decode(told or b"", type=kind)
+        encoded = await source.answer(what, parameters, await source.places(), capacity=True, queues=True)
+        return msgspec.json.decode(encoded or b"", type=kind)
 
     from unisono.cli.connection import connect
 

@@ -48,12 +48,12 @@ def money_by_row(report: Report, prices: Prices, labels: Mapping[str, Mapping[st
 
 def budget_rows(budgets: Iterable[Budget], now: float) -> list[list[str]]:
     """One row for each amount of each budget, as of now: what has been used since it was counted is counted on."""
-    found: list[list[str]] = []
+    rows: list[list[str]] = []
     for budget in sorted(budgets, key=lambda one: one.metadata.name):
         try:
             purse = purse_of(budget)
         except ValueError as error:
-            found.append([budget.metadata.name, "invalid", "", str(error), "", "", "", "", ""])
+            rows.append([budget.metadata.name, "invalid", "", str(error), "", "", "", "", ""])
             continue
         tally = tally_of(budget, purse)
         rates = {name: float(text) for name, text in (budget.status.rate or {}).items()}
@@ -67,5 +67,5 @@ def budget_rows(budgets: Iterable[Budget], now: float) -> list[list[str]]:
             kept = [plain(each) for each in (amount, used, amount - used, rates.get(name, 0.0))]
             mode = "Hard" if purse.hard else "Soft"
             end = rfc3339(tally.end) if tally.end < 4e10 else ""
-            found.append([purse.name, mode, unit(name), *kept, end, exhausted if name in (up or purse.amounts) else ""])
-    return found
+            rows.append([purse.name, mode, unit(name), *kept, end, exhausted if name in (up or purse.amounts) else ""])
+    return rows

@@ -159,13 +159,13 @@ def sacct_columns(text: str) -> list[str]:
         ValueError: there is no such column; the message names those that there are, or says why one is not kept.
 
     """
-    found = [word.partition("%")[0].strip().lower() for word in text.split(",") if word.strip()]
-    for name in found:
+    names = [word.partition("%")[0].strip().lower() for word in text.split(",") if word.strip()]
+    for name in names:
         if name in _NOT_KEPT:
             raise ValueError(f"{name}: {_NOT_KEPT[name]}")
         if name not in _COLUMNS and name not in _ALIASES:
             raise ValueError(f"there is no column {name}: there are {', '.join((*_COLUMNS, *_ALIASES))}")
-    return found or list(SACCT_COLUMNS)
+    return names or list(SACCT_COLUMNS)
 
 
 def sacct_states(text: str) -> list[str]:
@@ -175,14 +175,14 @@ def sacct_states(text: str) -> list[str]:
         ValueError: there is no such state; the message names those that there are.
 
     """
-    known = sorted(_STATE_LETTERS.values())
-    found = []
+    state_names = sorted(_STATE_LETTERS.values())
+    states = []
     for word in (each.strip().upper() for each in text.split(",") if each.strip()):
         name = _STATE_LETTERS.get(word, word)
-        if name not in known:
-            raise ValueError(f"there is no state {word}: there are {', '.join(known)}")
-        found.append(name)
-    return found
+        if name not in state_names:
+            raise ValueError(f"there is no state {word}: there are {', '.join(state_names)}")
+        states.append(name)
+    return states
 
 
 def sacct_csv(found: Accounts) -> str:

@@ -68,8 +68,8 @@ def _verify(file: Path, output: str) -> int:
     except StoreError as error:
         if output != "json":
             raise
-        found = error.findings if isinstance(error, DamagedStore) else ()
-        findings = [asdict(finding) for finding in found]
+        reported = error.findings if isinstance(error, DamagedStore) else ()
+        findings = [asdict(finding) for finding in reported]
         print_json({"path": str(file), "whole": False, "message": str(error), "findings": findings})
         return 1
     if output == "json":

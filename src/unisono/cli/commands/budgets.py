@@ -35,12 +35,12 @@ async def _list(where: Where, names: tuple[str, ...], output: str) -> None:
     from unisono.errors import NotFound
 
     async with connect(where) as client:
-        found = (await client.list(BUDGETS)).items
+        budgets = (await client.list(BUDGETS)).items
     for name in names:
-        if not any(one.metadata.name == name for one in found):
-            there = ", ".join(sorted(one.metadata.name for one in found)) or "none"
+        if not any(one.metadata.name == name for one in budgets):
+            there = ", ".join(sorted(one.metadata.name for one in budgets)) or "none"
             raise NotFound(f"there is no budget {name}; there are {there}")
-    shown = [one for one in found if not names or one.metadata.name in names]
+    shown = [one for one in budgets if not names or one.metadata.name in names]
     if output == "json":
         print_json([msgspec.to_builtins(one) for one in shown])
         return

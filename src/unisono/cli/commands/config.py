@@ -44,13 +44,13 @@ def check(where: Where, file: Path | None, output: str) -> None:
     from unisono.cli.connection import run_async
     from unisono.cli.printing import print_json
 
-    found = _of_file(file) if file is not None else run_async(_of_scheduler(where))
+    report = _of_file(file) if file is not None else run_async(_of_scheduler(where))
     if output == "json":
-        print_json(found)
+        print_json(report)
     else:
-        for line in _lines(found):
+        for line in _lines(report):
             click.echo(line)
-    if found["error"]:
+    if report["error"]:
         raise SystemExit(1)
 
 
@@ -78,13 +78,13 @@ def convert(file: Path) -> None:
     except (OSError, UnicodeDecodeError) as error:
         raise UnisonoError(f"{file} cannot be read: {error}.") from None
     within = _within(text)
-    found = rewrite(text if within is None else within[1], str(file))
-    click.echo(found.text, nl=False)
-    for change in found.changes:
+    converted = rewrite(text if within is None else within[1], str(file))
+    click.echo(converted.text, nl=False)
+    for change in converted.changes:
         click.echo(f"changed: {change}", err=True)
-    for lost in found.lost:
+    for lost in converted.lost:
         click.echo(f"{click.style('left out', fg='yellow')}: {lost}", err=True)
-    errors = config_errors(found.text, "converted", imports=False)
+    errors = config_errors(converted.text, "converted", imports=False)
     for wrong in errors:
         click.echo(f"{click.style('still wrong', fg='red')}: {wrong}", err=True)
     if errors:
@@ -142,14 +142,14 @@ def _within(text: str) -> tuple[str, str] | None:
         if re.search(r"^kind:", text, re.MULTILINE):
             raise
         return None
-    found = [each for one in values if isinstance(one, dict) for each in (one.get("items") or [one])]
-    maps = [one for one in found if isinstance(one, dict) and one.get("kind") == "ConfigMap"]
+    objects = [each for one in values if isinstance(one, dict) for each in (one.get("items") or [one])]
+    maps = [one for one in objects if isinstance(one, dict) and one.get("kind") == "ConfigMap"]
     if maps:
         own = [one for one in maps if holds_configuration(str((one.get("metadata") or {}).get("name")))]
         data = (own or maps)[0].get("data") or {}
         return "ConfigMap", text_of(ConfigMap(data={str(key): str(value) for key, value in data.items()}))
     for path in _OVERRIDES:
-        value: Any = found[0] if found else None
+        value: Any = objects[0] if objects else None
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
         if value:
@@ -181,12 +181,12 @@ async def _of_scheduler(where: Where) -> dict[str, Any]:
             return [lease.metadata.annotations or {} for lease in leases]
 
         written, _ = await configuration_in_maps(client)
-        told, caught_up = await _told_in_time(told_by_all, written.text if written else None)
+        reports, caught_up = await _told_in_time(told_by_all, written.text if written else None)
         if not caught_up:
             late = ["the scheduler has not read the newest one yet: this is what it says of the one before"]
-    if not told:
+    if not reports:
         raise UnisonoError("No scheduler has told anything of its configuration: name a file with -f.")
-    first = next((one for one in told if one.get(CONFIGURATION_ERROR)), told[0])
+    first = next((one for one in reports if one.get(CONFIGURATION_ERROR)), reports[0])
     error = first.get(CONFIGURATION_ERROR, "")
     if written is not None:  # the scheduler may not have told yet what it makes of the newest one, and tells one error
         errors = [str(one) for one in config_errors(written.text, CONFIG_MAP_KEY, imports=False)]
@@ -205,13 +205,13 @@ async def _told_in_time(
     look: Callable[[], Awaitable[list[dict[str, str]]]], written: str | None
 ) -> tuple[list[dict[str, str]], bool]:
     """What schedulers tell, and whether it is of the newest text; one that has just started tells in a few seconds."""
-    told = await look()
+    reports = await look()
     for _ in range(_LOOKS):
-        if told and not any(_is_behind(one, written) for one in told):
-            return told, True
+        if reports and not any(_is_behind(one, written) for one in reports):
+            return reports, True
         await asyncio.sleep(_LOOK_SECONDS)
-        told = await look()
-    return told, False
+        reports = await look()
+    return reports, False
 
 
 def _is_behind(told: dict[str, str], written: str | None) -> bool:

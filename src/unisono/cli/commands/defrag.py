@@ -69,21 +69,21 @@ def plan_lines(answer: Plans) -> list[str]:
     """The same for people."""
     from unisono.cli.printing import columns
 
-    told = [
+    lines = [
         f"{answer.scattered / _MILLI:g} of {answer.idle / _MILLI:g} idle {answer.resource} are on nodes in use in part."
     ]
     for plan in answer.plans:
-        told += ["", _headline(plan)]
+        lines += ["", _headline(plan)]
         rows = [
             (move.pod, move.node, move.to, _time(move.ran_seconds), _time(move.lost_seconds)) for move in plan.moves
         ]
-        told += [f"  {line}" for line in columns(("Pod", "From", "To", "Ran", "Loses"), rows)]
+        lines += [f"  {line}" for line in columns(("Pod", "From", "To", "Ran", "Loses"), rows)]
     if answer.waiting:
-        told += ["", "No moves within the limits help:"]
-        told += [f"  {key}: {_held_text(held, answer)}" for key, held in answer.waiting.items()]
+        lines += ["", "No moves within the limits help:"]
+        lines += [f"  {key}: {_held_text(held, answer)}" for key, held in answer.waiting.items()]
     if not answer.plans and not answer.waiting:
-        told.append("No gang waits.")
-    return told
+        lines.append("No gang waits.")
+    return lines
 
 
 def _headline(plan: DefragmentationPlan) -> str:
@@ -98,13 +98,13 @@ def _held_text(held: Held, answer: Plans) -> str:
     """``11 pods would have to move, and maxMoves is 10``; where no limit matters, why the gang waits."""
     if not held.limits:
         return f"no limit holds it: {held.message}"
-    told = {
+    reasons = {
         "maxMoves": f"{held.moves} {'pod' if held.moves == 1 else 'pods'} would have to move",
         "minRunTime": f"a pod that would have to move has run for {_time(held.ran_seconds)}",
         "maxLostTime": f"a pod that would have to move would lose {_time(held.lost_seconds)} of work",
     }
     return "; ".join(
-        f"{told.get(name, 'a larger bound would do')}, and {name} is {answer.limits[name]}" for name in held.limits
+        f"{reasons.get(name, 'a larger bound would do')}, and {name} is {answer.limits[name]}" for name in held.limits
     )
 
 

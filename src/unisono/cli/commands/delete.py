@@ -66,13 +66,13 @@ async def _delete(
     async with connect(where) as client:
         resources = await discover(client)
         namespace = namespace_of(where)
-        found = (
+        objects = (
             _of_files(files, resources, namespace)
             if files
             else await _of_words(client, what, resources, namespace, everything, selector)
         )
         pending = []
-        for resource, place, name in found:
+        for resource, place, name in objects:
             path = resource.path(place, name)
             try:
                 live = await request_json(client, "GET", path)
@@ -91,11 +91,11 @@ def _of_files(files: tuple[str, ...], resources: Any, namespace: str) -> list[tu
     from unisono.cli.applying import placed
     from unisono.cli.manifests import read
 
-    found = []
+    objects = []
     for manifest in read(files):
         resource = resources.of(manifest.api_version, manifest.kind, manifest.where)
-        found.append((resource, placed(manifest, resource, namespace), manifest.name))
-    return found
+        objects.append((resource, placed(manifest, resource, namespace), manifest.name))
+    return objects
 
 
 async def _of_words(
@@ -108,17 +108,17 @@ async def _of_words(
     if not (everything or selector or kinds):
         # Names alone.
         what = tuple([word if "/" in word else await meant(client, resources, namespace, word) for word in what])
-    found: list[tuple[Resource, str | None, str]] = []
+    objects: list[tuple[Resource, str | None, str]] = []
     for target in parse(what, resources):
         if target.name:
-            found.append((target.resource, namespace, target.name))
+            objects.append((target.resource, namespace, target.name))
             continue
         if not everything and not selector:
             raise BadTarget(f"Which {target.resource.plural}? Name them, or say --all or -l SELECTOR.")
         params = {"labelSelector": selector} if selector else {}
         listing = await request_json(client, "GET", target.resource.path(namespace), params=params)
-        found += [(target.resource, namespace, item["metadata"]["name"]) for item in listing.get("items") or []]
-    return found
+        objects += [(target.resource, namespace, item["metadata"]["name"]) for item in listing.get("items") or []]
+    return objects
 
 
 async def _gone(client: HttpClient, path: str, uid: str | None) -> None:

@@ -129,12 +129,12 @@ def _send(holder: Holder, *numbers: signal.Signals) -> None:
 
 
 def _ended(data: DataDir, holder: Holder, timeout: float, waiting: str) -> bool:
-    began, told = time.monotonic(), False
+    began, announced = time.monotonic(), False
     # Another control plane may have taken the directory since.
     while data.holder() is not None and holder.alive:
         waited = time.monotonic() - began
-        if waited > PATIENCE_SECONDS and not told:
-            told = True
+        if waited > PATIENCE_SECONDS and not announced:
+            announced = True
             click.echo(waiting, err=True)
         if waited > timeout:
             return False

@@ -69,12 +69,12 @@ def _show(where: Where, explanation: Explanation, starts: list[Start] | None, ou
     from unisono.cli.printing import print_json
 
     if output == "json":
-        told = explanation_json(explanation)
+        result = explanation_json(explanation)
         if starts is not None:
             from unisono.simulator.forecast.whatif import start_json
 
-            told["estimated_starts"] = [{"podGroup": each.key, **start_json(each)} for each in starts]
-        print_json(told)
+            result["estimated_starts"] = [{"podGroup": each.key, **start_json(each)} for each in starts]
+        print_json(result)
         return
     for line in explanation_lines(explanation):
         click.echo(line)
@@ -109,8 +109,8 @@ async def _apply(where: Where, what: tuple[str, ...], number: int, *, yes: bool,
 def _chosen(explanation: Explanation, number: int) -> Fix:
     if number > len(explanation.fixes):
         count = len(explanation.fixes)
-        known = f"{count} fix{'es are' if count != 1 else ' is'}" if count else "No fix is"
-        raise click.UsageError(f"{known} known for {explanation.title}; ask again without --apply.")
+        subject = f"{count} fix{'es are' if count != 1 else ' is'}" if count else "No fix is"
+        raise click.UsageError(f"{subject} known for {explanation.title}; ask again without --apply.")
     return explanation.fixes[number - 1]
 
 

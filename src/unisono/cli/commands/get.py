@@ -108,8 +108,8 @@ async def _print_tables(
     for target in targets:
         path = target.resource.path(namespace, target.name)
         table = await request_json(client, "GET", path, params={} if target.name else params, accept=TABLE)
-        known = merged.setdefault(target.resource, {**table, "rows": []})
-        known["rows"] += table.get("rows") or []
+        combined = merged.setdefault(target.resource, {**table, "rows": []})
+        combined["rows"] += table.get("rows") or []
     shown = {resource: table for resource, table in merged.items() if table["rows"]}
     for index, (resource, table) in enumerate(shown.items()):
         if index:

@@ -75,14 +75,14 @@ async def create(where: Where, filename: str | None, job: dict[str, Any] | None)
     from unisono.cli.manifests import Manifest, read
     from unisono.kube.discovery import discover
 
-    found = read([filename]) if filename else [Manifest(job or {}, "command line", 1, Path.cwd())]
-    if len(found) != 1 or found[0].kind != "Job":
-        kinds = ", ".join(manifest.kind for manifest in found)
+    documents = read([filename]) if filename else [Manifest(job or {}, "command line", 1, Path.cwd())]
+    if len(documents) != 1 or documents[0].kind != "Job":
+        kinds = ", ".join(manifest.kind for manifest in documents)
         raise UnisonoError(f"{filename} must hold exactly one Job, and holds {kinds}: use 'unisono apply' for more.")
     if where.namespace:
-        found[0].metadata["namespace"] = where.namespace
+        documents[0].metadata["namespace"] = where.namespace
     async with connected(where) as (client, namespace):
-        created = await post(client, await discover(client), found[0], namespace)
+        created = await post(client, await discover(client), documents[0], namespace)
     click.echo(f"run job {created.name} successfully")
 
 
@@ -93,10 +93,10 @@ async def show_list(where: Where, everywhere: bool, output: str, *, queue: str, 
     from unisono.cli.vcctl import job_lines
 
     async with connected(where) as (client, namespace):
-        found = await items(client, JOBS, None if everywhere else namespace)
+        jobs = await items(client, JOBS, None if everywhere else namespace)
         chosen = [
             value
-            for value in found
+            for value in jobs
             if (not queue or value["spec"].get("queue", "default") == queue)
             and (not scheduler or value["spec"].get("schedulerName", "volcano") == scheduler)
             and selector in value["metadata"]["name"]
@@ -215,7 +215,7 @@ async def tell_others(client: HttpClient, namespace: str, name: str, words: str,
     from unisono.api.kinds import JOBS
     from unisono.jobkinds.registry import JOB_KINDS
 
-    found = []
+    alternatives = []
     for kind in JOB_KINDS:
         if kind.resource == JOBS.resource:
             continue
@@ -224,10 +224,12 @@ async def tell_others(client: HttpClient, namespace: str, name: str, words: str,
         except ApiError:
             # Not there, not installed, or not for this user: in each case nothing to point at.
             continue
-        found.append(f"'{words} {kind.singular_name if kind.group != 'batch' else 'job.batch'}/{name}'")
-    if not found:
+        alternatives.append(f"'{words} {kind.singular_name if kind.group != 'batch' else 'job.batch'}/{name}'")
+    if not alternatives:
         raise error
-    raise NotFound(f"{error.message}; there are jobs of that name of other kinds: {' or '.join(found)}") from None
+    raise NotFound(
+        f"{error.message}; there are jobs of that name of other kinds: {' or '.join(alternatives)}"
+    ) from None
 
 
 DEFAULT_AMOUNTS = "cpu=1000m,memory=100Mi"

@@ -91,13 +91,13 @@ async def _show(where: Where, word: str, name: str | None, everywhere: bool, out
     kind = _kind(word)
     async with connected(where) as (client, namespace):
         if name:
-            found = [await item(client, kind, namespace, name)]
+            objects = [await item(client, kind, namespace, name)]
         else:
-            found = await items(client, kind, None if everywhere else namespace)
-    if output == "text" and not found:
+            objects = await items(client, kind, None if everywhere else namespace)
+    if output == "text" and not objects:
         click.echo("No resources found")
         return
-    show(output, found[0] if name else found, flow_lines(found, phases=word == "jobflow"))
+    show(output, objects[0] if name else objects, flow_lines(objects, phases=word == "jobflow"))
 
 
 async def _delete(where: Where, word: str, name: str | None, files: tuple[str, ...]) -> None:
@@ -111,9 +111,9 @@ async def _delete(where: Where, word: str, name: str | None, files: tuple[str, .
         raise UnisonoError(f"There is no {kind.kind} in these files: use 'unisono delete -f' for other kinds.")
     failed = []
     async with connected(where) as (client, namespace):
-        wanted = [(namespace, name)] if name else []
-        wanted += [(manifest.metadata.get("namespace") or namespace, manifest.name) for manifest in manifests]
-        for place, each in wanted:
+        targets = [(namespace, name)] if name else []
+        targets += [(manifest.metadata.get("namespace") or namespace, manifest.name) for manifest in manifests]
+        for place, each in targets:
             try:
                 await client.delete(kind, each, place, propagation="Background")
                 click.echo(f"delete {word} {place}/{each} successfully")

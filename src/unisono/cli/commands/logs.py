@@ -112,13 +112,13 @@ async def _of_owner(
     from unisono.sdk.follow.log_lines import LogSelection, short_name
 
     following = params.pop("follow", "")
-    wanted = LogSelection(container=container, params=params)
+    selection = LogSelection(container=container, params=params)
     kind, owner = object_of(resource, await request_json(client, "GET", resource.path(namespace, name)))
     if following and kind is not None:
-        source = follow_logs(client, kind, namespace, name, wanted, _refused)
+        source = follow_logs(client, kind, namespace, name, selection, _refused)
     else:
-        pods = await pods_with_logs(client, resource, owner, title, wanted)
-        source = read_pods(client, pods, wanted, _refused)
+        pods = await pods_with_logs(client, resource, owner, title, selection)
+        source = read_pods(client, pods, selection, _refused)
     async with aclosing(source):
         async for line in source:
             click.echo(f"{short_name(line.pod, name)} | {line.text}")

@@ -108,8 +108,8 @@ def _help_names(command: click.Command) -> list[str] | None:
 
 
 def _entries(records: list[tuple[str, str]]) -> Iterator[str]:
-    for term, told in records:
-        yield from (".TP", f".B {_text(term)}", _text(told) or "\\&")
+    for term, description in records:
+        yield from (".TP", f".B {_text(term)}", _text(description) or "\\&")
 
 
 def _paragraphs(text: str) -> Iterator[str]:

@@ -47,15 +47,15 @@ def from_(scheduler: str, files: tuple[Path, ...], in_place: bool, output: str) 
     convert: Any = import_module(f"unisono.cli.migrate.{scheduler}").convert
     if in_place and scheduler != "kueue":
         raise UnisonoError("--in-place is for kueue: jobs of other schedulers are rewritten.")
-    found = convert([each for file in files for each in _objects(file)], **({"in_place": True} if in_place else {}))
+    converted = convert([each for file in files for each in _objects(file)], **({"in_place": True} if in_place else {}))
     if output == "json":
-        told = {"items": found.objects(), "changes": found.changes, "lost": found.lost}
-        click.echo(json.dumps(told, indent=2))
+        result = {"items": converted.objects(), "changes": converted.changes, "lost": converted.lost}
+        click.echo(json.dumps(result, indent=2))
         return
-    click.echo(dump_all(found.objects()), nl=False)
-    for change in found.changes:
+    click.echo(dump_all(converted.objects()), nl=False)
+    for change in converted.changes:
         click.echo(f"changed: {change}", err=True)
-    for lost in found.lost:
+    for lost in converted.lost:
         click.echo(f"{click.style('lost', fg='yellow')}: {lost}", err=True)
 
 
@@ -70,8 +70,8 @@ def _objects(file: Path) -> list[dict[str, Any]]:
         values = [each.value for each in load_all(text)]
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise UnisonoError(f"{file} cannot be read: {error}.") from None
-    found: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     for value in values:
         items = value.get("items") if isinstance(value, dict) and str(value.get("kind")).endswith("List") else None
-        found += [each for each in (items if isinstance(items, list) else [value]) if isinstance(each, dict)]
-    return found
+        objects += [each for each in (items if isinstance(items, list) else [value]) if isinstance(each, dict)]
+    return objects

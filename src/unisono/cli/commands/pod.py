@@ -47,8 +47,8 @@ async def _list(where: Where, job: str, queue: str, everywhere: bool, output: st
             if actual != queue:
                 raise UnisonoError(f"the input vcjob {job} does not match the queue {queue}: it is in {actual}.")
         if output != "text":
-            found = await items(client, PODS, scope)
-            show(output, [value for value in found if selected(value["metadata"], job, queue)], [])
+            pods = await items(client, PODS, scope)
+            show(output, [value for value in pods if selected(value["metadata"], job, queue)], [])
             return
         table = await request_json(client, "GET", PODS.path(scope), accept=TABLE)
         rows = [row for row in table.get("rows") or [] if selected(row["object"]["metadata"], job, queue)]

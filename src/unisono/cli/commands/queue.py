@@ -122,16 +122,16 @@ async def show_list(where: Where, name: str | None, output: str) -> None:
     from unisono.sdk.overview.queues import all_groups, queue_views
 
     async with connected(where) as (client, _):
-        found = [await item(client, QUEUES, None, name)] if name else await items(client, QUEUES, None)
+        objects = [await item(client, QUEUES, None, name)] if name else await items(client, QUEUES, None)
         groups = await all_groups(client) if output in ("text", "wide") else None
-    views = queue_views((decode(QUEUES, value).obj for value in found), groups)
+    views = queue_views((decode(QUEUES, value).obj for value in objects), groups)
     if output == "wide":
         from unisono.cli.overview_lines import queue_table
 
         for line in queue_table(views, wide=True):
             click.echo(line)
         return
-    show(output, found[0] if name else found, queue_lines(views))
+    show(output, objects[0] if name else objects, queue_lines(views))
 
 
 async def remove(where: Where, name: str) -> None:

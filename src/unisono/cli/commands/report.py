@@ -71,21 +71,21 @@ async def _report(
 
     start, end = window_of(*times, time.time())
     asked |= {"from": str(start), "to": str(end), "namespace": where.namespace or ""}
-    found = await ask(where, "report", asked | ({"nodes": "true"} if prices else {}), Report, place)
-    cost = await _cost(where, found, prices) if prices else None
-    for row in (*found.rows, found.total):
+    usage = await ask(where, "report", asked | ({"nodes": "true"} if prices else {}), Report, place)
+    cost = await _cost(where, usage, prices) if prices else None
+    for row in (*usage.rows, usage.total):
         row.on = {}
     if output == "json":
-        value = msgspec.to_builtins(found)
+        value = msgspec.to_builtins(usage)
         if cost is not None:
             value["currency"] = cost.currency
             for row in (*value["rows"], value["total"]):
                 row["money"] = round(cost.by_row.get(row["key"], 0.0), 6)
         print_json(value)
     elif output == "csv":
-        click.echo(report_csv(found, cost), nl=False)
+        click.echo(report_csv(usage, cost), nl=False)
     else:
-        for line in report_lines(found, cost):
+        for line in report_lines(usage, cost):
             click.echo(line)
 
 

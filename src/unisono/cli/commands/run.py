@@ -65,10 +65,10 @@ def _amount(ctx: click.Context, parameter: click.Parameter, value: str | None) -
         short = value.strip().upper().removesuffix("B").removesuffix("I")
         number, unit = short[:-1], short[-1:]
         # As other programs write them: 8GB, 512 MiB.
-        known = unit in "KMGTP" and number.strip().replace(".", "", 1).isdigit()
+        recognised = unit in "KMGTP" and number.strip().replace(".", "", 1).isdigit()
         written = f"{number.strip()}{'k' if unit == 'K' else unit}"
         examples = "2 or 500m" if parameter.name == "cpu" else "4Gi or 500M"
-        why = f"write {written}, or {number.strip()}{unit}i for powers of 1024" if known else f"write {examples}"
+        why = f"write {written}, or {number.strip()}{unit}i for powers of 1024" if recognised else f"write {examples}"
     raise click.BadParameter(f"{value!r} is no amount: {why}.", ctx, parameter)
 
 

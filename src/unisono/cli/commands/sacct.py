@@ -94,15 +94,15 @@ async def _sacct(
 
     start, end = window_of(*times, time.time())
     asked |= {"from": str(start), "to": str(end), "namespace": where.namespace or ""}
-    found = await _jobs(where, names, asked, place)
+    accounts = await _jobs(where, names, asked, place)
     if output == "json":
-        print_json(msgspec.to_builtins(found))
+        print_json(msgspec.to_builtins(accounts))
     elif output == "csv":
-        click.echo(sacct_csv(found), nl=False)
+        click.echo(sacct_csv(accounts), nl=False)
     else:
-        for line in sacct_lines(found, **table):
+        for line in sacct_lines(accounts, **table):
             click.echo(line)
-        if found.more:
+        if accounts.more:
             click.echo("There are more jobs: these are the latest; ask for a shorter time.", err=True)
 
 
@@ -115,13 +115,13 @@ async def _jobs(where: Where, names: frozenset[str], asked: dict[str, str], plac
     if any(name.isdigit() for name in names):
         names = await _named(where, names)
     if len(names) == 1:
-        found = await ask(where, "jobs", {**asked, "name": next(iter(names))}, Accounts, place)
-        if found.jobs:
-            return found
-    found = await ask(where, "jobs", asked, Accounts, place)
+        accounts = await ask(where, "jobs", {**asked, "name": next(iter(names))}, Accounts, place)
+        if accounts.jobs:
+            return accounts
+    accounts = await ask(where, "jobs", asked, Accounts, place)
     if names:
-        found.jobs = [job for job in found.jobs if any(is_called(job.name, name) for name in names)]
-    return found
+        accounts.jobs = [job for job in accounts.jobs if any(is_called(job.name, name) for name in names)]
+    return accounts
 
 
 async def _named(where: Where, names: frozenset[str]) -> frozenset[str]:

@@ -212,13 +212,13 @@ def _known_nodes(batch: Batch, nodes: Nodes) -> tuple[Batch, list[str]]:
     there = nodes() if batch.nodelist or batch.exclude else frozenset()
     every = "this machine stands for all nodes"
     notes = [f"--exclusive is for clusters: {every}"] if batch.exclusive else []
-    wanted: dict[str, tuple[str, ...]] = {}
+    names_by_option: dict[str, tuple[str, ...]] = {}
     for option, names in (("nodelist", batch.nodelist), ("exclude", batch.exclude)):
-        wanted[option] = tuple(name for name in names if name in there)
+        names_by_option[option] = tuple(name for name in names if name in there)
         if missing := [name for name in names if name not in there]:
             notes.append(f"--{option} is for clusters: {every}, and there is no node {', '.join(missing[:3])}")
-            wanted[option] = () if option == "nodelist" else wanted[option]
-    return replace(batch, nodelist=wanted["nodelist"], exclude=wanted["exclude"]), notes
+            names_by_option[option] = () if option == "nodelist" else names_by_option[option]
+    return replace(batch, nodelist=names_by_option["nodelist"], exclude=names_by_option["exclude"]), notes
 
 
 def _nodes_of(where: Where) -> Collection[str]:
@@ -266,13 +266,13 @@ def _exported_variables(batch: Batch) -> dict[str, str]:
         BadScript: the caller has no variable of a name.
 
     """
-    found = {}
+    variables = {}
     for name, value in batch.exported:
         own = os.environ.get(name) if value is None else value
         if own is None:
             raise BadScript(f"--export={name}: you have no variable of that name; write {name}=VALUE.")
-        found[name] = own
-    return found
+        variables[name] = own
+    return variables
 
 
 def _enter(batch: Batch) -> None:
@@ -393,13 +393,13 @@ async def _room_for_one(where: Where, created: list[Target], at_once: int) -> No
                 return False
             return state is None or state.phase not in ENDED
 
-        told = False
+        announced = False
         while sum([await goes_on(target) for target in created]) >= at_once:
-            if not told:
+            if not announced:
                 click.echo(
                     f"Waiting: {at_once} elements are there, and %{at_once} allows no more at once ...", err=True
                 )
-                told = True
+                announced = True
             await asyncio.sleep(_POLL_SECONDS)
 
 
@@ -428,7 +428,7 @@ async def _dependencies(where: Where, batch: Batch, base: str) -> None:
     if not batch.after:
         return
     async with connect(where) as client:
-        told: set[str] = set()
+        announced: set[str] = set()
         while True:
             states = [await _state(client, namespace_of(where), how, name, base) for how, name in batch.after]
             failed = [text for met, text in states if met is False]
@@ -439,9 +439,9 @@ async def _dependencies(where: Where, batch: Batch, base: str) -> None:
                 return
             waiting = [text for each, text in states if each is None]
             for text in waiting:
-                if text not in told:
+                if text not in announced:
                     click.echo(f"Waiting: {text} ...", err=True)
-            told |= set(waiting)
+            announced |= set(waiting)
             await asyncio.sleep(_POLL_SECONDS)
 
 

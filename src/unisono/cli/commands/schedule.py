@@ -126,21 +126,26 @@ def lines(cluster: OfflineCluster, answer: dict[str, Any]) -> list[str]:
     from unisono.cli.printing import columns
 
     counts = ", ".join(f"{count} {kind}" for kind, count in sorted(cluster.counts.items()))
-    told = [f"Read {counts}."] + [f"Left out: {count} {name}" for name, count in sorted(cluster.ignored.items())]
-    told += [f"Problem: {problem}" for problem in answer["problems"]]
+    output_lines = [f"Read {counts}."] + [
+        f"Left out: {count} {name}" for name, count in sorted(cluster.ignored.items())
+    ]
+    output_lines += [f"Problem: {problem}" for problem in answer["problems"]]
     jobs = {task.key: task.job for task in cluster.state.tasks.values()}
     placed = Counter((jobs[pod], node) for pod, node in answer["binds"].items())
     if placed:
         rows = [(job, node, count) for (job, node), count in sorted(placed.items())]
-        told += ["", "Would start:", *(f"  {line}" for line in columns(("PodGroup", "Node", "Pods"), rows))]
+        output_lines += ["", "Would start:", *(f"  {line}" for line in columns(("PodGroup", "Node", "Pods"), rows))]
     if answer["evictions"]:
         rows = [(one["pod"], one["reason"], one["beneficiary"]) for one in answer["evictions"]]
-        told += ["", "Would be evicted:", *(f"  {line}" for line in columns(("Pod", "Reason", "For"), rows))]
+        output_lines += ["", "Would be evicted:", *(f"  {line}" for line in columns(("Pod", "Reason", "For"), rows))]
     if answer["verdicts"]:
-        told += ["", "Would wait:"]
+        output_lines += ["", "Would wait:"]
         verdicts = convert(list(answer["verdicts"].values()), list[Verdict])
-        told += [f"  {line}" for verdict in verdicts for line in verdict_lines(verdict)]
-    told += [f"Violation: {one['subject']}: {one['message']}" for one in answer["violations"]]
+        output_lines += [f"  {line}" for verdict in verdicts for line in verdict_lines(verdict)]
+    output_lines += [f"Violation: {one['subject']}: {one['message']}" for one in answer["violations"]]
     seconds = answer["seconds"]
-    told += ["", f"Decided in {seconds['decide'] * 1000:.1f} ms (objects read in {seconds['read'] * 1000:.1f} ms)."]
-    return told
+    output_lines += [
+        "",
+        f"Decided in {seconds['decide'] * 1000:.1f} ms (objects read in {seconds['read'] * 1000:.1f} ms).",
+    ]
+    return output_lines

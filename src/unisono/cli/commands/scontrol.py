@@ -118,7 +118,7 @@ async def _act(where: Where, verb: str, words: tuple[str, ...]) -> None:
     from unisono.cli.slurm.selecting import jobs_called, names_of
     from unisono.sdk.jobs.control import send_action
 
-    action, told = _ACTIONS[verb]
+    action, outcome = _ACTIONS[verb]
     async with connect(where) as client:
         for name in sorted(names_of(words)):
             for job in await jobs_called(client, namespace_of(where), name):
@@ -127,7 +127,7 @@ async def _act(where: Where, verb: str, words: tuple[str, ...]) -> None:
                     click.echo(f"job/{job.metadata.name} has ended ({phase}): there is nothing to hold", err=True)
                     continue
                 await send_action(client, JOBS, job.metadata.namespace or "default", job.metadata.name, action)
-                click.echo(f"job/{job.metadata.name} {told}")
+                click.echo(f"job/{job.metadata.name} {outcome}")
 
 
 async def _update(where: Where, words: tuple[str, ...]) -> None:
@@ -192,10 +192,10 @@ def license_fields(floating: FloatingResource) -> dict[str, object]:
 
     total, elsewhere, _ = known_amounts(floating)
     used = (floating.status.in_use or 0) + elsewhere
-    told = {"Total": total, "Used": used, "Free": max(total - used, 0), "Reserved": 0}
+    amounts = {"Total": total, "Used": used, "Free": max(total - used, 0), "Reserved": 0}
     return {
         "LicenseName": floating.metadata.name,
-        **told,
+        **amounts,
         "Remote": "yes" if floating.spec.source is not None else "no",
     }
 
@@ -255,14 +255,14 @@ async def _scancel(where: Where, jobs: tuple[str, ...], asked: dict[str, Any]) -
             # A job that has not been seen by the scheduler is in no overview.
             await _stop_named(client, namespace_of(where), sorted(names_of(jobs)))
             return
-        wanted = await selection(client, where, **asked)
+        criteria = await selection(client, where, **asked)
         namespace = namespace_of(where)
-        found = [job for _, job in wanted.of(await read_overview(client, namespace)) if job.namespace == namespace]
+        matches = [job for _, job in criteria.of(await read_overview(client, namespace)) if job.namespace == namespace]
         named = names_of(jobs)
-        found = [job for job in found if not named or any(is_called(job.name, name) for name in named)]
-        if not found:
+        matches = [job for job in matches if not named or any(is_called(job.name, name) for name in named)]
+        if not matches:
             click.echo("No job is like that.", err=True)
-        for job in found:
+        for job in matches:
             try:
                 await _stop(client, namespace, job.title)
             except (BadWork, NotFound) as error:
@@ -280,9 +280,9 @@ async def _stop_named(client: Any, namespace: str, names: list[str]) -> None:
     from unisono.cli.slurm.selecting import jobs_called
 
     for name in names:
-        found = await jobs_called(client, namespace, name)
-        for job in found:
-            if len(found) == 1 or job.status.state is None or job.status.state.phase not in ENDED:
+        matches = await jobs_called(client, namespace, name)
+        for job in matches:
+            if len(matches) == 1 or job.status.state is None or job.status.state.phase not in ENDED:
                 await _stop(client, namespace, f"job/{job.metadata.name}")
 
 

@@ -88,17 +88,17 @@ def _read(options: dict[str, Any], *clusters: Path) -> dict[str, Any]:
     from unisono.simulator.experiment import refuse_unused
     from unisono.simulator.world import settings
 
-    found = {key: value for key, value in options.items() if value is not None and value != ()}
+    fields = {key: value for key, value in options.items() if value is not None and value != ()}
     for key, name, read in (
         ("failures", "failures", settings.failures_from),
         ("topology_slowdown", "topology_slowdown", settings.slowdown_from),
         ("model_speed", "model_speed", settings.speeds_from),
         ("away", "changes", settings.changes_from),
     ):
-        if key in found:
-            found[name] = read(found.pop(key))
-    refuse_unused(found, clusters)
-    return found
+        if key in fields:
+            fields[name] = read(fields.pop(key))
+    refuse_unused(fields, clusters)
+    return fields
 
 
 def _settings(seed: int, options: dict[str, Any], cluster: Path) -> Settings:
@@ -190,7 +190,7 @@ def generate(kind: str, cluster: Path, queues: tuple[str, ...], out: Path | None
 
 
 def _weights(words: tuple[str, ...]) -> dict[str, float]:
-    found = {}
+    weights = {}
     for word in words:
         name, _, text = word.partition("=")
         try:
@@ -199,8 +199,8 @@ def _weights(words: tuple[str, ...]) -> dict[str, float]:
             weight = 0.0
         if not name or not 0 < weight < 1e9:
             raise click.UsageError(f"--queue takes NAME or NAME=WEIGHT with a weight above 0, not '{word}'.")
-        found[name] = weight
-    return found
+        weights[name] = weight
+    return weights
 
 
 @command.command("replay")
@@ -220,13 +220,13 @@ def replay(recording: Path, config: Path | None, seed: int | None, output: str) 
     from unisono.simulator.replay import replay as repeat
 
     used = None if config is None else load_config(config_text(config), str(config))
-    found = repeat(recording, used, seed)
+    replayed = repeat(recording, used, seed)
     if output == "json":
-        click.echo(encode(as_json(found)))
+        click.echo(encode(as_json(replayed)))
     else:
-        for line in replay_lines(found):
+        for line in replay_lines(replayed):
             click.echo(line)
-    if found.different and config is None and seed is None:
+    if replayed.different and config is None and seed is None:
         sys.exit(1)
 
 
@@ -343,7 +343,7 @@ def sweep(
 
 
 def _seeds(text: str) -> list[int]:
-    found: list[int] = []
+    seeds: list[int] = []
     for word in text.split(","):
         first, _, last = word.strip().partition("-")
         try:
@@ -352,8 +352,8 @@ def _seeds(text: str) -> list[int]:
             low, high = 1, 0
         if not 0 <= low <= high < 10**9 or high - low > 100_000:
             raise click.UsageError(f"--seeds takes numbers and ranges such as 0-9 or 1,5,7, not '{text}'.")
-        found += range(low, high + 1)
-    return found
+        seeds += range(low, high + 1)
+    return seeds
 
 
 @command.command("calibrate")
@@ -385,7 +385,7 @@ def calibrate(
 
     experiment = read_experiment(workload, cluster, config, _settings(seed, options, cluster), form=form, limit=limit)
     with progress_bar("moments") as tell:
-        found = look(
+        calibration = look(
             experiment.cluster,
             experiment.jobs,
             experiment.config,
@@ -394,7 +394,7 @@ def calibrate(
             futures=futures,
             progress=tell,
         )
-    result = {"unisono": "calibration", "version": 1, **experiment.about, **found.figures()}
+    result = {"unisono": "calibration", "version": 1, **experiment.about, **calibration.figures()}
     if output == "json":
         click.echo(encode(result))
         return

@@ -70,18 +70,18 @@ async def _squeue(where: Where, asked: dict[str, Any], output: str, *, long: boo
     from unisono.sdk.overview.overview import read_overview
 
     async with connect(where) as client:
-        wanted = await selection(client, where, **asked)
+        criteria = await selection(client, where, **asked)
         seen = await read_overview(client, namespace_of(where))
-    found = wanted.of(seen)
-    for line in (*not_shown(seen, ("podgroups", "pods")), *wanted.unknown(seen)):
+    matches = criteria.of(seen)
+    for line in (*not_shown(seen, ("podgroups", "pods")), *criteria.unknown(seen)):
         click.echo(line, err=True)
     if output == "json":
         kinds = (("running", "R"), ("waiting", "PD"))
-        print_json({name: [asdict(job) for state, job in found if state == wanted] for name, wanted in kinds})
+        print_json({name: [asdict(job) for state, job in matches if state == wanted] for name, wanted in kinds})
         return
     pattern = output if "%" in output else ""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() and not long else 0
-    for line in squeue_lines(found, owner=wanted.owner, width=width, pattern=pattern, title=title):
+    for line in squeue_lines(matches, owner=criteria.owner, width=width, pattern=pattern, title=title):
         click.echo(line)
 
 
@@ -93,14 +93,14 @@ def _starts(where: Where, asked: dict[str, Any], *, title: bool) -> None:
     from unisono.cli.slurm.selecting import squeue_start_lines
 
     owner, waiting = run_async(_waiting(where, asked))
-    found = estimated_starts(where, waiting) if waiting else []
-    starts, now = {start.key: start.median for start in found}, time.time()
+    estimates = estimated_starts(where, waiting) if waiting else []
+    starts, now = {start.key: start.median for start in estimates}, time.time()
     jobs = [(job, now + median if (median := starts.get(key)) is not None else None) for key, job in waiting.items()]
     for line in squeue_start_lines(jobs, owner=owner, title=title):
         click.echo(line)
-    if unknown := sum(not start.known for start in found):
-        told = f"Of {unknown} of these jobs nothing says how long they run: give --time, or unisono.io/run-seconds."
-        click.echo(told, err=True)
+    if unknown := sum(not start.known for start in estimates):
+        message = f"Of {unknown} of these jobs nothing says how long they run: give --time, or unisono.io/run-seconds."
+        click.echo(message, err=True)
 
 
 async def _waiting(where: Where, asked: dict[str, Any]) -> tuple[str, dict[str, JobLine]]:
@@ -111,11 +111,11 @@ async def _waiting(where: Where, asked: dict[str, Any]) -> tuple[str, dict[str, 
     from unisono.sdk.overview.overview import read_overview
 
     async with connect(where) as client:
-        wanted = await selection(client, where, **asked)
+        criteria = await selection(client, where, **asked)
         seen = await read_overview(client, namespace_of(where))
-    for line in (*not_shown(seen, ("podgroups", "pods")), *wanted.unknown(seen)):
+    for line in (*not_shown(seen, ("podgroups", "pods")), *criteria.unknown(seen)):
         click.echo(line, err=True)
-    return wanted.owner, {f"{job.namespace}/{job.group}": job for state, job in wanted.of(seen) if state == "PD"}
+    return criteria.owner, {f"{job.namespace}/{job.group}": job for state, job in criteria.of(seen) if state == "PD"}
 
 
 # ``unisono sinfo``.
@@ -172,10 +172,10 @@ async def _sinfo(
     from unisono.sdk.overview.overview import read_overview
 
     async with connect(where) as client:
-        found = await read_overview(client, namespace_of(where))
-    for line in not_shown(found, ("nodes", "pods")):
+        snapshot = await read_overview(client, namespace_of(where))
+    for line in not_shown(snapshot, ("nodes", "pods")):
         click.echo(line, err=True)
-    nodes = chosen_nodes(found.nodes, **chosen)
+    nodes = chosen_nodes(snapshot.nodes, **chosen)
     if output == "json":
         print_json([asdict(node) for node in nodes])
         return

@@ -29,10 +29,10 @@ def command(where: Where, most: int, output: str, *, start: bool) -> None:
     """
     from unisono.cli.connection import run_async
 
-    found = run_async(_seen(where))
-    starts = _starts(where, found) if start else {}
-    _show(found, starts, most, output)
-    if any(part.problem for part in found.components):
+    overview = run_async(_seen(where))
+    starts = _starts(where, overview) if start else {}
+    _show(overview, starts, most, output)
+    if any(part.problem for part in overview.components):
         raise SystemExit(1)
 
 
@@ -59,10 +59,10 @@ def _show(found: Overview, starts: dict[str, Start], most: int, output: str) -> 
     if output == "json":
         from unisono.simulator.forecast.whatif import start_json
 
-        told = found.json()
+        result = found.json()
         if starts:
-            told["estimated_starts"] = [{"podGroup": key, **start_json(each)} for key, each in starts.items()]
-        print_json(told)
+            result["estimated_starts"] = [{"podGroup": key, **start_json(each)} for key, each in starts.items()]
+        print_json(result)
         return
     from unisono.cli.explaining import start_text
 

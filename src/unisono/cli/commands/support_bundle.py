@@ -128,14 +128,14 @@ class Redaction:
         made: list[str] = []
         at = done = 0
         while at <= len(text) - _SHORTEST:
-            found = next(
+            secret = next(
                 (each for each in starts.get(text[at : at + _SHORTEST], ()) if text.startswith(each, at)), None
             )
-            if found is None or found == REDACTED:
+            if secret is None or secret == REDACTED:
                 at += 1
                 continue
             made += (text[done:at], REDACTED)
-            at = done = at + len(found)
+            at = done = at + len(secret)
         return "".join((*made, text[done:]))
 
     def _starts(self) -> Mapping[str, list[str]]:

@@ -31,7 +31,7 @@ def completion_command(context: click.Context, shell: str) -> None:
     """Print what lets a shell complete commands and options: eval "$(unisono completion bash)" in ~/.bashrc."""
     from click.shell_completion import get_completion_class
 
-    found = get_completion_class(shell)
-    assert found is not None
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
     name = "unisono"
-    click.echo(found(context.find_root().command, {}, name, f"_{name.upper()}_COMPLETE").source())
+    click.echo(completion_class(context.find_root().command, {}, name, f"_{name.upper()}_COMPLETE").source())

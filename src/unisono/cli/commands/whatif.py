@@ -68,11 +68,11 @@ def command(
     common["budget"] = Budget.of(seconds, time.process_time)
     if not changes:
         with progress_bar("futures") as tell:
-            found = forecast(objects, used, moment, **common, whole=False, progress=tell)
+            prediction = forecast(objects, used, moment, **common, whole=False, progress=tell)
         if output == "json":
-            click.echo(encode(starts_json(found, moment, until)))
+            click.echo(encode(starts_json(prediction, moment, until)))
             return
-        lines = start_lines(found, until)
+        lines = start_lines(prediction, until)
     else:
         changed = apply_changes(objects, _documents(changes), moment)
         with progress_bar("futures") as tell:
@@ -101,12 +101,12 @@ def _documents(files: tuple[Path, ...]) -> list[tuple[dict[str, object], str]]:
     from unisono.api.yaml import load_all
     from unisono.errors import ConfigError
 
-    found = []
+    documents = []
     for file in files:
         for document in load_all(file.read_bytes(), str(file)):
             if not isinstance(document.value, dict):
                 raise ConfigError(
                     "give objects, nodes, or a scheduler configuration", file=str(file), line=document.line
                 )
-            found.append((document.value, f"{file}:{document.line}"))
-    return found
+            documents.append((document.value, f"{file}:{document.line}"))
+    return documents

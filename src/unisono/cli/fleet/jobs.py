@@ -60,14 +60,14 @@ async def job_of(client: Client, what: str, namespace: str) -> tuple[Kind[Any], 
     word, slash, name = what.partition("/")
     kind = JOBS
     if slash:
-        found = next((each for each in KINDS if word.lower() in _words(each)), None)
-        if found is None:
+        named_kind = next((each for each in KINDS if word.lower() in _words(each)), None)
+        if named_kind is None:
             described = [each.kind for each in await described_kinds(client)]
-            found = next((each for each in described if word.lower() in _words(each)), None)
-        if found is None:
-            known = ", ".join(sorted(each.kind.lower() for each in (*KINDS, *described)))
-            raise ConfigError(f"{word} is no kind that a fleet runs; those are {known}")
-        kind = found
+            named_kind = next((each for each in described if word.lower() in _words(each)), None)
+        if named_kind is None:
+            kind_names = ", ".join(sorted(each.kind.lower() for each in (*KINDS, *described)))
+            raise ConfigError(f"{word} is no kind that a fleet runs; those are {kind_names}")
+        kind = named_kind
     return kind, await client.get(kind, name or what, namespace)
 
 
@@ -105,15 +105,15 @@ async def hyper_job_of(client: Client, what: str, namespace: str) -> HyperJob | 
 
 async def all_jobs(client: Client) -> list[tuple[Kind[Any], Object, bool]]:
     """All jobs of the hub that can be dispatched, each with whether it has ended."""
-    found: list[tuple[Kind[Any], Object, bool]] = []
+    jobs: list[tuple[Kind[Any], Object, bool]] = []
     described = await described_kinds(client)
     ended = dict.fromkeys(KINDS, has_ended) | {each.kind: partial(_is_over, each) for each in described}
     for kind, is_over in ended.items():
         try:
-            found += [(kind, job, is_over(job)) for job in (await client.list(kind)).items]
+            jobs += [(kind, job, is_over(job)) for job in (await client.list(kind)).items]
         except NotFound:
             continue
-    return found
+    return jobs
 
 
 def _is_over(known: JobKind, job: Object) -> bool:
@@ -137,7 +137,7 @@ async def logs(where: Where, what: str, namespace: str, *, follow: bool) -> None
     from unisono.sdk.follow.following import follow_logs, read_pods
     from unisono.sdk.follow.log_lines import LogSelection, short_name
 
-    wanted = LogSelection()
+    selection = LogSelection()
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(connect(where))
         hyper_job = await hyper_job_of(hub, what, namespace)
@@ -159,10 +159,10 @@ async def logs(where: Where, what: str, namespace: str, *, follow: bool) -> None
         async def show(kind: Kind[Any], job: str, uid: str | None, cluster: str) -> None:
             member = members[cluster]
             if follow:
-                source = follow_logs(member, kind, namespace, job, wanted, _refused)
+                source = follow_logs(member, kind, namespace, job, selection, _refused)
             else:
                 pods = (await member.list(PODS, namespace, label_selector=f"{ORIGIN_UID}={uid}")).items
-                source = read_pods(member, pods, wanted, _refused)
+                source = read_pods(member, pods, selection, _refused)
             async for line in source:
                 click.echo(f"{short_name(line.pod, name)} | {line.text}")
 
@@ -178,11 +178,11 @@ async def _reach(hub: object, cluster: str) -> ClusterConfig:
     from unisono.kube.http import HttpClient
 
     assert isinstance(hub, HttpClient)
-    for found in (await hub.list(ATTACHED_CLUSTERS)).items:
-        if found.metadata.name == cluster:
-            secret = await hub.get(SECRETS, found.spec.secret.name or "", found.metadata.namespace)
+    for member in (await hub.list(ATTACHED_CLUSTERS)).items:
+        if member.metadata.name == cluster:
+            secret = await hub.get(SECRETS, member.spec.secret.name or "", member.metadata.namespace)
             data = {key: str(value) for key, value in (secret.data or {}).items()}
-            return member_config(data, found.spec.secret.key, f"Secret {secret.key}")
+            return member_config(data, member.spec.secret.key, f"Secret {secret.key}")
     raise NotFound(f"there is no AttachedCluster {cluster}")
 
 
@@ -252,14 +252,14 @@ async def show_pods(where: Where, what: str, namespace: str, output: str) -> Non
     for text in warnings_of(headers):
         click.echo(f"warning: {text}", err=True)
     pods = [row.get("object") or {} for row in msgspec.json.decode(body).get("rows") or ()]
-    found = [_row(pod, uids) for pod in pods]
-    found = [row for row in found if row["job"] or not what]
+    entries = [_row(pod, uids) for pod in pods]
+    entries = [row for row in entries if row["job"] or not what]
     if output == "json":
-        print_json(found)
+        print_json(entries)
         return
-    rows = [tuple(row.values()) for row in found]
+    rows = [tuple(row.values()) for row in entries]
     headers_ = ("name", "job", "cluster", "node", "phase")
-    for line in columns(headers_, rows, empty="-") if found else ("Members have no pods of these jobs.",):
+    for line in columns(headers_, rows, empty="-") if entries else ("Members have no pods of these jobs.",):
         click.echo(line)
 
 
@@ -285,9 +285,9 @@ async def show_members(where: Where, output: str) -> None:
     async with connect(where) as hub:
         clusters = (await hub.list(ATTACHED_CLUSTERS)).items
         jobs = Counter(placement_of(job).cluster for _, job, ended in await all_jobs(hub) if not ended)
-    found = [_member(each, jobs[each.metadata.name]) for each in sorted(clusters, key=lambda one: one.metadata.name)]
+    members = [_member(each, jobs[each.metadata.name]) for each in sorted(clusters, key=lambda one: one.metadata.name)]
     if output == "json":
-        print_json(found)
+        print_json(members)
         return
     headers = ("name", "ready", "version", "nodes", "may come", "accelerators", "region", "jobs", "message")
     rows = [
@@ -302,9 +302,9 @@ async def show_members(where: Where, output: str) -> None:
             each["jobs"],
             each["message"],
         )
-        for each in found
+        for each in members
     ]
-    for line in columns(headers, rows) if found else ("There are no members: 'unisono fleet join' brings one.",):
+    for line in columns(headers, rows) if members else ("There are no members: 'unisono fleet join' brings one.",):
         click.echo(line)
 
 
@@ -312,12 +312,12 @@ async def show_use(where: Where, output: str) -> None:
     """``unisono fleet top``."""
     async with connect(where) as hub:
         clusters = (await hub.list(ATTACHED_CLUSTERS)).items
-    found = [_use(each) for each in sorted(clusters, key=lambda one: one.metadata.name)]
+    usage = [_use(each) for each in sorted(clusters, key=lambda one: one.metadata.name)]
     if output == "json":
-        print_json(found)
+        print_json(usage)
         return
     rows = []
-    for each in found:
+    for each in usage:
         for resource, figures in each["resources"].items():
             block = next((one["largestFreeBlock"] for one in each["blocks"] if one["resource"] == resource), None)
             rows.append((each["name"], resource, figures["allocated"], figures["allocatable"], figures["use"], block))
@@ -337,10 +337,10 @@ async def explain(where: Where, what: str, namespace: str, output: str) -> None:
         placement = placement_of(job)
     maker = controller_of(job)
     # A part of a HyperJob waits with the others in its PodGroup.
-    told = _told(groups, job.metadata.uid, maker.uid if maker is not None else None)
+    reasons = _told(groups, job.metadata.uid, maker.uid if maker is not None else None)
     ended, machines = has_ended(job), promised_machines(job)
     if output == "json":
-        facts = {"cluster": placement.cluster, "dispatch": placement.generation, "ended": ended, "members": told}
+        facts = {"cluster": placement.cluster, "dispatch": placement.generation, "ended": ended, "members": reasons}
         if machines is not None:
             facts["machines"] = msgspec.to_builtins(machines)
         print_json({"kind": kind.kind, "name": job.metadata.name, "namespace": namespace, **facts})
@@ -352,25 +352,25 @@ async def explain(where: Where, what: str, namespace: str, output: str) -> None:
             click.echo(f"  waits for {machines.text(placement.cluster)}")
         return
     click.echo(f"{title} {'has ended' if ended else 'waits for a cluster'}.")
-    for cluster, reason in told.items():
+    for cluster, reason in reasons.items():
         click.echo(f"  {cluster}: {reason}")
 
 
 def _explain_parts(hyper_job: HyperJob, groups: Sequence[PodGroup], output: str) -> None:
     """Where the parts of a HyperJob are, or why they wait."""
     record, name = record_of(hyper_job), hyper_job.metadata.name
-    told = _told(groups, hyper_job.metadata.uid)
+    reasons = _told(groups, hyper_job.metadata.uid)
     if output == "json":
         parts = {part: {"cluster": place.cluster, "dispatch": place.generation} for part, place in record.parts.items()}
         facts = {"kind": HYPER_JOBS.kind, "name": name, "namespace": hyper_job.metadata.namespace}
-        print_json({**facts, "parts": parts, "members": told})
+        print_json({**facts, "parts": parts, "members": reasons})
         return
     if not record.parts:
         click.echo(f"hyperjob/{name} waits for clusters for all of its parts.")
     for part, place in sorted(record.parts.items()):
         held = ", held until every member accepts" if record.is_held(part) else ""
         click.echo(f"job/{part} is in {place.cluster} (dispatch {place.generation}{held}).")
-    for cluster, reason in told.items():
+    for cluster, reason in reasons.items():
         click.echo(f"  {cluster}: {reason}")
 
 

@@ -248,15 +248,15 @@ async def _bring(client: HttpClient, objects: Iterable[dict[str, Any]]) -> None:
 async def _add(hub: HttpClient, fleet: str, namespace: str, name: str) -> None:
     """Make the fleet, or add a member to it."""
     try:
-        found = await hub.get(FLEETS, fleet, namespace)
+        existing = await hub.get(FLEETS, fleet, namespace)
     except NotFound:
         await hub.create(FLEETS, msgspec.convert(joining.fleet_with(fleet, namespace, [name]), Fleet))
         return
-    known = msgspec.to_builtins(found.spec.clusters or [])
-    if any(each.get("name") == name for each in known):
+    members = msgspec.to_builtins(existing.spec.clusters or [])
+    if any(each.get("name") == name for each in members):
         return
-    added = [*known, {"name": name, "kind": ATTACHED_CLUSTERS.kind}]
-    patch = {"metadata": {"resourceVersion": found.metadata.resource_version}, "spec": {"clusters": added}}
+    added = [*members, {"name": name, "kind": ATTACHED_CLUSTERS.kind}]
+    patch = {"metadata": {"resourceVersion": existing.metadata.resource_version}, "spec": {"clusters": added}}
     await hub.patch(FLEETS, fleet, patch, namespace=namespace)
 
 
@@ -268,18 +268,18 @@ async def _ready(hub: HttpClient, name: str, namespace: str) -> str:
         status = (await hub.get(ATTACHED_CLUSTERS, name, namespace)).status
         if status.ready and status.node_summary is not None:
             return f"It takes work: {status.node_summary.ready_num or 0} nodes, Kubernetes {status.kubernetes_version}."
-        told = [each.message for each in status.conditions or () if each.message]
-        why = told[0] if told and told[0] else why
+        condition_messages = [each.message for each in status.conditions or () if each.message]
+        why = condition_messages[0] if condition_messages and condition_messages[0] else why
         await asyncio.sleep(0.25)
         waited += 0.25
     raise NotReady(f"{name} has joined and takes no work yet: {why}")
 
 
 def _pairs(given: Iterable[str], option: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for pair in given:
         key, sign, value = pair.partition("=")
         if not sign or not key:
             raise ConfigError(f"{option} must be KEY=VALUE, not {pair!r}")
-        found[key] = value
-    return found
+        pairs[key] = value
+    return pairs

@@ -71,8 +71,8 @@ def _queue(done: Written, queue: Json) -> None:
         done.note(name, MIN_RUN_TIME, str(next(iter(times.values()))))
         if len(set(times.values())) > 1:
             done.lost.append(f"Queue {name}.reclaimMinRuntime: one time holds for all evictions")
-    known = ("parentQueue", "resources", "priority", "displayName", *times)
-    done.unread(f"Queue {name}", spec, known, {})
+    handled = ("parentQueue", "resources", "priority", "displayName", *times)
+    done.unread(f"Queue {name}", spec, handled, {})
 
 
 def _pod_group(done: Written, group: Json) -> Json:
@@ -94,8 +94,8 @@ def _pod_group(done: Written, group: Json) -> Json:
             done.lost.append(f"{what}: parts within part {each['parent']} stand beside each other")
     keys = ("minMember", "queue", "priorityClassName")
     kept = {key: spec[key] for key in keys if spec.get(key) is not None}
-    known = (*keys, "subGroups", "topologyConstraint")
-    done.unread(what, spec, known, {"preemptibility": 'write the annotation volcano.sh/preemptable: "false"'})
+    handled = (*keys, "subGroups", "topologyConstraint")
+    done.unread(what, spec, handled, {"preemptibility": 'write the annotation volcano.sh/preemptable: "false"'})
     meta = {key: value for key, value in meta_of(group).items() if key in ("name", "namespace", "labels")}
     return {
         "apiVersion": POD_GROUPS.api_version,

@@ -55,8 +55,8 @@ def convert(objects: Iterable[Json], *, in_place: bool = False) -> Written:
 
     """
     done, by_kind, others = Written(), defaultdict(list), []
-    found, objects = configurations(objects, "config.kueue.x-k8s.io")
-    settings = KueueSettings(done, found)
+    raw_settings, objects = configurations(objects, "config.kueue.x-k8s.io")
+    settings = KueueSettings(done, raw_settings)
     for each in objects:
         if str(each.get("apiVersion", "")).startswith(_PREFIX):
             by_kind[each.get("kind", "")].append(each)
@@ -143,10 +143,10 @@ def _queue(done: Written, name: str, quotas: Quotas, flavors: Named) -> None:
     groups = _groups(spec, flavors)
     affinity = None
     if groups:
-        known = list(dict.fromkeys(groups.values()))
-        affinity = {"nodeGroupAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": known}}
-        if len(known) > 1:
-            affinity["nodeGroupAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = known
+        node_groups = list(dict.fromkeys(groups.values()))
+        affinity = {"nodeGroupAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": node_groups}}
+        if len(node_groups) > 1:
+            affinity["nodeGroupAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = node_groups
     done.queue(
         name,
         parent=quotas.parent(name),
@@ -189,18 +189,18 @@ def _flavors(done: Written, name: str, quotas: Quotas, flavors: Named, groups: M
         done.lost.append(f"ClusterQueue {name}: quotas of flavors {', '.join(named)} became one sum")
     for flavor, group in groups.items():
         labels = ",".join(f"{key}={value}" for key, value in flavors[flavor]["nodeLabels"].items())
-        told = f"ResourceFlavor {flavor}: label its nodes: kubectl label nodes -l {labels} {NODE_GROUP}={group}"
-        if told not in done.changes:
-            done.changes.append(told)
+        message = f"ResourceFlavor {flavor}: label its nodes: kubectl label nodes -l {labels} {NODE_GROUP}={group}"
+        if message not in done.changes:
+            done.changes.append(message)
     for flavor in named:
         spec = flavors.get(flavor) or {}
         for field, why in (
             ("tolerations", "written on the jobs of the dump; write them on the pods of others"),
             ("nodeTaints", "taint the nodes"),
         ):
-            told = f"ResourceFlavor {flavor}.{field}: {why}"
-            if spec.get(field) and told not in done.lost:
-                done.lost.append(told)
+            message = f"ResourceFlavor {flavor}.{field}: {why}"
+            if spec.get(field) and message not in done.lost:
+                done.lost.append(message)
 
 
 def _groups(spec: Mapping[str, Any], flavors: Named) -> dict[str, str]:
@@ -217,8 +217,8 @@ def _groups(spec: Mapping[str, Any], flavors: Named) -> dict[str, str]:
 
 def _policy(spec: Mapping[str, Any], name: str) -> str:
     """A policy of preemption; empty for Never."""
-    found = str((spec.get("preemption") or {}).get(name) or "")
-    return "" if found == "Never" else found
+    policy = str((spec.get("preemption") or {}).get(name) or "")
+    return "" if policy == "Never" else policy
 
 
 def _preemption(done: Written, what: str, preemption: Mapping[str, Any]) -> None:

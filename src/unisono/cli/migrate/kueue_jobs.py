@@ -71,8 +71,8 @@ def converted(
 
     """
     groups: dict[tuple[str, str], list[Json]] = defaultdict(list)
-    found = [_job(done, each, places, levels, tolerations, groups) for each in objects]
-    return [*(_pod_group(done, key, pods) for key, pods in groups.items()), *found]
+    rewritten = [_job(done, each, places, levels, tolerations, groups) for each in objects]
+    return [*(_pod_group(done, key, pods) for key, pods in groups.items()), *rewritten]
 
 
 def _job(

@@ -97,8 +97,8 @@ class Quotas:
     def _kin(self, name: str) -> list[str]:
         """All others of the tree of cohorts that a queue is in, and these cohorts."""
         top = self._top(name)
-        found = [each for each in (*self.queues, *self.cohorts) if each != name and self._top(each) == top]
-        return found if self.parent(name) else []
+        relatives = [each for each in (*self.queues, *self.cohorts) if each != name and self._top(each) == top]
+        return relatives if self.parent(name) else []
 
     def _top(self, name: str) -> str:
         way = [name]

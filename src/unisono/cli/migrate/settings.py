@@ -198,9 +198,9 @@ def configurations(objects: Iterable[Json], group: str) -> tuple[list[Json], lis
     for each in objects:
         texts = (each.get("data") or {}).values() if each.get("kind") == "ConfigMap" else ()
         within = [one for text in texts if group in str(text) and isinstance(one := _read(text), dict)]
-        found = [one for one in (each, *within) if str(one.get("apiVersion", "")).startswith(f"{group}/")]
-        settings += found
-        if not found:
+        matches = [one for one in (each, *within) if str(one.get("apiVersion", "")).startswith(f"{group}/")]
+        settings += matches
+        if not matches:
             others.append(each)
     return settings, others
 
@@ -223,8 +223,8 @@ def tell_kai(done: Written, obj: Json) -> None:
         done.changes.append(f"{what}.placementStrategy.{resource}: {strategy} is {plugin}")
     for field, names in (("plugins", PLUGINS), ("actions", ACTIONS)):
         for name, given in (spec.pop(field, None) or {}).items():
-            known = foreign(str(name), names)
-            says = known.says.removeprefix("of KAI-Scheduler: ") if known else "write it in actions and plug-ins"
+            entry = foreign(str(name), names)
+            says = entry.says.removeprefix("of KAI-Scheduler: ") if entry else "write it in actions and plug-ins"
             off = isinstance(given, Mapping) and given.get("enabled") is False
             done.lost.append(f"{what}.{field}.{name}: {'leave it out' if off else says}")
     table = dict(KAI)

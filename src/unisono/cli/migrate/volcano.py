@@ -15,10 +15,10 @@ def convert(objects: Iterable[Json]) -> Written:
     for each in objects:
         data = each.get("data") or {}
         if each.get("kind") == "ConfigMap" and CONFIG_MAP_KEY in data:
-            found = rewrite(data[CONFIG_MAP_KEY], f"ConfigMap {name_of(each)}")
-            done.changes += found.changes
-            done.lost += found.lost
-            done.others.append({**each, "data": {**data, CONFIG_MAP_KEY: found.text}})
+            rewritten = rewrite(data[CONFIG_MAP_KEY], f"ConfigMap {name_of(each)}")
+            done.changes += rewritten.changes
+            done.lost += rewritten.lost
+            done.others.append({**each, "data": {**data, CONFIG_MAP_KEY: rewritten.text}})
         elif each.get("kind") == "Queue":
             done.queues[name_of(each)] = {key: value for key, value in each.items() if key != "status"}
         else:

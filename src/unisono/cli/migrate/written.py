@@ -36,14 +36,14 @@ class Written:
     def queue(self, name: str, **spec: Any) -> Json:
         """A new Queue; what is None is left out."""
         given = {key: value for key, value in spec.items() if value not in (None, "", {})}
-        found: Json = {
+        manifest: Json = {
             "apiVersion": QUEUES.api_version,
             "kind": QUEUES.kind,
             "metadata": {"name": name},
             "spec": given,
         }
-        self.queues[name] = found
-        return found
+        self.queues[name] = manifest
+        return manifest
 
     def use_in(self, namespace: str, queue: str) -> None:
         """Jobs of a namespace that name no queue go to this one."""
@@ -133,8 +133,8 @@ def texts(amounts: Mapping[str, Fraction]) -> dict[str, str]:
 
 def meta_of(obj: Mapping[str, Any]) -> Mapping[str, Any]:
     """Metadata of an object's JSON."""
-    found = obj.get("metadata")
-    return found if isinstance(found, Mapping) else {}
+    metadata = obj.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
 
 
 def name_of(obj: Mapping[str, Any]) -> str:
@@ -144,5 +144,5 @@ def name_of(obj: Mapping[str, Any]) -> str:
 
 def spec_of(obj: Mapping[str, Any]) -> Mapping[str, Any]:
     """Spec of an object's JSON."""
-    found = obj.get("spec")
-    return found if isinstance(found, Mapping) else {}
+    spec = obj.get("spec")
+    return spec if isinstance(spec, Mapping) else {}

@@ -73,10 +73,10 @@ def _walk(queues: Iterable[Mapping[str, Any]], above: tuple[str, ...]) -> Iterat
 
 
 def _partition(done: Written, partition: Mapping[str, Any]) -> None:
-    found = [(path[1:], each) for path, each in _walk(partition.get("queues") or (), ()) if path[0] == "root"]
-    often = Counter(path[-1] for path, _ in found if path)
-    names = {path: path[-1] if often[path[-1]] == 1 else "-".join(path) for path, _ in found if path}
-    for path, each in found:
+    queues = [(path[1:], each) for path, each in _walk(partition.get("queues") or (), ()) if path[0] == "root"]
+    often = Counter(path[-1] for path, _ in queues if path)
+    names = {path: path[-1] if often[path[-1]] == 1 else "-".join(path) for path, _ in queues if path}
+    for path, each in queues:
         if path:
             _queue(done, names, path, each)
         elif each.get("submitacl") not in (None, "", _ALL):
@@ -96,9 +96,9 @@ def _partition(done: Written, partition: Mapping[str, Any]) -> None:
 def _queue(
     done: Written, names: Mapping[tuple[str, ...], str], path: tuple[str, ...], queue: Mapping[str, Any]
 ) -> None:
-    name, told = names[path], ".".join(("root", *path))
+    name, full_name = names[path], ".".join(("root", *path))
     if name != path[-1]:
-        done.changes.append(f"{told} is Queue {name}: another queue is called {path[-1]}")
+        done.changes.append(f"{full_name} is Queue {name}: another queue is called {path[-1]}")
     resources, properties = queue.get("resources") or {}, dict(queue.get("properties") or {})
     priority = int(properties.pop("priority.offset", 0) or 0)
     order = str(properties.pop("application.sort.policy", "") or "")
@@ -111,20 +111,20 @@ def _queue(
         dequeueStrategy="fifo" if order == "fifo" else None,
     )
     for key, value in properties.items():
-        done.lost.append(f"{told}: property {key}: {value}")
+        done.lost.append(f"{full_name}: property {key}: {value}")
     users, _, groups = str(queue.get("submitacl") or "").partition(" ")
     acl = [*users.split(","), *(f"group:{one}" for one in groups.strip().split(","))]
     listed = [one for one in acl if one not in ("", "group:")]
     if listed and _ALL not in listed and "group:*" not in listed:
         done.note(name, QUEUE_USERS, ", ".join(listed))
     if queue.get("adminacl"):
-        done.lost.append(f"{told}.adminacl: give these users a Role that may change Queue {name}")
+        done.lost.append(f"{full_name}.adminacl: give these users a Role that may change Queue {name}")
     if queue.get("maxapplications"):
-        done.lost.append(f"{told}.maxapplications: limit jobs by a ResourceQuota of the namespace")
+        done.lost.append(f"{full_name}.maxapplications: limit jobs by a ResourceQuota of the namespace")
     for limit in queue.get("limits") or ():
-        _limit(done, name, told, limit)
+        _limit(done, name, full_name, limit)
     why = {"childtemplate": "queues are not made by themselves: write each"}
-    done.unread(told, queue, _READ, why)
+    done.unread(full_name, queue, _READ, why)
 
 
 def _amounts(given: Mapping[str, Any] | None) -> dict[str, str]:

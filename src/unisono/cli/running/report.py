@@ -83,8 +83,8 @@ def jobs_picture(views: Sequence[JobView], seconds: float, notes: Sequence[str] 
 
 def _pods_text(view: JobView) -> str:
     running, done, failed = (sum(task.count(phase) for task in view.tasks) for phase in _PHASES)
-    wanted = sum(task.wanted for task in view.tasks)
-    parts = [f"{running + done + failed}/{wanted} pods started"]
+    desired = sum(task.wanted for task in view.tasks)
+    parts = [f"{running + done + failed}/{desired} pods started"]
     if done:
         parts.append(f"{done} done")
     if failed:
@@ -101,10 +101,10 @@ def _bar(view: JobView) -> RenderableType:
     if view.progress is not None:
         grid.add_row(ProgressBar(view.progress.total, view.progress.done, width=_BAR), str(view.progress))
         return grid
-    wanted = sum(task.wanted for task in view.tasks)
+    desired = sum(task.wanted for task in view.tasks)
     started = sum(task.count(phase) for task in view.tasks for phase in _PHASES)
-    if wanted and started < wanted:
-        grid.add_row(ProgressBar(wanted, started, width=_BAR))
+    if desired and started < desired:
+        grid.add_row(ProgressBar(desired, started, width=_BAR))
         return grid
     return Text("")
 
@@ -143,13 +143,13 @@ def _flow_changes(old: JobView | None, new: JobView) -> list[str]:
     """Of a job that is made of jobs: which of them begin and have run; each has a gang of its own."""
     before = {task.name: task for task in old.tasks} if old else {}
     # A flow that has succeeded has run all its jobs, and may have taken them away before anybody looked at their ends.
-    told, over = (view is not None and (view.kind, view.phase) == ("JobFlow", SUCCEEDED) for view in (old, new))
+    was_over, over = (view is not None and (view.kind, view.phase) == ("JobFlow", SUCCEEDED) for view in (old, new))
     lines = []
     for name, task in {**before, **{task.name: task for task in new.tasks}}.items():
-        known = before.get(name)
-        if known is None:
+        previous = before.get(name)
+        if previous is None:
             lines.append(f"job {name} begins: {counted(task.wanted, 'pod')}")
-        if (over or _has_run(task)) and not (told or _has_run(known)):
+        if (over or _has_run(task)) and not (was_over or _has_run(previous)):
             lines.append(f"job {name} has run")
     if new.waiting and new.waiting != (old.waiting if old else ""):
         lines.append(f"waiting: {new.waiting}")
@@ -164,8 +164,10 @@ def _phase_and_failures(old: JobView | None, new: JobView) -> list[str]:
     lines = []
     if new.phase != (old.phase if old else "Pending"):
         lines.append(f"{new.phase}{f': {new.message}' if new.message and new.ended else ''}")
-    known = {end.name for end in old.ends} if old else set()
-    failed = [end for end in new.ends if end.name not in known and end.phase == "Failed" and not _was_ended(new, end)]
+    previous_ends = {end.name for end in old.ends} if old else set()
+    failed = [
+        end for end in new.ends if end.name not in previous_ends and end.phase == "Failed" and not _was_ended(new, end)
+    ]
     lines += [f"pod {end.name} failed: {end_text(end)}" for end in failed[:_MOST_FAILURES]]
     if len(failed) > _MOST_FAILURES:
         lines.append(f"{len(failed) - _MOST_FAILURES} more pods failed")
@@ -341,15 +343,15 @@ async def unenforced_limits(client: HttpClient, namespace: str, pods: Collection
 
     path = f"/api/v1/namespaces/{namespace}/events"
     try:
-        found = await request_json(client, "GET", path, params={"fieldSelector": f"reason={_REASON}"})
+        listing = await request_json(client, "GET", path, params={"fieldSelector": f"reason={_REASON}"})
     except ApiError:
         return []
-    told = (
+    messages = (
         str(event.get("message") or "")
-        for event in found.get("items") or []
+        for event in listing.get("items") or []
         if (event.get("involvedObject") or {}).get("name") in pods
     )
-    return list(dict.fromkeys(text for text in told if text))
+    return list(dict.fromkeys(text for text in messages if text))
 
 
 # Which processes of jobs that are followed have written nothing for long: a rank that hangs.
@@ -385,15 +387,15 @@ class Silence:
 
     def lately(self, found: Mapping[Target, Observation]) -> list[str]:
         """What is worth knowing when a wait for the jobs ends: who wrote nothing for how long, the longest first."""
-        now, told = self._clock(), []
+        now, lines = self._clock(), []
         for target, seen in found.items():
             running = sorted(self._running(seen), key=lambda each: each[1])
             quiet = [(pod, now - when) for pod, when in running if now - when >= _LATELY_SECONDS]
             parts = [f"{process_name(pod, target.name)} for {duration(seconds)}" for pod, seconds in quiet[:_MOST]]
             if parts:
                 more = f" and {len(quiet) - _MOST} more" if len(quiet) > _MOST else ""
-                told.append(f"{seen.view.title}: nothing was written by {', '.join(parts)}{more}")
-        return told
+                lines.append(f"{seen.view.title}: nothing was written by {', '.join(parts)}{more}")
+        return lines
 
     def _running(self, seen: Observation) -> list[tuple[str, float]]:
         now = self._clock()
@@ -490,19 +492,19 @@ class Progress:
 
     async def _watch_use(self, client: HttpClient) -> None:
         """Show what the processes use; where no live table does, say it from time to time."""
-        told = float("-inf")
+        reminded_at = float("-inf")
         while True:
             self._uses = await uses(client, self.observations)
             self._show()
-            if self._uses and time.monotonic() - told >= TELL_USE_SECONDS:
-                told = time.monotonic()
+            if self._uses and time.monotonic() - reminded_at >= TELL_USE_SECONDS:
+                reminded_at = time.monotonic()
                 for title, text in self._uses.items():
                     self._reporter.remind(title, f"uses {text}")
             await asyncio.sleep(USE_SECONDS)
 
     def _show(self) -> None:
-        told = [f"{title} uses {text}" for title, text in self._uses.items()]
-        self._reporter.show(self.views, (*told, *self._notes.values()))
+        usage_lines = [f"{title} uses {text}" for title, text in self._uses.items()]
+        self._reporter.show(self.views, (*usage_lines, *self._notes.values()))
 
     async def _remind(self) -> None:
         """Say again what a job waits for, where no live table shows it."""
@@ -520,10 +522,10 @@ class Progress:
             return
         counted = self._steps.setdefault(line.target, {})
         counted[line.pod.metadata.name] = steps
-        found = self._observations.get(line.target)
-        if found is not None:
-            view = replace(found.view, progress=slowest(counted.values()))
-            self._observations[line.target] = replace(found, view=view)
+        observed = self._observations.get(line.target)
+        if observed is not None:
+            view = replace(observed.view, progress=slowest(counted.values()))
+            self._observations[line.target] = replace(observed, view=view)
             self._show()
 
     async def _warn_of_limits(self, client: HttpClient, event: Observed) -> None:
@@ -534,24 +536,24 @@ class Progress:
 
     def _observe(self, event: Observed) -> bool:
         """Tell what changed; answers whether the job has just begun to run."""
-        target, found = event.target, event.observation
-        if found.view.progress is None and (counted := self._steps.get(target)):
-            found = replace(found, view=replace(found.view, progress=slowest(counted.values())))
-        before, new = self._observations.get(target), found.view
+        target, observed = event.target, event.observation
+        if observed.view.progress is None and (counted := self._steps.get(target)):
+            observed = replace(observed, view=replace(observed.view, progress=slowest(counted.values())))
+        before, new = self._observations.get(target), observed.view
         old = before.view if before else None
         if old is None and not _is_worth_telling(event):
             return False
         for text in changes(old, new):
             self._reporter.line(new.title, text)
-        self._observations[target] = found
+        self._observations[target] = observed
         self._show()
         return new.phase == "Running" and not (old and old.phase == "Running")
 
 
 def _is_worth_telling(event: Observed) -> bool:
     """Whether the queue and the size of a job are known, which the controllers of other kinds decide."""
-    found = event.observation
-    return event.target.kind in (JOBS, PODS) or bool(found.groups or found.pods) or found.view.ended
+    observed = event.observation
+    return event.target.kind in (JOBS, PODS) or bool(observed.groups or observed.pods) or observed.view.ended
 
 
 def _prefix(line: LogText) -> str:

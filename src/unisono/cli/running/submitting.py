@@ -47,11 +47,11 @@ def missing_prerequisites(manifests: Sequence[Manifest], namespace: str | None) 
         namespaces[namespace] = None
     queues = dict.fromkeys(name for each in manifests for name in _queues(each.value))
     brought = {(each.kind, each.name) for each in manifests}
-    wanted = [("v1", "Namespace", name) for name in namespaces if name not in _NAMESPACES]
-    wanted += [(QUEUES.api_version, QUEUES.kind, name) for name in queues if name not in _QUEUES]
+    required = [("v1", "Namespace", name) for name in namespaces if name not in _NAMESPACES]
+    required += [(QUEUES.api_version, QUEUES.kind, name) for name in queues if name not in _QUEUES]
     return [
         {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
-        for version, kind, name in wanted
+        for version, kind, name in required
         if isinstance(name, str) and (kind, name) not in brought
     ]
 
@@ -92,12 +92,12 @@ def nothing_to_run(manifests: Sequence[Manifest]) -> str:
         meant = next(iter(get_close_matches(manifest.kind, runnable, 1)), "")
         if not meant or find(manifest.api_version, manifest.kind) is not None:
             continue
-        told = f"{manifest.kind} of {manifest.api_version}"
+        description = f"{manifest.kind} of {manifest.api_version}"
         if manifest.kind != meant:
-            return f"{text}: {manifest.where} has the kind {told}; is {meant} meant?"
+            return f"{text}: {manifest.where} has the kind {description}; is {meant} meant?"
         groups = {"Job": "batch.volcano.sh/v1alpha1 or batch/v1", "Pod": "v1"}
-        known = groups.get(meant) or next(f"{each.group}/..." for each in JOB_KINDS if each.kind == meant)
-        return f"{text}: {manifest.where} has the kind {told}; is its apiVersion {known}?"
+        expected = groups.get(meant) or next(f"{each.group}/..." for each in JOB_KINDS if each.kind == meant)
+        return f"{text}: {manifest.where} has the kind {description}; is its apiVersion {expected}?"
     return f"{text}: use 'unisono apply' for those."
 
 

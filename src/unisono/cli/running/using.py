@@ -50,11 +50,11 @@ def cards_of(metrics: str) -> Cards:
                     values.setdefault(card, {})[sample.name] = sample.value
     except ValueError:
         return {}
-    found: dict[tuple[str, str], list[Card]] = {}
-    for (namespace, pod, _), told in values.items():
-        card_told = Card(told.get(_USE, 0.0), told.get(_USED, 0.0), told.get(_FREE, 0.0))
-        found.setdefault((namespace, pod), []).append(card_told)
-    return found
+    cards: dict[tuple[str, str], list[Card]] = {}
+    for (namespace, pod, _), readings in values.items():
+        card_told = Card(readings.get(_USE, 0.0), readings.get(_USED, 0.0), readings.get(_FREE, 0.0))
+        cards.setdefault((namespace, pod), []).append(card_told)
+    return cards
 
 
 def use_text(
@@ -108,12 +108,12 @@ async def uses(client: HttpClient, seen: Mapping[Target, Observation]) -> dict[s
         used |= await _measured(client, namespace)
     asked = {target: sum(gpus(pod_requests(pod.spec)) for pod in pods) // 1000 for target, pods in running.items()}
     cards = await _cards(client) if any(asked.values()) else {}
-    found = {}
+    texts_by_title = {}
     for target, pods in running.items():
         names = [pod.metadata.name for pod in pods]
         if text := use_text(target.name, target.namespace, names, used, cards, asked[target]):
-            found[seen[target].view.title] = text
-    return found
+            texts_by_title[seen[target].view.title] = text
+    return texts_by_title
 
 
 async def _measured(client: HttpClient, namespace: str) -> dict[tuple[str, str], dict[str, int]]:
@@ -121,7 +121,7 @@ async def _measured(client: HttpClient, namespace: str) -> dict[tuple[str, str],
         measured = (await client.list(POD_METRICS, namespace)).items
     except ApiError:
         return {}
-    found = {}
+    totals = {}
     for each in measured:
         total: dict[str, int] = {}
         for container in each.containers or ():
@@ -129,8 +129,8 @@ async def _measured(client: HttpClient, namespace: str) -> dict[tuple[str, str],
                 add(total, resource_list(container.usage))
             except QuantityError:
                 continue
-        found[namespace, each.metadata.name] = total
-    return found
+        totals[namespace, each.metadata.name] = total
+    return totals
 
 
 async def _cards(client: HttpClient) -> Cards:

@@ -185,7 +185,7 @@ def _affinity(batch: Batch, name: str, *, local: bool) -> dict[str, Any]:
 
     ``local``: one machine stands for all nodes, and nodes are those alone that are there by name.
     """
-    found: dict[str, Any] = {}
+    affinity: dict[str, Any] = {}
     apart: list[dict[str, Any]] = []
     exists = {"matchExpressions": [{"key": JOB_NAME, "operator": "Exists"}]}
     if batch.exclusive and not local:
@@ -194,16 +194,16 @@ def _affinity(batch: Batch, name: str, *, local: bool) -> dict[str, Any]:
         own = {"matchLabels": {JOB_NAME: name}}
         apart.append({"topologyKey": HOSTNAME, "labelSelector": own})
     if apart:
-        found["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": apart}
-    wanted = [
+        affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": apart}
+    expressions = [
         {"key": HOSTNAME, "operator": operator, "values": list(names)}
         for operator, names in (("In", batch.nodelist), ("NotIn", batch.exclude))
         if names
     ]
-    if wanted:
-        terms = {"nodeSelectorTerms": [{"matchExpressions": wanted}]}
-        found["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
-    return found
+    if expressions:
+        terms = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+        affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    return affinity
 
 
 def _slurm_variables(batch: Batch, base: str, array: int, job_id: int, index: int | None) -> dict[str, str]:
@@ -316,17 +316,17 @@ def doubts(text: str, given: Mapping[str, str]) -> list[str]:
         given: variables that its tasks get.
 
     """
-    found: list[str] = []
+    warnings: list[str] = []
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if not line.lstrip().startswith("#")]
     for pattern, said in _DOUBTS:
         for number, line in lines:
             if match := pattern.search(line):
-                found.append(f"line {number}: {said.format(match[1])}")
+                warnings.append(f"line {number}: {said.format(match[1])}")
                 break
     own = set(re.findall(r"\b(SLURM_\w+)=", text))
     for number, line in lines:
         for name in re.findall(r"\$\{?(SLURM_\w+)(?!\w*:?[-=+])", line):
             if name not in given and name not in _AT_RUN_TIME and name not in own:
                 own.add(name)
-                found.append(f"line {number}: {name} is not set here")
-    return found
+                warnings.append(f"line {number}: {name} is not set here")
+    return warnings

@@ -45,17 +45,19 @@ def words_of(words: Sequence[str]) -> dict[str, str]:
         BadScript: one of them means nothing here.
 
     """
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for word in words:
         name, mark, value = word.partition("=")
         if mark and name[-1:] in "+-":
             raise BadScript(f"{word}: write {name[:-1]} with all of them.")
         meant = _NAMES.get(name.lower())
         if meant is None or not mark:
-            known = "ReservationName, StartTime, EndTime, Duration, Nodes, NodeCnt, TRES, Users, Accounts and Flags"
-            raise BadScript(f"{word!r} is nothing that a reservation has: write NAME=VALUE, of {known}.")
-        found[meant] = value
-    return found
+            field_names = (
+                "ReservationName, StartTime, EndTime, Duration, Nodes, NodeCnt, TRES, Users, Accounts and Flags"
+            )
+            raise BadScript(f"{word!r} is nothing that a reservation has: write NAME=VALUE, of {field_names}.")
+        fields[meant] = value
+    return fields
 
 
 def reservation_of(words: Sequence[str], now: float) -> tuple[Reservation, list[str]]:
@@ -146,10 +148,10 @@ def _number(what: str, text: str) -> int:
 
 
 def _listed(given: Mapping[str, str], name: str) -> list[str] | None:
-    found = [each.strip() for each in given.get(name, "").split(",") if each.strip()]
-    if any(each.startswith("-") for each in found):
-        raise BadScript(f"{', '.join(found)}: name those who may use the nodes; nobody else may.")
-    return found or None
+    names = [each.strip() for each in given.get(name, "").split(",") if each.strip()]
+    if any(each.startswith("-") for each in names):
+        raise BadScript(f"{', '.join(names)}: name those who may use the nodes; nobody else may.")
+    return names or None
 
 
 def fields_of(reservation: Reservation) -> dict[str, object]:

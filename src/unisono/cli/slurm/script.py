@@ -129,7 +129,7 @@ def read_script(text: str, where: str = "script") -> list[tuple[str, str]]:
     lines = text.splitlines()
     if not lines or not lines[0].startswith("#!"):
         raise BadScript(f"{where} does not begin with #!: write what runs it in the first line, such as #!/bin/bash.")
-    found: list[tuple[str, str]] = []
+    options: list[tuple[str, str]] = []
     for number, line in enumerate(lines, 1):
         if line.strip() and not line.lstrip().startswith("#"):
             break
@@ -141,8 +141,8 @@ def read_script(text: str, where: str = "script") -> list[tuple[str, str]]:
                 words = list(itertools.takewhile(lambda word: not word.startswith("#"), lexer))
             except ValueError as error:
                 raise BadScript(f"{where}:{number}: {error}: {line}") from None
-            found += read_options(words, f"{where}:{number}")
-    return found
+            options += read_options(words, f"{where}:{number}")
+    return options
 
 
 def read_options(words: Sequence[str], where: str = "the command line") -> list[tuple[str, str]]:
@@ -152,20 +152,20 @@ def read_options(words: Sequence[str], where: str = "the command line") -> list[
         BadScript: a word is no option.
 
     """
-    found: list[tuple[str, str]] = []
+    options: list[tuple[str, str]] = []
     rest = list(words)
     while rest:
         try:
             some, rest = split_options(rest)
         except BadOption as error:
             raise BadScript(f"{where}: {error}.") from None
-        found += some
+        options += some
         if rest:
             refuse_parts(rest[:1], where)
             left = rest[0].startswith(("<", "[")) or rest[0].endswith((">", "]"))
             hint = ": a placeholder stands for a value" if left else ""
             raise BadScript(f"{where}: {rest[0]} is no option of sbatch{hint}.")
-    return found
+    return options
 
 
 def refuse_parts(words: Sequence[str], where: str) -> None:
@@ -331,17 +331,17 @@ def _nodes(text: str) -> dict[str, Any]:
 
 def _devices(text: str) -> int:
     """Cards of ``4``, ``a100:4``, ``a100:2,h100:1``, ``gpu:a100:4``."""
-    found = 0
+    total = 0
     for part in text.split(","):
         plain = re.sub(r"\(.*\)$", "", part)
         kind, _, count = plain.rpartition(":")
         if kind and not re.fullmatch(r"[\w:.-]+", kind):
             raise ValueError("a number of GPUs is expected")
         if plain in ("gpu", "gres/gpu"):
-            found += 1
+            total += 1
             continue
-        found += int(count) if count.isdecimal() and len(count) < 5 else _positive(count)
-    return found
+        total += int(count) if count.isdecimal() and len(count) < 5 else _positive(count)
+    return total
 
 
 def _generic(text: str) -> tuple[int, list[str]]:
@@ -362,7 +362,7 @@ def _generic(text: str) -> tuple[int, list[str]]:
 
 def _per_task(text: str) -> tuple[dict[str, str], list[str]]:
     """Options that mean ``cpu=4,mem=8G,gres/gpu:a100=1``, and what is left out; ``:`` stands for ``=``, too."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     others: list[str] = []
     for part in text.split(","):
         name, _, value = part.partition("=") if "=" in part else part.rpartition(":")
@@ -370,12 +370,12 @@ def _per_task(text: str) -> tuple[dict[str, str], list[str]]:
         if not value:
             raise ValueError("amounts are expected, such as cpu=4,gres/gpu=1")
         if kind == "gpu":
-            found["gpus-per-task"] = value
+            options["gpus-per-task"] = value
         elif kind in ("cpu", "mem"):
-            found["cpus-per-task" if kind == "cpu" else "mem-per-task"] = value
+            options["cpus-per-task" if kind == "cpu" else "mem-per-task"] = value
         else:
             others.append(part)
-    return found, others
+    return options, others
 
 
 def _mebibytes(text: str) -> int:
@@ -412,7 +412,7 @@ def _array(text: str) -> dict[str, Any]:
     listed, limited, at_once = text.partition("%")
     if listed.startswith("[") and listed.endswith("]"):
         listed = listed[1:-1]
-    found: list[int] = []
+    indices: list[int] = []
     for part in listed.split(","):
         match = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?", part)
         if not match:
@@ -421,24 +421,24 @@ def _array(text: str) -> dict[str, Any]:
         last, step = int(match[2] or first), int(match[3] or 1)
         if last < first or step < 1 or (last - first) // step >= _MOST_ARRAY:
             raise ValueError(f"an array has 1 to {_MOST_ARRAY} elements")
-        found += range(first, last + 1, step)
-    if len(found) > _MOST_ARRAY:
+        indices += range(first, last + 1, step)
+    if len(indices) > _MOST_ARRAY:
         raise ValueError(f"an array has 1 to {_MOST_ARRAY} elements")
-    return {"array": tuple(dict.fromkeys(found)), "at_once": _positive(at_once) if limited else 0}
+    return {"array": tuple(dict.fromkeys(indices)), "at_once": _positive(at_once) if limited else 0}
 
 
 def _dependency(text: str) -> dict[str, Any]:
-    found: list[tuple[str, str]] = []
+    dependencies: list[tuple[str, str]] = []
     for part in re.split("[,?]", text):
         how, *names = part.split(":")
         if part == "singleton":
-            found.append((part, ""))
+            dependencies.append((part, ""))
             continue
         if how not in _DEPENDENCIES or not names or not all(names):
             raise ValueError(f"{', '.join(f'{each}:NAME' for each in _DEPENDENCIES)} or singleton is expected")
         # after:NAME+10 is ten minutes after its start; the start is what counts here.
-        found += [(how, name.partition("+")[0]) for name in names]
-    return {"after": tuple(found), "any_of": "?" in text}
+        dependencies += [(how, name.partition("+")[0]) for name in names]
+    return {"after": tuple(dependencies), "any_of": "?" in text}
 
 
 _MOST_SIGNAL_SECONDS = 65535
@@ -458,7 +458,7 @@ def _signal(text: str) -> dict[str, Any]:
 
 
 def _mounts(text: str) -> dict[str, Any]:
-    found = []
+    mounts = []
     for part in text.split(","):
         source, _, rest = part.partition(":")
         target, _, flags = rest.partition(":")
@@ -471,8 +471,8 @@ def _mounts(text: str) -> dict[str, Any]:
             raise ValueError(f"{wrong[0] or flags} is no flag of a mount: ro, or several such as ro+rprivate")
         if "ro" in words and "rw" in words:
             raise ValueError("ro and rw exclude each other")
-        found.append((source, target or source, "ro" in words))
-    return {"mounts": tuple(found)}
+        mounts.append((source, target or source, "ro" in words))
+    return {"mounts": tuple(mounts)}
 
 
 def _image(text: str) -> dict[str, Any]:
@@ -500,15 +500,15 @@ def _text(name: str) -> Callable[[str], dict[str, Any]]:
 
 
 def _export(text: str) -> dict[str, Any]:
-    found: list[tuple[str, str | None]] = []
+    variables: list[tuple[str, str | None]] = []
     for word in text.split(","):
         name, assigned, value = word.partition("=")
         if not re.fullmatch(r"[A-Za-z_]\w{0,254}", name):
             raise ValueError("variables are expected: NAME,NAME=VALUE")
         if word.upper() not in _WHOLE:
-            found.append((name, value if assigned else None))
+            variables.append((name, value if assigned else None))
     words = {word.upper() for word in text.split(",")}
-    return {"exported": tuple(found), "exports_used": "ALL" in words}
+    return {"exported": tuple(variables), "exports_used": "ALL" in words}
 
 
 def _checked(value: object) -> dict[str, Any]:

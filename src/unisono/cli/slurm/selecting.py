@@ -54,14 +54,14 @@ class Selection:
 
     def unknown(self, found: Overview) -> list[str]:
         """What is asked for and is not there, for the user to be told of."""
-        told = []
+        messages = []
         if self.queue and "queues" not in found.unseen and all(each.name != self.queue for each in found.queues):
-            told.append(f"There is no queue {self.queue}: 'unisono queue list' shows those that there are.")
+            messages.append(f"There is no queue {self.queue}: 'unisono queue list' shows those that there are.")
         jobs = [job.name for job in (*found.running, *found.waiting)]
         for name in sorted(self.names):
             if not any(is_called(job, name) for job in jobs):
-                told.append(f"No job {name} runs or waits: 'unisono sacct -j {name}' tells whether it has ended.")
-        return told
+                messages.append(f"No job {name} runs or waits: 'unisono sacct -j {name}' tells whether it has ended.")
+        return messages
 
     def _has(self, state: str, job: JobLine) -> bool:
         return (
@@ -94,10 +94,10 @@ async def jobs_called(client: HttpClient, namespace: str, name: str) -> list[Job
     except NotFound:
         jobs = (await client.list(JOBS, namespace)).items
         numbered = [job for job in jobs if (job.metadata.labels or {}).get(JOB_ID) == name]
-        found = numbered or [job for job in jobs if is_called(job.metadata.name, name)]
-        if not found:
+        matches = numbered or [job for job in jobs if is_called(job.metadata.name, name)]
+        if not matches:
             raise
-        return found
+        return matches
 
 
 async def without_numbers(client: HttpClient, namespace: str, names: Iterable[str]) -> frozenset[str]:
@@ -110,8 +110,8 @@ async def without_numbers(client: HttpClient, namespace: str, names: Iterable[st
     if not numbers:
         return names
     jobs = (await client.list(JOBS, namespace, label_selector=f"{JOB_ID} in ({','.join(numbers)})")).items
-    found = {job.metadata.name: (job.metadata.labels or {}).get(JOB_ID, "") for job in jobs}
-    return (names - frozenset(found.values())) | found.keys()
+    numbers_by_name = {job.metadata.name: (job.metadata.labels or {}).get(JOB_ID, "") for job in jobs}
+    return (names - frozenset(numbers_by_name.values())) | numbers_by_name.keys()
 
 
 def states_of(text: str) -> frozenset[str]:
@@ -186,12 +186,12 @@ async def own_name(client: HttpClient) -> str:
 
     status, _, body = await client.request("POST", _REVIEW, body=b'{"kind":"SelfSubjectReview"}')
     try:
-        found = msgspec.json.decode(body)["status"]["userInfo"]["username"] if status < 300 else ""
+        username = msgspec.json.decode(body)["status"]["userInfo"]["username"] if status < 300 else ""
     except (msgspec.DecodeError, KeyError, TypeError):
-        found = ""
-    if not found:
+        username = ""
+    if not username:
         raise UnisonoError("the server does not say who you are: name yourself with --user.")
-    return str(found)
+    return str(username)
 
 
 # Tables with the columns of ``squeue`` and ``sinfo`` (pure).
@@ -361,10 +361,10 @@ def node_states(text: str) -> frozenset[str]:
 
     """
     words = {word.strip().lower() for word in text.split(",") if word.strip()} - {"all"}
-    found = frozenset(_NODE_STATES.get(word, word) for word in words)
-    if wrong := sorted(found - {*_OPEN, "drain", "down"}):
+    states = frozenset(_NODE_STATES.get(word, word) for word in words)
+    if wrong := sorted(states - {*_OPEN, "drain", "down"}):
         raise click.UsageError(f"--states {wrong[0]}: nodes are idle, mix, alloc, drain or down.")
-    return found
+    return states
 
 
 def chosen_nodes(

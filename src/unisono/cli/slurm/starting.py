@@ -55,12 +55,14 @@ async def _waiting(where: Where, created: Sequence[Target]) -> Mapping[str, JobL
     async with connect(where) as client:
         for _ in range(_LOOKS):
             seen = await read_overview(client, namespace_of(where))
-            found = {f"{job.namespace}/{job.group}": job for job in seen.waiting if (job.namespace, job.name) in names}
+            waiting_jobs = {
+                f"{job.namespace}/{job.group}": job for job in seen.waiting if (job.namespace, job.name) in names
+            }
             running = sum((job.namespace, job.name) in names for job in seen.running)
-            if len(found) + running >= len(names) and all(job.waiting for job in found.values()):
+            if len(waiting_jobs) + running >= len(names) and all(job.waiting for job in waiting_jobs.values()):
                 break
             await asyncio.sleep(_LOOK_SECONDS)
-        return found
+        return waiting_jobs
 
 
 def would_start(where: Where, program: Program) -> str:
@@ -77,7 +79,7 @@ def would_start(where: Where, program: Program) -> str:
         value["metadata"]["namespace"] = where.namespace
     config, objects, now = config_of(where, (), None), objects_of(where, ()), time.time()
     changed = apply_changes(objects, [(value, manifest.where)], now)
-    found = what_if(
+    outcome = what_if(
         objects,
         config,
         now,
@@ -86,7 +88,7 @@ def would_start(where: Where, program: Program) -> str:
         until=parse_duration(LOOK_AHEAD),
         budget=Budget.of(QUICK_SECONDS, time.process_time),
     )
-    own = next((each.after for each in found.moved if each.before is None and each.after is not None), None)
+    own = next((each.after for each in outcome.moved if each.before is None and each.after is not None), None)
     name = value["metadata"]["name"]
     return f"job/{name} {start_text(own)}" if own is not None else f"job/{name}: nothing is known of its start"
 

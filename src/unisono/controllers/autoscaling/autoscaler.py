@@ -70,8 +70,8 @@ class ScaledTarget:
 def scalable(api_version: str | None, kind: str) -> Kind[Any] | None:
     """The kind of a reference, if it can be scaled; without a version the first of that name."""
     if api_version:
-        found = kinds.find(api_version, kind)
-        return found if found is not None and found.scale is not None else None
+        scaled_kind = kinds.find(api_version, kind)
+        return scaled_kind if scaled_kind is not None and scaled_kind.scale is not None else None
     return next((each for each in kinds.ALL_KINDS if each.kind == kind and each.scale is not None), None)
 
 
@@ -82,13 +82,15 @@ async def find(client: Client, namespace: str, api_version: str | None, kind: st
         NotFound: there is none, or its kind has no replicas.
 
     """
-    found = scalable(api_version, kind)
-    if found is None or found.scale is None:
+    scaled_kind = scalable(api_version, kind)
+    if scaled_kind is None or scaled_kind.scale is None:
         raise NotFound(f"{kind} of {api_version or 'any version'} is no kind that can be scaled here")
-    obj = await client.get(found, name, namespace)
+    obj = await client.get(scaled_kind, name, namespace)
     value = to_json(obj)
-    wanted = _at(value, found.scale.spec_replicas)
-    return ScaledTarget(found, obj, 1 if wanted is None else wanted, _at(value, found.scale.status_replicas) or 0)
+    replicas = _at(value, scaled_kind.scale.spec_replicas)
+    return ScaledTarget(
+        scaled_kind, obj, 1 if replicas is None else replicas, _at(value, scaled_kind.scale.status_replicas) or 0
+    )
 
 
 async def scale(client: Client, target: ScaledTarget, replicas: int) -> None:
@@ -112,13 +114,13 @@ async def scale(client: Client, target: ScaledTarget, replicas: int) -> None:
 def selector_of(target: ScaledTarget) -> str:
     """The label selector of the pods of an object, as text; empty where its kind or its status names none."""
     assert target.kind.scale is not None
-    found: Any = to_json(target.obj)
+    value: Any = to_json(target.obj)
     for part in target.kind.scale.selector.strip(".").split("."):
-        found = found.get(part) if isinstance(found, dict) else None
-    if isinstance(found, dict):
-        plain = not found.keys() <= {"matchLabels", "matchExpressions"}
-        return selector_text(msgspec.convert({"matchLabels": found} if plain else found, LabelSelector))
-    return found if isinstance(found, str) else ""
+        value = value.get(part) if isinstance(value, dict) else None
+    if isinstance(value, dict):
+        plain = not value.keys() <= {"matchLabels", "matchExpressions"}
+        return selector_text(msgspec.convert({"matchLabels": value} if plain else value, LabelSelector))
+    return value if isinstance(value, str) else ""
 
 
 def _at(value: Any, path: str) -> int | None:
@@ -171,8 +173,8 @@ async def read_use(
     mean = use.total // max(use.measured, 1)
     value = MetricValueStatus(average_value=to_wire({given.name: mean})[given.name])
     if percent is not None:
-        wanted = sum(pod.wanted for pod in use.pods if pod.used is not None)
-        value.average_utilization = round(use.total / max(wanted, 1e-9) * percent)
+        requested = sum(pod.wanted for pod in use.pods if pod.used is not None)
+        value.average_utilization = round(use.total / max(requested, 1e-9) * percent)
     if container is not None:
         shown = ContainerResourceMetricStatus(name=given.name, current=value, container=container.container)
         return use, MetricStatus(type="ContainerResource", container_resource=shown)
@@ -225,16 +227,18 @@ def measured(metric: MetricSpec, value: float) -> Measured:
     """A value as the recommendation counts it; for type Pods it is that of all pods together."""
     target = target_of(metric)
     average = target.average_value is not None
-    wanted = target.average_value if average else target.value
-    return Measured(value, max(float(parse_quantity(wanted or 1)), 1e-9), average)
+    quantity = target.average_value if average else target.value
+    return Measured(value, max(float(parse_quantity(quantity or 1)), 1e-9), average)
 
 
 def status_of(metric: MetricSpec, current: MetricValueStatus) -> MetricStatus:
     """The present value, as the autoscaler's status shows it."""
     named = identifier_of(metric) or MetricIdentifier()
     if metric.object is not None:
-        told = ObjectMetricStatus(metric=named, current=current, described_object=metric.object.described_object)
-        return MetricStatus(type="Object", object=told)
+        object_status = ObjectMetricStatus(
+            metric=named, current=current, described_object=metric.object.described_object
+        )
+        return MetricStatus(type="Object", object=object_status)
     if metric.pods is not None:
         return MetricStatus(type="Pods", pods=PodsMetricStatus(metric=named, current=current))
     return MetricStatus(type="External", external=ExternalMetricStatus(metric=named, current=current))
@@ -283,7 +287,7 @@ class AutoscalerController(Controller):
 
     async def _look(self, autoscaler: HorizontalPodAutoscaler) -> HorizontalPodAutoscalerStatus:
         spec, reference = autoscaler.spec, autoscaler.spec.scale_target_ref
-        found: Conditions = {}
+        conditions: Conditions = {}
         status = HorizontalPodAutoscalerStatus(
             observed_generation=autoscaler.metadata.generation,
             last_scale_time=autoscaler.status.last_scale_time,
@@ -293,26 +297,26 @@ class AutoscalerController(Controller):
         try:
             target = await find(self._client, namespace, reference.api_version, reference.kind, reference.name)
         except NotFound as error:
-            found["AbleToScale"] = False, "FailedGetScale", f"cannot read the target's scale: {error}"
+            conditions["AbleToScale"] = False, "FailedGetScale", f"cannot read the target's scale: {error}"
             self._recorder.event(autoscaler, "Warning", "FailedGetScale", str(error))
-            return self._with(status, autoscaler, found)
-        found["AbleToScale"] = True, "SucceededGetScale", "the target's scale can be read"
+            return self._with(status, autoscaler, conditions)
+        conditions["AbleToScale"] = True, "SucceededGetScale", "the target's scale can be read"
         status.current_replicas = target.present
         current, least = target.replicas, spec.min_replicas or 1
-        wanted, why = current, ""
+        desired, why = current, ""
         if current == 0:
             text = "scaling is disabled since the replica count of the target is zero"
-            found["ScalingActive"] = False, "ScalingDisabled", text
+            conditions["ScalingActive"] = False, "ScalingDisabled", text
         elif current > spec.max_replicas:
-            wanted, why = spec.max_replicas, "current number of replicas above Spec.MaxReplicas"
+            desired, why = spec.max_replicas, "current number of replicas above Spec.MaxReplicas"
         elif current < least:
-            wanted, why = least, "current number of replicas below Spec.MinReplicas"
+            desired, why = least, "current number of replicas below Spec.MinReplicas"
         else:
-            wanted, why = await self._by_metrics(autoscaler, target, status, found)
-        if wanted != current:
-            await self._scale(autoscaler, target, wanted, why, status, found)
-        status.desired_replicas = wanted
-        return self._with(status, autoscaler, found)
+            desired, why = await self._by_metrics(autoscaler, target, status, conditions)
+        if desired != current:
+            await self._scale(autoscaler, target, desired, why, status, conditions)
+        status.desired_replicas = desired
+        return self._with(status, autoscaler, conditions)
 
     async def _by_metrics(
         self,
@@ -329,7 +333,7 @@ class AutoscalerController(Controller):
         unknown = False
         for metric in autoscaler.spec.metrics or ():
             try:
-                one, told = await self._measure(autoscaler, metric, target)
+                one, metric_status = await self._measure(autoscaler, metric, target)
             except NotKnownYet:
                 unknown = True
                 continue
@@ -338,7 +342,7 @@ class AutoscalerController(Controller):
                 trouble = trouble or (f"FailedGet{metric.type}Metric", str(error))
                 continue
             measured.append(one)
-            shown.append(told)
+            shown.append(metric_status)
         if unknown:
             raise NotKnownYet("the metrics have been asked for")
         status.current_metrics = shown or None
@@ -444,12 +448,12 @@ def _condition(
 
 
 def _names(shown: Sequence[MetricStatus]) -> str:
-    found = []
+    names = []
     for each in shown:
         source = each.external or each.object or each.pods
         named = source.metric if source is not None else each.resource or each.container_resource
-        found.append(named.name if named is not None else "")
-    return ", ".join(filter(None, found)) or "metrics"
+        names.append(named.name if named is not None else "")
+    return ", ".join(filter(None, names)) or "metrics"
 
 
 def _text(value: float) -> str:

@@ -240,13 +240,13 @@ def proposal(current: int, metric: Measured, up: float = TOLERANCE, down: float 
     """Replicas that one metric wants; ``current`` within the tolerances."""
     if metric.average:
         ratio = metric.value / (metric.target * current) if current else math.inf
-        wanted = metric.value / metric.target
+        desired = metric.value / metric.target
     else:
         ratio = metric.value / metric.target
-        wanted = ratio * current
+        desired = ratio * current
     if 1.0 - down <= ratio <= 1.0 + up:
         return current
-    return math.ceil(round(wanted, 6))
+    return math.ceil(round(desired, 6))
 
 
 def propose(current: int, metrics: Sequence[Measured | Used | None], spec: HorizontalPodAutoscalerSpec) -> int | None:

@@ -93,8 +93,8 @@ def deployment_of(service: KnativeService) -> Deployment:
     selector = {KNATIVE_SERVICE: name}
     labels = {**(template.metadata.labels or {}), **selector, KNATIVE_REVISION: revision}
     pods = PodTemplateSpec(metadata=ObjectMeta(labels=labels, annotations=template.metadata.annotations), spec=spec)
-    wanted = DeploymentSpec(selector=LabelSelector(match_labels=selector), template=pods)
-    return Deployment(metadata=_meta(service, f"{name}-deployment"), spec=wanted)
+    deployment_spec = DeploymentSpec(selector=LabelSelector(match_labels=selector), template=pods)
+    return Deployment(metadata=_meta(service, f"{name}-deployment"), spec=deployment_spec)
 
 
 def service_of(service: KnativeService) -> Service:
@@ -147,12 +147,12 @@ class ServingController(Controller):
         service = self._written.newest(key, self._services.get(key))
         if service is None or service.metadata.deletion_timestamp:
             return None
-        wanted: list[tuple[Any, Any]] = [(DEPLOYMENTS, deployment_of(service)), (SERVICES, service_of(service))]
+        desired: list[tuple[Any, Any]] = [(DEPLOYMENTS, deployment_of(service)), (SERVICES, service_of(service))]
         notes = service.spec.template.metadata.annotations or {}
         if notes.get(KNATIVE_CLASS) == HPA_CLASS:
-            wanted.append((HORIZONTAL_POD_AUTOSCALERS, autoscaler_of(service)))
+            desired.append((HORIZONTAL_POD_AUTOSCALERS, autoscaler_of(service)))
         trouble = ""
-        for kind, obj in wanted:
+        for kind, obj in desired:
             try:
                 await ensure(self._client, kind, obj)
             except BeingDeleted:

@@ -121,11 +121,11 @@ class BudgetController(Controller):
                     self._uses.put_group(group, gone=True)
 
     async def _deleted(self, kind: Kind[Any], version: str) -> list[Any]:
-        found: list[Object] = []
+        deleted: list[Object] = []
         async for event in self._client.watch(kind, resource_version=version, timeout_seconds=_CATCH_UP_SECONDS):
             if event.type == "DELETED" and not event.error:
-                found.append(event.object)
-        return found
+                deleted.append(event.object)
+        return deleted
 
     def _mark(self) -> None:
         version = self._pods.resource_version
@@ -183,13 +183,13 @@ class BudgetController(Controller):
             self._look_again(self._uses.names_of(moved, new.metadata.namespace or "", self._purses()))
 
     def _purses(self) -> list[Any]:
-        found = []
+        purses = []
         for budget in self._budgets.items():
             try:
-                found.append(purse_of(budget))
+                purses.append(purse_of(budget))
             except ValueError:
                 continue
-        return found
+        return purses
 
     def _look_again(self, names: Iterable[str]) -> None:
         for name in names:
@@ -212,54 +212,56 @@ class BudgetController(Controller):
         self._mark()
         now, tally = self._clock.time(), tally_of(budget, purse)
         holds = self._uses.holds_over(purse, self._priced)
-        found = look(budget, purse, tally, holds, now, self._gap_of(budget), self._lacks(purse))
-        if found.status is not None:
-            status = msgspec.structs.replace(found.status, pods=self._known_at(now - LAG_SECONDS) or found.status.pods)
+        outcome = look(budget, purse, tally, holds, now, self._gap_of(budget), self._lacks(purse))
+        if outcome.status is not None:
+            status = msgspec.structs.replace(
+                outcome.status, pods=self._known_at(now - LAG_SECONDS) or outcome.status.pods
+            )
             try:
                 self._written.keep(await write_status(self._client, BUDGETS, budget, status))
             except NotFound:
                 return None
-            for notice in found.notices:
+            for notice in outcome.notices:
                 self._recorder.event(budget, notice.type, notice.reason, notice.message)
             self._forget(now)
-        return found.again
+        return outcome.again
 
     def _lacks(self, purse: Purse) -> str:
         """What a budget names that is not there; empty where all is."""
-        told: list[str] = []
+        messages: list[str] = []
         if MONEY in purse.amounts and purse.prices not in self._priced[-1].prices:
-            told.append(f"there is no PriceList {purse.prices}, so that nothing costs anything")
+            messages.append(f"there is no PriceList {purse.prices}, so that nothing costs anything")
         names = sorted(purse.queues - {ROOT})
-        told += [f"there is no queue {name}" for name in names if self._queues.get(name) is None]
-        told += [
+        messages += [f"there is no queue {name}" for name in names if self._queues.get(name) is None]
+        messages += [
             f"no node has {name}"
             for name in purse.amounts
             if self._resources and name not in (MONEY, *self._resources) and not name.startswith(PREFIX)
         ]
-        return "; ".join(told)
+        return "; ".join(messages)
 
     def _gap_of(self, budget: Budget) -> str:
         """What is missing in this period; a new period is complete."""
-        told = self._gap.get(budget.key)
-        if told is None:
+        gap = self._gap.get(budget.key)
+        if gap is None:
             before = next((one for one in budget.status.conditions or () if one.type == "Counted"), None)
-            told = before.message or "" if before is not None and before.status == "False" else ""
-            if told:
-                self._gap[budget.key] = told
+            gap = before.message or "" if before is not None and before.status == "False" else ""
+            if gap:
+                self._gap[budget.key] = gap
         end = time_or(budget.status.period_end, inf) if budget.status.period_end else inf
-        if told and self._clock.time() >= end:
+        if gap and self._clock.time() >= end:
             self._gap.pop(budget.key, None)
             return ""
-        return told
+        return gap
 
     def _known_at(self, moment: float) -> str:
         """The newest version of the server's state that was known at a moment; empty where none was."""
-        found = ""
+        newest = ""
         for at, version in self._marks:
             if at > moment:
                 break
-            found = version
-        return found
+            newest = version
+        return newest
 
     def _forget(self, now: float) -> None:
         """Drop what every budget has counted."""

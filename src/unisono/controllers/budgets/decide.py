@@ -139,27 +139,27 @@ def _said(conditions: Sequence[Condition] | None) -> set[tuple[str, str, str]]:
 
 
 def _notices(budget: Budget, purse: Purse, present: Tally, up: list[str], status: BudgetStatus) -> tuple[Notice, ...]:
-    found: list[Notice] = []
+    notices: list[Notice] = []
     before = budget.status
     new_period = before.period_start is not None and time_or(before.period_start) < present.start
     if new_period and time_or(status.period_start) == present.start:
-        found.append(
+        notices.append(
             Notice("Normal", "PeriodBegan", f"a new period began; the last one used {_amounts(present.previous)}")
         )
-    told = 0 if new_period else before.warned or 0
-    if (status.warned or 0) > told:
+    announced = 0 if new_period else before.warned or 0
+    if (status.warned or 0) > announced:
         text = f"{status.warned}% are used: {_used_text(purse, present)}"
         forecast = f"; it is used up at {status.exhausted_at} if it goes on like this" if status.exhausted_at else ""
-        found.append(Notice("Warning", "BudgetWarning", text + forecast))
+        notices.append(Notice("Warning", "BudgetWarning", text + forecast))
     lacks = next(one.message or "" for one in status.conditions or () if one.type == _THERE)
     if lacks not in (_ALL_THERE, *(one.message for one in before.conditions or () if one.type == _THERE)):
-        found.append(Notice("Warning", "RefsNotFound", lacks))
+        notices.append(Notice("Warning", "RefsNotFound", lacks))
     was_up = any(one.type == "UsedUp" and one.status == "True" for one in before.conditions or ())
     if up and not was_up:
-        found.append(Notice("Warning", "BudgetUsedUp", _used_text(purse, present)))
+        notices.append(Notice("Warning", "BudgetUsedUp", _used_text(purse, present)))
     elif was_up and not up and not new_period:
-        found.append(Notice("Normal", "BudgetLeft", f"something is left again: {_used_text(purse, present)}"))
-    return tuple(found)
+        notices.append(Notice("Normal", "BudgetLeft", f"something is left again: {_used_text(purse, present)}"))
+    return tuple(notices)
 
 
 def _amounts(amounts: Amounts) -> str:

@@ -165,15 +165,15 @@ class LimitClaimController(Controller):
             return None
         served = self._served(self._resources(pod))
         try:
-            wanted = claim_spec(pod.spec, served)
+            planned = claim_spec(pod.spec, served)
         except TooManyDevices as error:
             self._complain(pod, str(error))
             return None
-        if wanted is None:
+        if planned is None:
             return None
         try:
-            claim = self._made(pod) or await self._client.create(RESOURCE_CLAIMS, _claim(pod, wanted[0]))
-            await self._tell(pod, claim, wanted[1])
+            claim = self._made(pod) or await self._client.create(RESOURCE_CLAIMS, _claim(pod, planned[0]))
+            await self._tell(pod, claim, planned[1])
         except (NotFound, Conflict):
             return None
         except ApiError as error:
@@ -183,8 +183,8 @@ class LimitClaimController(Controller):
 
     def _served(self, resources: Collection[str]) -> dict[str, DeviceClass]:
         """Classes of those of the resources that no node reports itself."""
-        found = {name: one for name, one in classes_by_resource(self._classes.items()).items() if name in resources}
-        return found and {name: one for name, one in found.items() if not self._is_reported(name)}
+        classes = {name: one for name, one in classes_by_resource(self._classes.items()).items() if name in resources}
+        return classes and {name: one for name, one in classes.items() if not self._is_reported(name)}
 
     def _is_reported(self, resource: str) -> bool:
         return any(_reports(node, resource) for node in self._nodes.items())
@@ -195,10 +195,12 @@ class LimitClaimController(Controller):
 
     async def _tell(self, pod: Pod, claim: ResourceClaim, mappings: list[ContainerExtendedResourceRequest]) -> None:
         meta = pod.metadata
-        told = PodExtendedResourceClaimStatus(request_mappings=mappings, resource_claim_name=claim.metadata.name)
+        claim_status = PodExtendedResourceClaimStatus(
+            request_mappings=mappings, resource_claim_name=claim.metadata.name
+        )
         patch = {
             "metadata": {"uid": meta.uid},
-            "status": {"extendedResourceClaimStatus": msgspec.to_builtins(told)},
+            "status": {"extendedResourceClaimStatus": msgspec.to_builtins(claim_status)},
         }
         await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace, subresource="status")
 

@@ -82,20 +82,20 @@ class PodClaimController(Controller):
             return None
         names, again = recorded(pod), None
         before = dict(names)
-        for wanted in pod.spec.resource_claims or ():
-            if wanted.resource_claim_template_name is None:
+        for entry in pod.spec.resource_claims or ():
+            if entry.resource_claim_template_name is None:
                 continue
             try:
-                names[wanted.name] = await self._claim_of(pod, wanted, before)
+                names[entry.name] = await self._claim_of(pod, entry, before)
             except _NoTemplate as error:
-                text = f'PodResourceClaim {wanted.name}: resource claim template "{error}" not found'
+                text = f'PodResourceClaim {entry.name}: resource claim template "{error}" not found'
                 self._announcer.tell(pod, [Notice("Warning", "FailedResourceClaimCreation", text, once=text)])
             except NotFound:
                 return None
             except Conflict:
                 raise
             except ApiError as error:
-                text = f"PodResourceClaim {wanted.name}: create ResourceClaim: {error}"
+                text = f"PodResourceClaim {entry.name}: create ResourceClaim: {error}"
                 self._announcer.tell(pod, [Notice("Warning", "FailedResourceClaimCreation", text, once=text)])
                 again = _RETRY_SECONDS
         try:
@@ -114,18 +114,18 @@ class PodClaimController(Controller):
             name = names[wanted.name]
             if name is None:
                 return None
-            known = self._claims.get(f"{namespace}/{name}")
-            if known is not None and uid in controller_uids(known):
+            existing = self._claims.get(f"{namespace}/{name}")
+            if existing is not None and uid in controller_uids(existing):
                 self._made.pop((uid, wanted.name), None)
                 return name
-        found = made_for(pod, wanted, self._claims.by_index(OWNER_INDEX, family(pod))) or await self._fresh(uid, wanted)
-        if found is None:
+        claim = made_for(pod, wanted, self._claims.by_index(OWNER_INDEX, family(pod))) or await self._fresh(uid, wanted)
+        if claim is None:
             template = self._templates.get(f"{namespace}/{wanted.resource_claim_template_name}")
             if template is None:
                 raise _NoTemplate(wanted.resource_claim_template_name)
-            found = await self._client.create(RESOURCE_CLAIMS, claim_from(template, pod, wanted))
-            self._made[uid, wanted.name] = found
-        return found.metadata.name
+            claim = await self._client.create(RESOURCE_CLAIMS, claim_from(template, pod, wanted))
+            self._made[uid, wanted.name] = claim
+        return claim.metadata.name
 
     async def _fresh(self, uid: str, wanted: PodResourceClaim) -> ResourceClaim | None:
         """A claim that was made here before the cache showed it; one that has gone again does not count."""
@@ -133,10 +133,12 @@ class PodClaimController(Controller):
         if made is None:
             return None
         try:
-            found = await self._client.get(RESOURCE_CLAIMS, made.metadata.name, made.metadata.namespace)
+            current = await self._client.get(RESOURCE_CLAIMS, made.metadata.name, made.metadata.namespace)
         except NotFound:
             return None
-        return found if found.metadata.uid == made.metadata.uid and not found.metadata.deletion_timestamp else None
+        return (
+            current if current.metadata.uid == made.metadata.uid and not current.metadata.deletion_timestamp else None
+        )
 
     async def _tell(self, pod: Pod, names: dict[str, str | None]) -> Pod:
         meta = pod.metadata
@@ -328,7 +330,7 @@ class DeviceTaintController(Controller):
         driver, pool, name = device
         slices = self._slices.by_index(_POOL_INDEX, f"{driver}/{pool}")
         newest = max((one.spec.pool.generation or 0 for one in slices), default=0)
-        found = [
+        device_taints = [
             taint
             for one in slices
             if (one.spec.pool.generation or 0) == newest
@@ -337,10 +339,10 @@ class DeviceTaintController(Controller):
             for taint in each.taints or ()
             if taint.effect == "NoExecute"
         ]
-        marks = {(taint.key, taint.value or "", taint.effect) for taint in found}
+        marks = {(taint.key, taint.value or "", taint.effect) for taint in device_taints}
         for mark in [mark for mark in self._seen if mark[0] == device and mark[1:] not in marks]:
             del self._seen[mark]
-        return found
+        return device_taints
 
     async def _evict(self, pod: Pod) -> None:
         meta = pod.metadata

@@ -73,9 +73,9 @@ class CronJobController(Controller):
     async def _jobs_of(self, cron_job: AnyCronJob) -> list[AnyJob]:
         """The cron job's jobs; active ones that the cache does not show are asked for."""
         jobs = list(self._jobs.by_index(OWNER_INDEX, owners.family(cron_job)))
-        known = {job.metadata.uid for job in jobs}
+        cached_uids = {job.metadata.uid for job in jobs}
         for reference in cron_job.status.active or ():
-            if reference.uid in known or not reference.name:
+            if reference.uid in cached_uids or not reference.name:
                 continue
             try:
                 job = await self._client.get(self._family.jobs, reference.name, cron_job.metadata.namespace)
@@ -93,8 +93,8 @@ class CronJobController(Controller):
         try:
             made: AnyJob | None = await create_once(self._client, self._family.jobs, plan.create)
             if made is None:
-                found: AnyJob = await self._client.get(self._family.jobs, name, namespace)
-                return found
+                existing: AnyJob = await self._client.get(self._family.jobs, name, namespace)
+                return existing
         except BeingDeleted:
             plan.requeue_after = _DELETION_RETRY
             return None

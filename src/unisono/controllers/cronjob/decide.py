@@ -206,9 +206,9 @@ def _status(
     plan: CronPlan, cron_job: AnyCronJob, jobs: Sequence[AnyJob], active: Sequence[AnyJob], family: Family
 ) -> CronJobStatus | BatchCronJobStatus:
     old = cron_job.status
-    known = {job.metadata.uid: job for job in jobs}
+    jobs_by_uid = {job.metadata.uid: job for job in jobs}
     for reference in old.active or ():
-        job = known.get(reference.uid)
+        job = jobs_by_uid.get(reference.uid)
         if job is None:
             plan.tell("MissingJob", f"Active job went missing: {reference.name}", once=f"missing/{reference.uid}")
         elif family.outcome(job):
@@ -231,9 +231,9 @@ def _too_many(cron_job: AnyCronJob, jobs: Sequence[AnyJob], family: Family) -> l
         (FAILED, spec.failed_jobs_history_limit, FAILED_KEPT),
     ]
     surplus: list[AnyJob] = []
-    for wanted, given, default in groups:
+    for result, given, default in groups:
         limit = default if given is None else given
-        ended = sorted((job for job in jobs if family.outcome(job) == wanted), key=_age)
+        ended = sorted((job for job in jobs if family.outcome(job) == result), key=_age)
         surplus += ended[: max(0, len(ended) - limit)]
     return [job for job in surplus if not job.metadata.deletion_timestamp]
 

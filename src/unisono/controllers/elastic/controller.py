@@ -100,17 +100,17 @@ class ElasticController(Controller):
             _of_elastic(obj) for _, informer in self._objects for obj in informer.items()
         ):
             return None
-        found = [each async for each in self._found(queues, self._allowances())]
+        parts = [each async for each in self._found(queues, self._allowances())]
         self._refused = {name: at for name, at in self._refused.items() if now - at < _REFUSED}
-        jobs = {each.elastic.key: each.elastic for each in found if each.elastic.key not in self._refused}
+        jobs = {each.elastic.key: each.elastic for each in parts if each.elastic.key not in self._refused}
         gangs = self._waiting(now)
         if jobs:
-            extras = self._beyond_minimum(found, now)
-            rooms = self._rooms(found)
+            extras = self._beyond_minimum(parts, now)
+            rooms = self._rooms(parts)
             self._keep_held(rooms, await self._held(now), {key for key, _ in gangs})
             answer = plan(list(jobs.values()), gangs, rooms, now, extras, self._helped.resting(self._cause, now))
             self._helped.add(answer.helped, now)
-            await self._carry_out(found, jobs, answer.replicas, answer.reasons, now)
+            await self._carry_out(parts, jobs, answer.replicas, answer.reasons, now)
         return _LOOK_AGAIN
 
     def _allowances(self) -> Allowances:
@@ -223,10 +223,10 @@ class ElasticController(Controller):
     async def _held(self, now: float) -> Mapping[str, HeldRoom]:
         """Room that a hub holds here for parts of gangs, by key."""
         try:
-            found = await self._client.get(CONFIG_MAPS, NAME, NAMESPACE)
+            config_map = await self._client.get(CONFIG_MAPS, NAME, NAMESPACE)
         except NotFound:
             return {}
-        return {key: room for key, room in decode_rooms(found.data or {}).items() if room.until > now}
+        return {key: room for key, room in decode_rooms(config_map.data or {}).items() if room.until > now}
 
     def _keep_held(self, rooms: Sequence[Room], held: Mapping[str, HeldRoom], waiting: Collection[str]) -> None:
         """Take from nodes what is held on them for pods that have no node yet; gangs that wait ask for theirs."""
@@ -295,8 +295,8 @@ def _wishes_it(obj: Object, queue: Mapping[str, str]) -> bool:
 
 def _cool_down(obj: Object) -> float:
     """Seconds from a change to the next growth; a text that is no duration counts as absent."""
-    found = duration_or_none((obj.metadata.annotations or {}).get(ELASTIC_COOL_DOWN))
-    return COOL_DOWN if found is None else max(0.0, found)
+    seconds = duration_or_none((obj.metadata.annotations or {}).get(ELASTIC_COOL_DOWN))
+    return COOL_DOWN if seconds is None else max(0.0, seconds)
 
 
 def _places_of(part: ElasticPart, pods: Sequence[Pod]) -> tuple[tuple[str, ...], ...]:

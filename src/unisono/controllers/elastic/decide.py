@@ -102,20 +102,20 @@ class Allowances:
         """What a replica of so many pods like ``sample`` asks of each limit that holds for its PodGroup."""
         asked = {name: amount * number for name, amount in (pod_requests(sample.spec) | {"pods": 1}).items()}
         name = queue_of(group)
-        found = [Claim(limit, asked) for limit in self._of_queue(name)]
+        limit_claims = [Claim(limit, asked) for limit in self._of_queue(name)]
         user = self._of_user(name, account_of(group.metadata.namespace or "", group.metadata.annotations))
-        found += [Claim(user, asked)] if user is not None else []
-        found += [Claim(self._of_floating(each), asked) for each in asked if is_floating(each)]
+        limit_claims += [Claim(user, asked)] if user is not None else []
+        limit_claims += [Claim(self._of_floating(each), asked) for each in asked if is_floating(each)]
         used = {name: amount * number for name, amount in usage_of(PODS, sample).items()}
         for quota in self._quotas.get(sample.metadata.namespace or "", ()):
             if counts(quota, sample):
-                found.append(Claim(self._of_quota(quota), used))
-        return tuple(found)
+                limit_claims.append(Claim(self._of_quota(quota), used))
+        return tuple(limit_claims)
 
     # ---- queues and users
 
     def _of_queue(self, name: str) -> list[Limit]:
-        found, below = [], ""
+        limits, below = [], ""
         for each in lineage(name, self._parents):
             queue = self._queues.get(each)
             if queue is not None and queue.spec.capability is not None:
@@ -123,14 +123,14 @@ class Allowances:
                 key: tuple[str, ...] = ("queue", each)
                 if key not in self._limits:
                     self._limits[key] = _limit(f"the capability of queue {each}", _capability(queue), taken)
-                found.append(self._limits[key])
+                limits.append(self._limits[key])
                 if kept:
                     key, what = ("queue", each, below), f"what guarantees of other queues leave of queue {each}"
                     if key not in self._limits:
                         self._limits[key] = _limit(what, _capability(queue), taken + kept)
-                    found.append(self._limits[key])
+                    limits.append(self._limits[key])
             below = each
-        return found
+        return limits
 
     def _kept_beside(self, parent: str, child: str) -> Counter[str]:
         """What the other queues right below a queue are guaranteed and do not hold yet; nothing for its own jobs."""
@@ -206,15 +206,15 @@ class Allowances:
         return self._limits[key]
 
     def _counted(self, quota: ResourceQuota) -> Counter[str]:
-        found: Counter[str] = Counter()
+        usage: Counter[str] = Counter()
         for pod in self._pods_in(quota.metadata.namespace or ""):
             if counts(quota, pod):
-                found.update(usage_of(PODS, pod))
-        return found
+                usage.update(usage_of(PODS, pod))
+        return usage
 
     def _to_come(self, quota: ResourceQuota) -> Counter[str]:
         """What admitted PodGroups are promised for pods that do not exist yet; scopes are known of pods alone."""
-        found: Counter[str] = Counter()
+        expected: Counter[str] = Counter()
         for group in self._groups:
             if group.metadata.namespace != quota.metadata.namespace or group.status.phase != "Inqueue":
                 continue
@@ -224,14 +224,14 @@ class Allowances:
                 there.update(usage_of(PODS, pod))
             promised = resource_list(group.spec.min_resources)
             missing = max(0, (group.spec.min_member or 0) - len(pods))
-            found.update({"pods": missing, "count/pods": 1000 * missing})
+            expected.update({"pods": missing, "count/pods": 1000 * missing})
             for name, amount in promised.items():
                 plain = name.removeprefix("requests.")
                 if plain == "pods" or name.startswith(("limits.", "count/")):
                     continue
                 rest = max(0, amount - there[f"requests.{plain}"])
-                found.update({plain: rest, f"requests.{plain}": rest})
-        return found
+                expected.update({plain: rest, f"requests.{plain}": rest})
+        return expected
 
 
 def _taken_by(group: PodGroup, pods: Sequence[Pod]) -> Counter[str]:
@@ -394,24 +394,24 @@ def plan(
         served = _fits(gang, free)
         if served is None:
             order = [] if name in resting else _leaving(givers, taken, now)
-            found = _make_room(gang, free, order, by_key, taken) if order else None
-            if found is None:
+            solution = _make_room(gang, free, order, by_key, taken) if order else None
+            if solution is None:
                 hopeless |= {group} - {""}
                 continue
-            served, gone = found
+            served, gone = solution
             helped.append(name)
             for key in gone:
                 taken[key] = taken.get(key, 0) + 1
                 reasons[key] = f"for {what}"
         free = served
-    wanted = {each.key: each.replicas - taken[each.key] for each in jobs if taken.get(each.key)}
+    new_replicas = {each.key: each.replicas - taken[each.key] for each in jobs if taken.get(each.key)}
     for each in jobs:
-        given_up, what = _in_vain(each, now) if each.key not in wanted else (0, "")
+        given_up, what = _in_vain(each, now) if each.key not in new_replicas else (0, "")
         if given_up:
-            wanted[each.key], reasons[each.key] = each.replicas - given_up, f"beyond {what}"
-    for key, replicas in _grow([each for each in jobs if each.key not in wanted], free.machines, now).items():
-        wanted[key], reasons[key] = replicas, "for there is room that no gang waits for"
-    return ElasticPlan(wanted, reasons, helped)
+            new_replicas[each.key], reasons[each.key] = each.replicas - given_up, f"beyond {what}"
+    for key, replicas in _grow([each for each in jobs if each.key not in new_replicas], free.machines, now).items():
+        new_replicas[key], reasons[key] = replicas, "for there is room that no gang waits for"
+    return ElasticPlan(new_replicas, reasons, helped)
 
 
 def _fits(gang: Sequence[Demand], free: Trial) -> Trial | None:

@@ -105,12 +105,12 @@ Split = int | list[Share]
 def split_of(hyper_job: HyperJob) -> dict[str, Split]:
     """Into what the hub has split each replicated job; empty where no hub has, or that cannot be read."""
     try:
-        found = msgspec.json.decode((hyper_job.metadata.annotations or {}).get(SPLIT) or "{}", type=dict[str, Split])
+        splits = msgspec.json.decode((hyper_job.metadata.annotations or {}).get(SPLIT) or "{}", type=dict[str, Split])
     except (msgspec.MsgspecError, RecursionError):
         return {}
     return {
         name: split
-        for name, split in found.items()
+        for name, split in splits.items()
         if 1 <= (split if isinstance(split, int) else len(split)) <= MOST_PARTS
     }
 

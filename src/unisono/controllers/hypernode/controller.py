@@ -48,17 +48,17 @@ def count_members(hyper_node: HyperNode, nodes: Mapping[str, Node], hyper_nodes:
         hyper_nodes: names of all HyperNodes.
 
     """
-    known, children, found = set(hyper_nodes), set[str](), set[str]()
+    existing, children, node_names = set(hyper_nodes), set[str](), set[str]()
     for member in hyper_node.spec.members or ():
         selector = member.selector
         if selector is None:
             continue
         if member.type == "HyperNode":
             name = selector.exact_match.name if selector.exact_match is not None else None
-            children |= {name} & known if name else set()
+            children |= {name} & existing if name else set()
         else:
-            found |= set(_nodes(selector, nodes))
-    return len(found) + len(children)
+            node_names |= set(_nodes(selector, nodes))
+    return len(node_names) + len(children)
 
 
 def _nodes(selector: MemberSelector, nodes: Mapping[str, Node]) -> Iterable[str]:
@@ -271,13 +271,13 @@ class HyperNodeDiscoveryController(Controller):
         """Bring the HyperNodes to what the labels say now."""
         config = await self._read()
         self._tell(config.problems)
-        found = self._hyper_nodes.items()
+        hyper_nodes = self._hyper_nodes.items()
         if config.types is not None:
-            present = [each for each in found if source_of(each) == LABEL_SOURCE]
+            present = [each for each in hyper_nodes if source_of(each) == LABEL_SOURCE]
             domains = find_domains(config.types, self._nodes.items())
             await self._writer.apply(wanted_hyper_nodes(domains, present, LABEL_SOURCE), present)
         if config.switches is not None:
-            present = [each for each in found if source_of(each) == FILE_SOURCE]
+            present = [each for each in hyper_nodes if source_of(each) == FILE_SOURCE]
             await self._writer.apply(hyper_nodes_of(config.switches, FILE_SOURCE), present)
         return _AGAIN
 
@@ -392,14 +392,14 @@ class HyperNodeSourceController(Controller):
 
     async def _look(self, name: str, asked: AskedSource) -> float:
         nodes = frozenset(each.metadata.name for each in self._nodes.items())
-        known, now = self._known.get(name), self._clock.monotonic()
-        if known is None or known.asked != asked or now >= known.at + _pause(known, nodes):
-            known = await self._ask(name, asked, nodes, known)
-        if known.switches is not None:
-            wanted = hyper_nodes_of(of_cluster(known.switches, nodes), name)
+        answer, now = self._known.get(name), self._clock.monotonic()
+        if answer is None or answer.asked != asked or now >= answer.at + _pause(answer, nodes):
+            answer = await self._ask(name, asked, nodes, answer)
+        if answer.switches is not None:
+            desired = hyper_nodes_of(of_cluster(answer.switches, nodes), name)
             present = [each for each in self._hyper_nodes.items() if source_of(each) == name]
-            await self._writer(name).apply(wanted, present)
-        return max(1.0, known.at + _pause(known, nodes) - self._clock.monotonic())
+            await self._writer(name).apply(desired, present)
+        return max(1.0, answer.at + _pause(answer, nodes) - self._clock.monotonic())
 
     def _writer(self, name: str) -> HyperNodeWriter:
         if name not in self._writers:
@@ -408,24 +408,24 @@ class HyperNodeSourceController(Controller):
         return self._writers[name]
 
     async def _ask(self, name: str, asked: AskedSource, nodes: frozenset[str], before: _Known | None) -> _Known:
-        found = _Known(asked, self._clock.monotonic(), nodes, before.switches if before else None)
-        found.problem = before.problem if before else ""
-        self._known[name] = found
+        answer = _Known(asked, self._clock.monotonic(), nodes, before.switches if before else None)
+        answer.problem = before.problem if before else ""
+        self._known[name] = answer
         try:
             question = Question(asked.config, nodes, self._fetch, await self._credentials(asked))
             async with asyncio.timeout(_PATIENCE):
                 switches = await self._find(name).discover(question)
             of_cluster(switches, nodes)
-            found.switches = switches
-            self._tell(name, found, "")
+            answer.switches = switches
+            self._tell(name, answer, "")
         except TimeoutError:
-            self._tell(name, found, f"the source does not answer within {_PATIENCE:g} s")
+            self._tell(name, answer, f"the source does not answer within {_PATIENCE:g} s")
         except (SourceFailed, ApiError) as error:
-            self._tell(name, found, str(error))
+            self._tell(name, answer, str(error))
         except Exception as error:
             # Of a package that is not ours.
-            self._tell(name, found, f"the source failed: {type(error).__name__}: {error}")
-        return found
+            self._tell(name, answer, f"the source failed: {type(error).__name__}: {error}")
+        return answer
 
     async def _credentials(self, asked: AskedSource) -> dict[str, str]:
         if asked.secret is None:

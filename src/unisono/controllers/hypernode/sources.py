@@ -308,11 +308,11 @@ def of_cluster(switches: Mapping[str, Switch], nodes: frozenset[str]) -> dict[st
         tiers = tiers_of(switches)
     except TopologyError as error:
         raise SourceFailed(str(error)) from error
-    resolver, found = Resolver(nodes), dict[str, Switch]()
+    resolver, kept = Resolver(nodes), dict[str, Switch]()
     for name in sorted(tiers, key=lambda each: (tiers[each], each)):
         switch = switches[name]
         ours = tuple(sorted({node for each in switch.nodes if (node := resolver.node(each)) is not None}))
-        below = tuple(each for each in switch.switches if each in found)
+        below = tuple(each for each in switch.switches if each in kept)
         if ours or below:
-            found[name] = Switch(ours, below)
-    return found
+            kept[name] = Switch(ours, below)
+    return kept

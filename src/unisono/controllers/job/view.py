@@ -252,9 +252,9 @@ class JobView:
         said = one_of(notes, task.template.metadata.annotations or {})
         if said is None:
             return None, False
-        told = kind_told(self.got) if ONE_OF in notes else None  # the list may have been edited since
+        recorded = kind_told(self.got) if ONE_OF in notes else None  # the list may have been edited since
         names = self.got.split(", ")
-        kind = next((each for each in said.kinds if each.name in names), told)
+        kind = next((each for each in said.kinds if each.name in names), recorded)
         return kind, any(each.times != 1 for each in (*said.kinds, *((kind,) if kind is not None else ())))
 
     @cached_property

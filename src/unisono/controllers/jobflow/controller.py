@@ -130,11 +130,13 @@ class JobFlowController(Controller):
     def _observe(self, flow: JobFlow, departed: dict[str, Job]) -> ObservedFlow:
         namespace = flow.metadata.namespace
         jobs = self._jobs.by_index(OWNER_INDEX, owners.family(flow))
-        found = {each.name: self._templates.get(f"{namespace}/{each.name}") for each in flow.spec.flows or ()}
+        templates_by_name = {
+            each.name: self._templates.get(f"{namespace}/{each.name}") for each in flow.spec.flows or ()
+        }
         return ObservedFlow(
             flow=flow,
             jobs=departed | {job.metadata.name: job for job in jobs},
-            templates={name: template for name, template in found.items() if template is not None},
+            templates={name: template for name, template in templates_by_name.items() if template is not None},
             pods_of=self._pods_of,
         )
 

@@ -113,11 +113,11 @@ def next_lists(
     for name, state in states.items():
         if state is not None:
             lists.setdefault(_LISTS.get(state, "un_know_jobs"), []).append(name)
-    known = {each.name: each for each in old.job_status_list or ()}
+    previous = {each.name: each for each in old.job_status_list or ()}
     entries = [
-        _entry(known.get(name), jobs[name], now) if name in jobs else known[name]
+        _entry(previous.get(name), jobs[name], now) if name in jobs else previous[name]
         for name, state in states.items()
-        if name in jobs or (state is not None and name in known)
+        if name in jobs or (state is not None and name in previous)
     ]
     conditions = {
         name: _condition(jobs[name]) if name in jobs else (old.conditions or {})[name]
@@ -319,7 +319,7 @@ def decide(seen: ObservedFlow, now: float) -> FlowPlan:
 def wanted_probes(seen: ObservedFlow) -> list[Probe]:
     """Probes whose answers the decision depends on."""
     states = job_states(seen)
-    wanted: dict[Probe, None] = {}
+    needed: dict[Probe, None] = {}
     for each in flows_of(seen.flow):
         depends = each.depends_on
         if states[job_name(seen.flow, each)] is not None or depends is None or depends.probe is None:
@@ -327,8 +327,8 @@ def wanted_probes(seen: ObservedFlow) -> list[Probe]:
         open_targets = _open_targets(seen, each, states)
         if open_targets:
             for question in questions(depends.probe, open_targets, seen.pods_of):
-                wanted |= dict.fromkeys(question.probes)
-    return list(wanted)
+                needed |= dict.fromkeys(question.probes)
+    return list(needed)
 
 
 def flows_of(flow: JobFlow) -> list[Flow]:

@@ -133,8 +133,8 @@ class NodeCheckController(Controller):
         faults = faults_of(node.metadata.annotations)
         own = None
         if mark is not None and mark.state == CHECKING:
-            wanted = pod_name(rule.name, name, node.metadata.uid or "", mark)
-            own = checking.get(wanted)
+            own_name = pod_name(rule.name, name, node.metadata.uid or "", mark)
+            own = checking.get(own_name)
         ready = all(each.status == "True" for each in node.status.conditions or () if each.type == "Ready")
         return Seen(
             name,
@@ -187,8 +187,8 @@ class NodeCheckController(Controller):
         name = node.metadata.name
         if step.out:
             failed = f"NodeCheck {rule.name} failed {tries}: {step.why}"
-            told = f"faults were told of it: {step.why} (NodeCheck {rule.name})" if step.faulty else failed
-            words = f"{told}; the node takes no jobs until"
+            cause = f"faults were told of it: {step.why} (NodeCheck {rule.name})" if step.faulty else failed
+            words = f"{cause}; the node takes no jobs until"
             until = "its time is over" if rule.quarantine_seconds < float("inf") else f"'unisono node lift {name}'"
             self._recorder.event(node, "Warning", "NodeQuarantined", f"{words} {until}")
         elif step.mark.state == KEPT:
@@ -206,14 +206,18 @@ class NodeCheckController(Controller):
         """The pod of the present try is there, and those of earlier ones are not; of a failure the last one stays."""
         name = node.metadata.name
         there = [pod for pod in self._pods.by_index(_CHECKING, name) if _is_owned(pod, check)]
-        wanted = pod_name(rule.name, name, node.metadata.uid or "", mark) if mark is not None else ""
+        current_name = pod_name(rule.name, name, node.metadata.uid or "", mark) if mark is not None else ""
         checking = mark is not None and mark.state == CHECKING
         if mark is None or mark.state not in (FAILED, KEPT):
             for pod in there:
-                own = checking and pod.metadata.name == wanted and self._checked_by(pod)
+                own = checking and pod.metadata.name == current_name and self._checked_by(pod)
                 if not own and not pod.metadata.deletion_timestamp:
                     await self._delete(pod)
-        if mark is None or not checking or any(pod.metadata.name == wanted and self._checked_by(pod) for pod in there):
+        if (
+            mark is None
+            or not checking
+            or any(pod.metadata.name == current_name and self._checked_by(pod) for pod in there)
+        ):
             return None
         # The mark is read back before the pod is made: a write that was refused makes none.
         if fresh:

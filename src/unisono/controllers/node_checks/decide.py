@@ -185,16 +185,16 @@ def _due(rule: CheckRule, node: Seen, now: float) -> Step | None:
             return Step(node.name, Mark(LIFTED, now), "its taint was removed")
         again = now >= mark.since + rule.quarantine_seconds
         return Step(node.name, Mark(WAITING, now), "its time is over", back=True) if again else None
-    wanted = Mark(IN_USE if node.used else WAITING, now)
+    next_mark = Mark(IN_USE if node.used else WAITING, now)
     if mark is not None and mark.state == IN_USE:
-        return None if node.used else Step(node.name, wanted)
+        return None if node.used else Step(node.name, next_mark)
     since = rule.created if mark is None else mark.since
     first = mark is None and FIRST in rule.when
     ended = USE in rule.when and (node.used or node.released >= since)
     failed = FAILURE in rule.when and node.failed >= since
     faulty = FAULT in rule.when and node.faulted >= since
     idle = not node.used and now >= since + rule.idle_every
-    return Step(node.name, wanted) if first or ended or failed or faulty or idle else None
+    return Step(node.name, next_mark) if first or ended or failed or faulty or idle else None
 
 
 def _times(rule: CheckRule, node: Seen, step: Step | None) -> Iterator[float]:

@@ -158,18 +158,18 @@ class NodeScalingController(Controller):
     async def reconcile(self, key: str) -> float | None:
         """Add machines where gangs wait for them, give back those that are not needed."""
         now = self._clock.time()
-        known = {each.key: each for each in self._deployments.items()}
-        scaled = {name: pool for name, each in known.items() if (pool := pool_of(each, now)) is not None}
+        deployments = {each.key: each for each in self._deployments.items()}
+        scaled = {name: pool for name, each in deployments.items() if (pool := pool_of(each, now)) is not None}
         self._complete = {name: at for name, at in self._complete.items() if name in scaled}
         if any(count > (scaled[name].replicas if name in scaled else 0) for name, count in self._replicas.items()):
             self._given_back = now
         self._replicas = {name: pool.replicas for name, pool in scaled.items()}
         if not scaled:
             return None
-        if any([await self._give_up(known[name], now) for name in scaled]):
+        if any([await self._give_up(deployments[name], now) for name in scaled]):
             # The change comes back here, and the next look counts without these machines.
             return _LOOK_AGAIN
-        settled = {name for name in scaled if now - scaled_at(known[name]) >= SETTLE}
+        settled = {name for name in scaled if now - scaled_at(deployments[name]) >= SETTLE}
         # Machines that boot in other pools serve gangs, too; those pools just do not grow.
         pools = [pool if name in settled else replace(pool, most=pool.replicas) for name, pool in scaled.items()]
         lacking, pending, nodes = *await self._gangs(now), self._held()
@@ -189,11 +189,11 @@ class NodeScalingController(Controller):
         grown, written = growth([gang for _, gang in gangs], pools), set[str]()
         for name, replicas in grown.replicas.items():
             why = f"for waiting gangs: {grown.reasons[name]}"
-            if await self._change(known[name], replicas, now, "ScaledUp", why):
+            if await self._change(deployments[name], replicas, now, "ScaledUp", why):
                 written.add(name)
         self._helped.add([gangs[at][0] for at, of in grown.served.items() if of <= written], now)
         answer = shrinking(nodes, pools, pending, self._unneeded, now, settled - set(grown.replicas))
-        await self._shrink(known, answer, now)
+        await self._shrink(deployments, answer, now)
         return _LOOK_AGAIN
 
     def _held(self) -> list[Held]:
@@ -237,11 +237,11 @@ class NodeScalingController(Controller):
         """Count machines that do not come in time, and ask for them no longer; answers whether anything changed."""
         if (deployment.status.ready_replicas or 0) >= (deployment.spec.replicas or 0):
             self._complete[deployment.key] = now
-        found = overdue(deployment, now, self._complete.get(deployment.key, float("-inf")))
-        if found is None:
+        correction = overdue(deployment, now, self._complete.get(deployment.key, float("-inf")))
+        if correction is None:
             return False
-        notes = dict(found.annotations)
-        return await self._change(deployment, found.replicas, now, "FailedScaleUp", found.text, notes)
+        notes = dict(correction.annotations)
+        return await self._change(deployment, correction.replicas, now, "FailedScaleUp", correction.text, notes)
 
     async def _gangs(self, now: float) -> tuple[list[tuple[str, bool, list[Demand]]], list[list[Demand]]]:
         """What each gang lacks, and all of its pods without a place; those first that wait longest.

@@ -139,10 +139,10 @@ def growth(gangs: Iterable[Sequence[Demand]], pools: Sequence[Pool]) -> Growth:
     now, reasons, served = Trial(pools, booting(pools)), dict[str, str](), dict[int, frozenset[str]]()
     for at, gang in enumerate(gangs):
         before = now.planned
-        found = next((one for way in _ways(gang) if (one := serve(way, now)) is not None), None)
-        if found is None:
+        trial = next((one for way in _ways(gang) if (one := serve(way, now)) is not None), None)
+        if trial is None:
             continue
-        now = found
+        now = trial
         more = frozenset(name for name, count in now.planned.items() if count > before.get(name, 0))
         for name in more:
             reasons[name] = _reason(name, before, now, pools)
@@ -165,11 +165,11 @@ def _ways(gang: Sequence[Demand]) -> Iterator[Sequence[Demand]]:
 
 def remainders(gangs: Iterable[Sequence[Demand]], rooms: Sequence[Room]) -> list[list[Demand]]:
     """For each gang the pods for which these rooms have no place; the rooms fill up."""
-    trial, found = Trial((), rooms), list[list[Demand]]()
+    trial, leftovers = Trial((), rooms), list[list[Demand]]()
     for gang in gangs:
         parts = list(_joined(sorted(gang, key=_size, reverse=True)))
-        found.append([replace(part, count=left) for part in parts if (left := trial.fill(part))])
-    return found
+        leftovers.append([replace(part, count=left) for part in parts if (left := trial.fill(part))])
+    return leftovers
 
 
 @dataclass(slots=True)

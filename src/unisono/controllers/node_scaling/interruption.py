@@ -68,29 +68,29 @@ def notice_of(node: Node, seen: float) -> InterruptionNotice | None:
         seen: since when its notice is known here; counts where the notice does not say.
 
     """
-    found = []
+    notices = []
     for taint in node.spec.taints or ():
         since = time_or(taint.time_added, seen)
         if taint.key in TAKEN_BACK:
-            found.append(
+            notices.append(
                 InterruptionNotice(taint.key, since + TAKEN_BACK[taint.key], tainted=taint.effect != "PreferNoSchedule")
             )
         elif taint.key in DRAINED_BY_OTHERS:
-            found.append(InterruptionNotice(taint.key, since + _DRAIN_SECONDS, ours=False))
+            notices.append(InterruptionNotice(taint.key, since + _DRAIN_SECONDS, ours=False))
     for each in node.status.conditions or ():
         if (each.type, each.status) == (_AZURE_CONDITION, "True") and each.reason in _AZURE_REASONS:
             ends = time_or(each.last_transition_time, seen) + _AZURE_SECONDS
-            found.append(InterruptionNotice(f"{each.type}: {each.reason}", ends, tainted=False))
+            notices.append(InterruptionNotice(f"{each.type}: {each.reason}", ends, tainted=False))
     said = (node.metadata.annotations or {}).get(INTERRUPTED_AT)
     if said is not None and (ends := time_or(said, -1.0)) >= 0:
-        found.append(InterruptionNotice(INTERRUPTED_AT, ends, tainted=False))
-    return min(found, key=lambda each: (not each.ours, each.ends), default=None)
+        notices.append(InterruptionNotice(INTERRUPTED_AT, ends, tainted=False))
+    return min(notices, key=lambda each: (not each.ours, each.ends), default=None)
 
 
 def is_taken_back(node: Node, seen: float) -> bool:
     """The cloud has announced that it takes the machine of this node."""
-    found = notice_of(node, seen)
-    return found is not None and found.ours
+    notice = notice_of(node, seen)
+    return notice is not None and notice.ours
 
 
 def ending(notice: InterruptionNotice, grace: float, now: float) -> tuple[float, int]:
@@ -196,10 +196,10 @@ class InterruptionController(Controller):
         taints = node.spec.taints or []
         if notice.tainted or any(each.key == INTERRUPTED for each in taints):
             return
-        wanted = [*taints, Taint(key=INTERRUPTED, effect="NoSchedule", time_added=rfc3339(self._clock.time()))]
+        desired = [*taints, Taint(key=INTERRUPTED, effect="NoSchedule", time_added=rfc3339(self._clock.time()))]
         patch = {
             "metadata": {"resourceVersion": node.metadata.resource_version},
-            "spec": {"taints": [msgspec.to_builtins(each) for each in wanted]},
+            "spec": {"taints": [msgspec.to_builtins(each) for each in desired]},
         }
         await self._client.patch(NODES, node.metadata.name, patch)
 
@@ -239,11 +239,11 @@ def _is_silent(node: Node) -> bool:
 
 def _disrupted(pod: Pod, notice: InterruptionNotice, now: float) -> Sequence[dict[str, Any]]:
     others = [msgspec.to_builtins(each) for each in pod.status.conditions or () if each.type != "DisruptionTarget"]
-    told = {
+    condition = {
         "type": "DisruptionTarget",
         "status": "True",
         "reason": REASON,
         "message": f"The cloud takes the machine back: {notice.source}",
         "lastTransitionTime": rfc3339(now),
     }
-    return [*others, told]
+    return [*others, condition]

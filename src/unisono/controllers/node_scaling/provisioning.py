@@ -142,8 +142,8 @@ _UNIT = 1000
 
 
 def _smallest(nodes: Iterable[Node]) -> dict[str, int]:
-    found = [resource_list(node.status.allocatable or {}) for node in nodes]
-    return min(found, key=lambda each: sorted(each.items()), default={})
+    amounts = [resource_list(node.status.allocatable or {}) for node in nodes]
+    return min(amounts, key=lambda each: sorted(each.items()), default={})
 
 
 def _more(node_pool: NodePool, offers: Mapping[str, int]) -> int | None:

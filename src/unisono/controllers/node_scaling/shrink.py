@@ -125,18 +125,18 @@ def _unneeded(nodes: Sequence[Held], pools: Mapping[str, Pool], gangs: Iterable[
     for gang in gangs:
         trial = serve(gang, trial) or trial
     rooms = {each.name: room for each, room in zip(ordered, trial.machines, strict=False)}
-    found, looked = set[str](), 0
+    removable, looked = set[str](), 0
     for each in reversed(ordered):
         if not _may_go(each, spare) or spare[each.pool] <= 0 or rooms[each.name].used:
             continue
         if each.movable:
             looked += 1
-            others = [rooms[other.name] for other in ordered if other.name not in found and other.name != each.name]
+            others = [rooms[other.name] for other in ordered if other.name not in removable and other.name != each.name]
             if looked > _MOST_LOOKED_AT or not _move(each.movable, others):
                 continue
-        found.add(each.name)
+        removable.add(each.name)
         spare[each.pool] -= 1
-    return found
+    return removable
 
 
 def _move(pods: Sequence[Demand], rooms: Sequence[Room]) -> bool:

@@ -100,15 +100,15 @@ def told_conditions(node: Node, ours: PodGroup | None, refused: str, now: float,
         status, reason, message = "False", "Invalid" if invalid else "Unschedulable", refused or message
     else:
         return []
-    told = [each for each in node.conditions if each.type not in node.condition_types]
-    others = len(told)
+    updated = [each for each in node.conditions if each.type not in node.condition_types]
+    others = len(updated)
     for name in node.condition_types:
         before = find_condition(list(node.conditions), name)
         if before is not None and (before.status, before.reason, before.message or "") == (status, reason, message):
-            told.append(before)
+            updated.append(before)
             continue
         since = before.last_transition_time if before is not None and before.status == status else None
-        told.append(
+        updated.append(
             Condition(
                 type=name,
                 status=status,
@@ -118,7 +118,7 @@ def told_conditions(node: Node, ours: PodGroup | None, refused: str, now: float,
                 message=message,
             )
         )
-    return [] if all(any(each is old for old in node.conditions) for each in told[others:]) else told
+    return [] if all(any(each is old for old in node.conditions) for each in updated[others:]) else updated
 
 
 def _kind_of(node: Node) -> Kind[Any]:
@@ -221,9 +221,9 @@ class KubernetesGroupController(Controller):
 
     async def _follow(self, ours: PodGroup, tree: Node) -> None:
         followed = _followed(tree)
-        wanted = PodGroup(spec=PodGroupSpec(**followed, queue=ours.spec.queue))
-        default_pod_group(wanted)
-        have, want = to_json(ours.spec), to_json(wanted.spec)
+        desired = PodGroup(spec=PodGroupSpec(**followed, queue=ours.spec.queue))
+        default_pod_group(desired)
+        have, want = to_json(ours.spec), to_json(desired.spec)
         spec = {name: value for name, value in want.items() if have.get(name) != value}
         if not spec:
             return
@@ -295,10 +295,10 @@ class KubernetesGroupController(Controller):
         """Why the topology of a group cannot be kept; empty where all can, and once the tree has its nodes."""
         if tree.is_scheduled:
             return ""
-        known = {each.spec.tier_name for each in self._hyper_nodes.items()}
+        tier_names = {each.spec.tier_name for each in self._hyper_nodes.items()}
         for node in tree.walk():
             key = node.spec.topology_key
-            if key and key not in known:
+            if key and key not in tier_names:
                 return (
                     f"no HyperNode has tierName {key}, so the domains of the topology {key} are not known: let them be "
                     "discovered from this label, or create them"

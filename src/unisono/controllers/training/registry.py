@@ -117,8 +117,8 @@ class RayJobController(TrainingController[RayJob]):
         """The next step for the job."""
         own = seen.job
         chosen = (own.spec.cluster_selector or {}).get(RAY_CLUSTER) or own.status.ray_cluster_name
-        found = self._clusters.get(f"{own.metadata.namespace}/{chosen}") if chosen else None
-        return job.decide(seen, found, now, self._head(found))
+        ray_cluster = self._clusters.get(f"{own.metadata.namespace}/{chosen}") if chosen else None
+        return job.decide(seen, ray_cluster, now, self._head(ray_cluster))
 
     def _head(self, cluster: RayCluster | None) -> Pod | None:
         """The pod of a cluster's head."""
@@ -143,10 +143,10 @@ class RayServiceController(TrainingController[RayService]):
 
     def decide(self, seen: Seen[RayService], now: float) -> TrainingPlan:
         """The next step for the service."""
-        found = self._clusters.by_index(OWNER_INDEX, owners.family(seen.job))
+        owned = self._clusters.by_index(OWNER_INDEX, owners.family(seen.job))
         clusters = {
             each.metadata.name: service.SeenCluster(each, self._pods.by_index(OWNER_INDEX, owners.family(each)))
-            for each in found
+            for each in owned
         }
         return service.decide(seen, clusters, now)
 

@@ -317,8 +317,8 @@ def strange_targets(job: TrainJob, runtime: TrainingRuntimeSpec) -> str:
 
 def _of_steps(targets: Sequence[TargetJob] | None, steps: Sequence[str], pods: dict[str, Any]) -> dict[str, Any]:
     """A change to the pods of some jobs, or of all, as one of the whole template."""
-    wanted = {target.name for target in targets or ()}
-    names = [step for step in steps if not wanted or step in wanted]
+    target_names = {target.name for target in targets or ()}
+    names = [step for step in steps if not target_names or step in target_names]
     return {"spec": {"replicatedJobs": [{"name": name, "template": {"spec": {"template": pods}}} for name in names]}}
 
 

@@ -147,24 +147,24 @@ def decide(daemon_set: DaemonSet, nodes: Sequence[Node], pods: Sequence[Pod], up
     for pod in sorted(pods, key=lambda each: (created(each), each.metadata.name)):
         by_node.setdefault(node_of(pod), []).append(pod)
     probe = daemon_spec(spec.template.spec)
-    wanted, tolerated = set[str](), set[str]()
+    eligible, tolerated = set[str](), set[str]()
     for node in nodes:
         if fits(probe, node) and not blocking(probe, node, ("NoExecute",)):
             tolerated.add(node.metadata.name)
             if not blocking(probe, node, ("NoSchedule",)):
-                wanted.add(node.metadata.name)
-    plan.status = _status(daemon_set, by_node, wanted, update, now)
+                eligible.add(node.metadata.name)
+    plan.status = _status(daemon_set, by_node, eligible, update, now)
     if daemon_set.metadata.deletion_timestamp:
         return plan
-    for node_name in sorted({*by_node, *wanted}):
+    for node_name in sorted({*by_node, *eligible}):
         present = staying(by_node.get(node_name, []))
-        if node_name not in wanted:
+        if node_name not in eligible:
             # A pod that runs stays on a node that only takes no new ones.
             plan.delete += [pod for pod in present if node_name not in tolerated or has_ended(pod)]
             continue
         _keep_one(plan, daemon_set, node_name, by_node.get(node_name, []), present, update, now)
     if spec.update_strategy.type != "OnDelete":
-        _roll(plan, daemon_set, by_node, wanted, update, now)
+        _roll(plan, daemon_set, by_node, eligible, update, now)
     plan.create = plan.create[:_BURST]
     return plan
 

@@ -121,7 +121,7 @@ def replicas_status(
     spec, old = replica_set.spec, replica_set.status
     active = [pod for pod in pods if is_active(pod)]
     template_labels = (_template(replica_set).metadata.labels or {}).items()
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "replicas": len(active),
         "fully_labeled_replicas": sum(template_labels <= (pod.metadata.labels or {}).items() for pod in active) or None,
         "ready_replicas": sum(map(is_ready, active)) or None,
@@ -130,9 +130,9 @@ def replicas_status(
         "conditions": _conditions(old.conditions or [], failure, now),
     }
     if isinstance(replica_set, ReplicationController):
-        return ReplicationControllerStatus(**told)
+        return ReplicationControllerStatus(**fields)
     terminating = sum(is_deleting(pod) and not has_ended(pod) for pod in pods)
-    return ReplicaSetStatus(**told, terminating_replicas=terminating or None)
+    return ReplicaSetStatus(**fields, terminating_replicas=terminating or None)
 
 
 def _template(replica_set: Replicas) -> PodTemplateSpec:

@@ -133,11 +133,11 @@ class JobGroups:
         meta = job.metadata
         have = self._groups.get(f"{meta.namespace}/{group_name(job)}")
         if have is None:
-            wanted: tuple[tuple[Kind[Any], Any], ...] = (
+            missing: tuple[tuple[Kind[Any], Any], ...] = (
                 (WORKLOADS, workload_of(job)),
                 (WORKLOAD_POD_GROUPS, group_of(job)),
             )
-            for kind, made in wanted:
+            for kind, made in missing:
                 with contextlib.suppress(AlreadyExists):
                     await self._client.create(kind, made)
             return

@@ -195,7 +195,7 @@ class StatefulSetController(Controller):
         templates = stateful_set.spec.volume_claim_templates or []
         if retention is None or retention.when_scaled != "Delete" or not templates:
             return
-        wanted, there = slots(stateful_set), {ordinal(stateful_set, pod) for pod in pods}
+        ordinals, there = slots(stateful_set), {ordinal(stateful_set, pod) for pod in pods}
         stems = [claim_name(stateful_set, each.metadata.name, 0)[:-1] for each in templates]
         for claim in self._claims.items():
             meta = claim.metadata
@@ -206,7 +206,7 @@ class StatefulSetController(Controller):
                 continue
             for stem in stems:
                 number = meta.name.removeprefix(stem)
-                if meta.name.startswith(stem) and _is_gone(number, wanted, there):
+                if meta.name.startswith(stem) and _is_gone(number, ordinals, there):
                     await delete_seen(self._client, PERSISTENT_VOLUME_CLAIMS, claim)
 
 

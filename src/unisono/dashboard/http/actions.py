@@ -93,10 +93,10 @@ def kind_of(api_version: str, kind: str) -> Kind[Any]:
         NotFound: it is not known here.
 
     """
-    found = kinds.find(api_version, kind)
-    if found is None:
+    resource_kind = kinds.find(api_version, kind)
+    if resource_kind is None:
         raise NotFound(f"there is no kind {kind} of {api_version}")
-    return found
+    return resource_kind
 
 
 async def apply(client: HttpClient, asked: ApplyFix, shown: Fix | None = None) -> str:
@@ -114,8 +114,8 @@ async def apply(client: HttpClient, asked: ApplyFix, shown: Fix | None = None) -
     """
     fix = shown
     if fix is None:
-        told = await explain(client, kind_of(asked.api_version, asked.kind), asked.namespace, asked.name)
-        fix = next((each for each in told.fixes if fix_id(each) == asked.id), None)
+        explanation = await explain(client, kind_of(asked.api_version, asked.kind), asked.namespace, asked.name)
+        fix = next((each for each in explanation.fixes if fix_id(each) == asked.id), None)
     if fix is None:
         raise Conflict("The cluster has changed, and this fix is not what would help now: look at the new ones.")
     await apply_fix(client, fix, dry_run=asked.dry_run)
@@ -273,9 +273,9 @@ async def follow(events: Events, world: World, page: Page, alive: Callable[[], b
             await events.send("change", change)
         sent = view
         # Before what is not complete is looked at: how far it is.
-        if (told := world.reading()) != progress:
-            progress = told
-            await events.send("reading", told)
+        if (current := world.reading()) != progress:
+            progress = current
+            await events.send("reading", current)
         if world.refused is not None:
             await events.send("refused", Refused(error=refused_text(world.refused), code=401))
             return
@@ -300,13 +300,13 @@ async def batches(
     client: HttpClient, kind: Kind[Any], namespace: str, name: str, container: str, tail: int
 ) -> AsyncGenerator[Batch, None]:
     """The last lines and then every line as it comes; the last batch is an end, or why there is no more."""
-    wanted = LogSelection(container=container, params={"tailLines": str(min(max(tail, 1), _MOST_TAIL))})
+    selection = LogSelection(container=container, params={"tailLines": str(min(max(tail, 1), _MOST_TAIL))})
     lines: asyncio.Queue[LogLine | Refused | None] = asyncio.Queue(_UNREAD_BATCHES * _MOST_LINES)
 
     async def read() -> None:
         end: Refused | None = None
         try:
-            async with aclosing(follow_logs(client, kind, namespace, name, wanted)) as source:
+            async with aclosing(follow_logs(client, kind, namespace, name, selection)) as source:
                 async for line in source:
                     await lines.put(LogLine(pod=line.pod, task=line.task, text=line.text[:_LONGEST]))
         except ApiError as error:
@@ -324,10 +324,10 @@ async def batches(
                 continue
             while len(got) < _MOST_LINES and not lines.empty():
                 got.append(lines.get_nowait())
-            told = [line for line in got if isinstance(line, LogLine)]
-            if told:
-                yield Batch("lines", told)
-            if len(told) < len(got):
+            log_lines = [line for line in got if isinstance(line, LogLine)]
+            if log_lines:
+                yield Batch("lines", log_lines)
+            if len(log_lines) < len(got):
                 yield Batch("end", got[-1] or {})
                 return
     finally:

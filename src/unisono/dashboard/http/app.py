@@ -93,14 +93,14 @@ class Questions:
             what = request.match_info["what"]
             try:
                 async with asyncio.timeout(_SECONDS):
-                    told = await self._past.answer(CommandViewer(client, user), what, dict(request.query))
+                    encoded = await self._past.answer(CommandViewer(client, user), what, dict(request.query))
             except TimeoutError as error:
                 raise Unavailable(
                     f"the history gave no answer within {_SECONDS:.0f} s: ask for a shorter time"
                 ) from error
-        if told is None:
+        if encoded is None:
             raise NotFound(f"there is no question {what!r} about the history")
-        return web.Response(body=told, content_type="application/json")
+        return web.Response(body=encoded, content_type="application/json")
 
 
 _log = LazyLogger(__name__)
@@ -321,13 +321,13 @@ class Dashboard:
         asked = msgspec.json.decode(await request.read(), type=actions.JobRef)
         job = actions.kind_of(asked.api_version, asked.kind), asked.namespace, asked.name
         with self._sessions.looking(session) as world:
-            if (known := world.searches.fresh(*job, world.monotonic)) is not None:
-                return _json(known)
+            if (cached := world.searches.fresh(*job, world.monotonic)) is not None:
+                return _json(cached)
             async with self._searching.taken(session.user):
-                found = await search(world.client, *job, world.monotonic)
-            with_people(found.view, world.jobs.rows().values())
-            world.searches.keep(*job, found)
-            return _json(found.view)
+                result = await search(world.client, *job, world.monotonic)
+            with_people(result.view, world.jobs.rows().values())
+            world.searches.keep(*job, result)
+            return _json(result.view)
 
     async def _fix(self, request: web.Request, session: Session) -> web.StreamResponse:
         asked = msgspec.json.decode(await request.read(), type=actions.ApplyFix)
@@ -355,8 +355,8 @@ class Dashboard:
             if status == 404 and what == "shares":
                 return _json(shares(world.samples, request.query, round(1000 * world.now)))
         if status >= 400:
-            told = _status(body)
-            return _refused(str(told.get("message") or f"the server answered {status}"), status)
+            failure = _status(body)
+            return _refused(str(failure.get("message") or f"the server answered {status}"), status)
         return web.Response(body=body, content_type="application/json")
 
     async def _object(self, request: web.Request, session: Session) -> web.StreamResponse:
@@ -365,12 +365,12 @@ class Dashboard:
         with self._sessions.looking(session) as world:
             path = kind.path(asked.namespace if kind.namespaced else None, asked.name)
             status, _, body = await world.client.request("GET", path)
-        found = _status(body)
+        document = _status(body)
         if status >= 400:
-            return _refused(str(found.get("message") or f"the server answered {status}"), status)
-        (found.get("metadata") or {}).pop("managedFields", None)
+            return _refused(str(document.get("message") or f"the server answered {status}"), status)
+        (document.get("metadata") or {}).pop("managedFields", None)
         # Seconds for a large object: beside the loop.
-        text = await asyncio.to_thread(_as_yaml, found)
+        text = await asyncio.to_thread(_as_yaml, document)
         return _json(Done(message=text))
 
 
@@ -404,10 +404,10 @@ def _as_yaml(found: dict[str, Any]) -> str:
 def _status(body: bytes) -> dict[str, Any]:
     """What a server says of itself; nothing of an answer that is no object."""
     try:
-        found = msgspec.json.decode(body or b"{}")
+        decoded = msgspec.json.decode(body or b"{}")
     except UNREADABLE:
         return {}
-    return found if isinstance(found, dict) else {}
+    return decoded if isinstance(decoded, dict) else {}
 
 
 def _json(value: Wire | ExplanationView | Series) -> web.Response:

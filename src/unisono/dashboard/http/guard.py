@@ -110,5 +110,5 @@ def read_files(folder: Path = BUILT) -> dict[str, File]:
 
 
 def _type(path: Path) -> str:
-    known = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    return f"{known}; charset=utf-8" if known.startswith("text/") else known
+    content_type = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    return f"{content_type}; charset=utf-8" if content_type.startswith("text/") else content_type

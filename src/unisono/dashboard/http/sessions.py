@@ -233,7 +233,7 @@ class Session:
     @property
     def identity(self) -> str:
         """Equal for sessions with the same credentials that look into the same namespaces."""
-        told = repr(
+        credentials = repr(
             (
                 self.config.token,
                 self.config.client_certificate,
@@ -246,7 +246,7 @@ class Session:
                 self.namespaces,
             )
         )
-        return hashlib.sha256(told.encode()).hexdigest()
+        return hashlib.sha256(credentials.encode()).hexdigest()
 
 
 class Sessions:

@@ -94,8 +94,8 @@ async def may_list(client: Client, resource: str, namespaces: Sequence[str]) -> 
     if await may_list_in(client, resource, None):
         return EVERYWHERE
     looked = namespaces[:MOST_NAMESPACES]
-    found = await asyncio.gather(*(may_list_in(client, resource, name) for name in looked))
-    return tuple(name for name, granted in zip(looked, found, strict=True) if granted)
+    answers = await asyncio.gather(*(may_list_in(client, resource, name) for name in looked))
+    return tuple(name for name, granted in zip(looked, answers, strict=True) if granted)
 
 
 async def may_carry_out(client: Client, operation: Operation) -> bool:
@@ -136,8 +136,8 @@ async def scopes(client: HttpClient, kinds: Sequence[Kind[Any]], namespaces: Seq
             return EVERYWHERE
         if not kind.namespaced:
             return ()
-        found = await asyncio.gather(*(reads(kind, name) for name in namespaces[:MOST_NAMESPACES]))
-        return tuple(name for name, allowed in zip(namespaces, found, strict=False) if allowed)
+        answers = await asyncio.gather(*(reads(kind, name) for name in namespaces[:MOST_NAMESPACES]))
+        return tuple(name for name, allowed in zip(namespaces, answers, strict=False) if allowed)
 
     return dict(zip((kind.resource for kind in kinds), await asyncio.gather(*map(scope, kinds)), strict=True))
 
@@ -169,9 +169,9 @@ async def configuration_of(client: Client, places: ConfigurationPlaces) -> Confi
 
     """
     # On one machine the file takes the installation's place, and is for whom that would be for.
-    found, where = await configuration_in_maps(client, () if places.file is not None else (places.namespace,))
-    if found is not None:
-        return ConfigurationView(text=found.text, name=found.name)
+    configuration, where = await configuration_in_maps(client, () if places.file is not None else (places.namespace,))
+    if configuration is not None:
+        return ConfigurationView(text=configuration.text, name=configuration.name)
     hidden = bool(where)
     if places.file is not None and not hidden:
         try:

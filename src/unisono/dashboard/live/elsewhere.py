@@ -94,10 +94,10 @@ async def elsewhere(instead: str, ask: Callable[..., Any], *given: Any) -> Any:
         process.kill()
         await loop.run_in_executor(None, process.join)
         here.close()
-    told = msgspec.json.decode(answer)
-    if "error" in told:
-        raise CannotTell(str(told["error"]))
-    return told["answer"]
+    reply = msgspec.json.decode(answer)
+    if "error" in reply:
+        raise CannotTell(str(reply["error"]))
+    return reply["answer"]
 
 
 def _work(answer: Connection, ask: Callable[..., Any], given: tuple[Any, ...]) -> None:
@@ -105,9 +105,9 @@ def _work(answer: Connection, ask: Callable[..., Any], given: tuple[Any, ...]) -
     # Changes may ask for any number of nodes: what is too large is this question's fault alone.
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
     try:
-        told: Any = {"answer": ask(*given)}
+        reply: Any = {"answer": ask(*given)}
     except UnisonoError as error:
-        told = {"error": str(error)}
+        reply = {"error": str(error)}
     except MemoryError:
-        told = {"error": f"This takes more than {_MOST_BYTES >> 30} GiB: ask for less."}
-    answer.send_bytes(msgspec.json.encode(told))
+        reply = {"error": f"This takes more than {_MOST_BYTES >> 30} GiB: ask for less."}
+    answer.send_bytes(msgspec.json.encode(reply))

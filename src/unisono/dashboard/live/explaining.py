@@ -53,16 +53,16 @@ async def explain(client: HttpClient, kind: Kind[Any], namespace: str, name: str
 async def explanation_of(client: HttpClient, kind: Kind[Any], namespace: str, name: str) -> ExplanationView:
     """The same for the page, with what of it the viewer may carry out; a problem is part of the answer."""
     try:
-        told = await explain(client, kind, namespace, name)
+        explanation = await explain(client, kind, namespace, name)
         allowed = {
             fix_id(fix): await asyncio.gather(*(may_carry_out(client, each) for each in fix.operations))
-            for fix in told.fixes
+            for fix in explanation.fixes
         }
     except ApiError as error:
         return ExplanationView(known=True, problem=error.message)
     except NothingToExplain as error:
         return ExplanationView(known=True, problem=str(error))
-    return explanation_view(told, allowed)
+    return explanation_view(explanation, allowed)
 
 
 async def events_of(client: HttpClient, namespace: str, uids: Collection[str]) -> list[EventRow]:
@@ -85,7 +85,7 @@ async def usage_of(client: HttpClient, namespace: str, pods: Collection[str]) ->
         measured = (await client.list(POD_METRICS, namespace)).items if pods else []
     except ApiError:
         return {}
-    found = {}
+    usage_by_pod = {}
     for each in measured:
         if each.metadata.name in pods:
             used: dict[str, int] = {}
@@ -94,8 +94,8 @@ async def usage_of(client: HttpClient, namespace: str, pods: Collection[str]) ->
                     add(used, resource_list(container.usage))
                 except QuantityError:
                     continue
-            found[each.metadata.name] = amounts_text(used)
-    return found
+            usage_by_pod[each.metadata.name] = amounts_text(used)
+    return usage_by_pod
 
 
 async def actions_of(client: HttpClient, kind: Kind[Any], namespace: str, name: str) -> list[str]:
@@ -110,7 +110,7 @@ async def actions_of(client: HttpClient, kind: Kind[Any], namespace: str, name: 
 
 
 async def _actions_of(client: HttpClient, kind: Kind[Any], namespace: str, name: str) -> list[str]:
-    found = []
+    actions = []
     job_kind = job_kind_of(kind)
     if job_kind is not None:
         by_command = job_kind.control != "flag"
@@ -118,9 +118,9 @@ async def _actions_of(client: HttpClient, kind: Kind[Any], namespace: str, name:
             may(client, "create", COMMANDS, namespace) if by_command else may(client, "patch", kind, namespace, name)
         )
         if allowed:
-            found += ["cancel"] if job_kind.control == "parts" else ["suspend", "resume"]
+            actions += ["cancel"] if job_kind.control == "parts" else ["suspend", "resume"]
             if job_kind.control == "commands":
-                found.append("cancel")
+                actions.append("cancel")
     if await may(client, "delete", kind, namespace, name):
-        found.append("delete")
-    return found
+        actions.append("delete")
+    return actions

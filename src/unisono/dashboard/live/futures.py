@@ -52,7 +52,7 @@ async def futures(client: HttpClient, text: str, configuration: ConfigurationVie
 
 
 def _documents(text: str) -> list[tuple[dict[str, Any], str]]:
-    found = []
+    documents = []
     for document in load_all(text, "changes"):
         if not isinstance(document.value, dict):
             raise ConfigError("give objects, nodes, or a scheduler configuration", file="changes", line=document.line)
@@ -60,8 +60,8 @@ def _documents(text: str) -> list[tuple[dict[str, Any], str]]:
             raise CannotTell(
                 "Plug-ins of modules (module:Class) are code, and are not taken from this page: ask 'unisono whatif'."
             )
-        found.append((document.value, f"changes:{document.line}"))
-    return found
+        documents.append((document.value, f"changes:{document.line}"))
+    return documents
 
 
 def _names_code(value: dict[str, Any]) -> bool:
@@ -112,15 +112,15 @@ def ask(
         moved = [_moved(each.key, each, each) for each in said.starts[:_MOST_STARTS]]
         return Futures([], name, len(said.runs), _UNTIL_SECONDS, moved, [], said.source)
     changed = apply_changes(objects, documents)
-    found = what_if(objects, config, now, changed, **common)
+    outcome = what_if(objects, config, now, changed, **common)
     return Futures(
-        told=list(found.told),
+        told=list(outcome.told),
         configuration=name,
-        futures=found.futures,
-        until=found.until,
-        moved=[_moved(each.key, each.before, each.after) for each in found.moved[:_MOST_SHOWN]],
-        evicted=list(found.evicted[:_MOST_SHOWN]),
-        source=found.source,
+        futures=outcome.futures,
+        until=outcome.until,
+        moved=[_moved(each.key, each.before, each.after) for each in outcome.moved[:_MOST_SHOWN]],
+        evicted=list(outcome.evicted[:_MOST_SHOWN]),
+        source=outcome.source,
     )
 
 
@@ -128,14 +128,14 @@ def _moved(key: str, before: Any, after: Any) -> Moved:
     def median(start: Any) -> float:
         return -1.0 if start is None or start.median is None else float(start.median)
 
-    known = after if after is not None else before
+    estimate = after if after is not None else before
     return Moved(
         job=key,
         name=job_name(key),
-        queue=known.queue,
+        queue=estimate.queue,
         before=median(before),
         after=median(after),
         low=-1.0 if after is None or after.low is None else after.low,
         high=-1.0 if after is None or after.high is None else after.high,
-        known=known.known,
+        known=estimate.known,
     )

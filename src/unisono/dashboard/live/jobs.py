@@ -208,9 +208,9 @@ class Pool:
         uid, version = pod.metadata.uid, pod.metadata.resource_version
         if not uid or not version:
             return pod
-        found: Pod | None = self._pods.get((uid, version))
-        if found is not None:
-            return found
+        shared: Pod | None = self._pods.get((uid, version))
+        if shared is not None:
+            return shared
         pod.metadata.managed_fields = None
         spec = pod.spec
         spec.tolerations = spec.volumes = spec.affinity = None
@@ -223,13 +223,13 @@ class Pool:
         return pod
 
     def _alike(self, containers: Sequence[Container]) -> Sequence[Container]:
-        told = msgspec.json.encode(containers)
-        found = self._containers.get(told)
-        if found is None:
+        key = msgspec.json.encode(containers)
+        cached = self._containers.get(key)
+        if cached is None:
             if len(self._containers) >= _MOST_KINDS:
                 self._containers.clear()
-            found = self._containers[told] = tuple(containers)
-        return found
+            cached = self._containers[key] = tuple(containers)
+        return cached
 
 
 # Rows of all jobs, rebuilt only where something has changed, and windows of their table, made once for all pages.
@@ -317,15 +317,17 @@ class Jobs:
         there = self.found(kind, namespace, name)
         if there is None:
             return None
-        job, found = there
+        job, dependents = there
         if kind is POD_GROUPS:
             # Its owner may have been heard of after it.
             return (
-                None if self._root_of(kind, job) != (kind, namespace, name) else group_row(job, found.pods, self.owner)
+                None
+                if self._root_of(kind, job) != (kind, namespace, name)
+                else group_row(job, dependents.pods, self.owner)
             )
         if self._root_of(kind, job) != (kind, namespace, name):
             return None
-        return job_row(kind, job, found, self.owner)
+        return job_row(kind, job, dependents, self.owner)
 
     def _root_of(self, kind: Kind[Any], obj: Object) -> tuple[Kind[Any], str, str] | None:
         """The uppermost job above an object, or the PodGroup of one that has none."""
@@ -371,12 +373,12 @@ class Tables:
         if state != self._state:
             self._state, self._filters = state, None
             self._views.clear()
-        found = self._views.get(query)
-        if found is None:
+        window = self._views.get(query)
+        if window is None:
             rows = self._jobs.rows().values()
             self._filters = self._filters or filters_of(rows)
-            found = jobs_view(rows, query, self._filters, ready=ready)
+            window = jobs_view(rows, query, self._filters, ready=ready)
             if len(self._views) >= _MOST:
                 self._views.clear()
-            self._views[query] = found
-        return found
+            self._views[query] = window
+        return window

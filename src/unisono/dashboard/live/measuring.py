@@ -40,11 +40,11 @@ class Holding(NamedTuple):
 
 def holding(pods: Iterable[Pod]) -> list[Holding]:
     """Pods that run and hold cards."""
-    found = []
+    holdings = []
     for pod in pods:
         if pod.spec.node_name and pod.status.phase == "Running" and not has_ended(pod) and gpus(requests_of(pod.spec)):
-            found.append(Holding(pod.key, job_name(pod_group_of(pod) or pod.key)))
-    return found
+            holdings.append(Holding(pod.key, job_name(pod_group_of(pod) or pod.key)))
+    return holdings
 
 
 class Measured:
@@ -90,19 +90,19 @@ class Measured:
         self.quiet = {job: self.quiet.get(job, now) for job in seen - busy}
 
     async def _used(self, held: Collection[Holding], namespaces: Collection[str | None]) -> dict[str, int]:
-        found: dict[str, int] = {}
+        usage: dict[str, int] = {}
         if not held:
-            return found
-        wanted = {each.pod for each in held}
+            return usage
+        pod_keys = {each.pod for each in held}
         for namespace in namespaces:
             try:
                 measured = (await self._client.list(POD_METRICS, namespace)).items
             except ApiError:
                 continue
             for each in measured:
-                if each.key in wanted:
-                    found[each.key] = _milli(each)
-        return found
+                if each.key in pod_keys:
+                    usage[each.key] = _milli(each)
+        return usage
 
     async def _look_at_cards(self) -> None:
         """Cards of one machine: its server tells their use as DCGM's exporter does."""
@@ -129,12 +129,12 @@ def _milli(measured: PodMetrics) -> int:
 
 def card_use(text: str) -> dict[str, float]:
     """Mean use of the cards of each node, 0 to 1, of a text of metrics."""
-    told: dict[str, list[float]] = {}
+    use_by_node: dict[str, list[float]] = {}
     lines = "\n".join(line for line in text.splitlines() if _GPU_USE in line)
     try:
         for family in text_string_to_metric_families(lines):
             for sample in family.samples:
-                told.setdefault(sample.labels.get("Hostname", ""), []).append(sample.value)
+                use_by_node.setdefault(sample.labels.get("Hostname", ""), []).append(sample.value)
     except ValueError:
         return {}
-    return {node: round(sum(values) / len(values) / 100, 4) for node, values in told.items() if node}
+    return {node: round(sum(values) / len(values) / 100, 4) for node, values in use_by_node.items() if node}

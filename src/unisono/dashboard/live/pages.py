@@ -173,8 +173,8 @@ class SchedulerPage:
         except ApiError:
             status, body = 503, b""
         text = body.decode(errors="replace") if status == 200 else ""
-        told = await configuration_of(world.client, world.places)
-        configuration = told.text if told.known else ""
+        configuration_view = await configuration_of(world.client, world.places)
+        configuration = configuration_view.text if configuration_view.known else ""
         leases, now, hidden, ready = world.source(LEASES).items(), world.now, world.hidden(), world.ready
         return await asyncio.to_thread(
             scheduler_view, leases, text, now, configuration=configuration, hidden=hidden, ready=ready
@@ -226,25 +226,31 @@ class JobPage:
         there = self._world.jobs.found(self._kind, self._namespace, self._name)
         if there is None:
             return JobView(ready=self._world.ready)
-        job, found = there
+        job, dependents = there
         owner = self._world.jobs.owner
-        row = group_row(job, found.pods, owner) if self._kind is POD_GROUPS else job_row(self._kind, job, found, owner)
-        ordered = sorted(found.pods, key=lambda pod: natural(pod.metadata.name))
+        row = (
+            group_row(job, dependents.pods, owner)
+            if self._kind is POD_GROUPS
+            else job_row(self._kind, job, dependents, owner)
+        )
+        ordered = sorted(dependents.pods, key=lambda pod: natural(pod.metadata.name))
         shown = [pod_row(pod, self._usage.get(pod.metadata.name, "")) for pod in ordered[:_MOST_PODS]]
         self._running = {pod.name for pod in shown if pod.phase == "Running"}
-        self._uids = {each.metadata.uid or "" for each in (job, *found.parts, *found.groups, *found.pods)}
+        self._uids = {
+            each.metadata.uid or "" for each in (job, *dependents.parts, *dependents.groups, *dependents.pods)
+        }
         return JobView(
             ready=self._world.ready,
             found=True,
             row=row,
             pods={pod.name: pod for pod in shown},
             order=[pod.name for pod in shown],
-            pod_total=len(found.pods),
-            phases=counted(Counter(pod.status.phase or "Pending" for pod in found.pods)),
+            pod_total=len(dependents.pods),
+            phases=counted(Counter(pod.status.phase or "Pending" for pod in dependents.pods)),
             explanation=self._told,
             events=self._events,
             actions=self._actions,
-            admitted=_scheduled(found.groups),
+            admitted=_scheduled(dependents.groups),
         )
 
     async def close(self) -> None:
@@ -257,10 +263,12 @@ class JobPage:
         place = self._kind, self._namespace, self._name
         while True:
             version = signal.version((self._key,))
-            told, self._actions = await asyncio.gather(explanation_of(client, *place), actions_of(client, *place))
+            explanation, self._actions = await asyncio.gather(
+                explanation_of(client, *place), actions_of(client, *place)
+            )
             self._events = await events_of(client, self._namespace, self._uids)
             self._usage = await usage_of(client, self._namespace, self._running)
-            self._told = with_people(told, self._world.jobs.rows().values())
+            self._told = with_people(explanation, self._world.jobs.rows().values())
             signal.tell(self._own)
             await asyncio.sleep(self.ask_seconds)
             await signal.changed((self._key,), version, self.refresh_seconds)

@@ -49,13 +49,13 @@ class Searches:
 
     def fresh(self, kind: Kind[Any], namespace: str, name: str, now: float) -> ExplanationView | None:
         """What was found a short time ago."""
-        found = self._found.get((kind.resource, namespace, name))
-        return found.view if found is not None and now - found.at <= _FRESH_SECONDS else None
+        cached = self._found.get((kind.resource, namespace, name))
+        return cached.view if cached is not None and now - cached.at <= _FRESH_SECONDS else None
 
     def fix(self, kind: Kind[Any], namespace: str, name: str, wanted: str, now: float) -> Fix | None:
         """A fix that was shown, by its id."""
-        found = self._found.get((kind.resource, namespace, name))
-        return found.fixes.get(wanted) if found is not None and now - found.at <= _KEPT_SECONDS else None
+        cached = self._found.get((kind.resource, namespace, name))
+        return cached.fixes.get(wanted) if cached is not None and now - cached.at <= _KEPT_SECONDS else None
 
     def keep(self, kind: Kind[Any], namespace: str, name: str, found: Found) -> None:
         """Note it; the oldest one is forgotten where there are too many."""
@@ -82,7 +82,7 @@ async def search(client: HttpClient, kind: Kind[Any], namespace: str, name: str,
     """
     # Who may not see the job is refused in the server's words, and at no cost.
     await client.get(kind, name, namespace)
-    told = await elsewhere(
+    answer = await elsewhere(
         f"unisono explain {kind.plural}/{name} -n {namespace}",
         _found,
         client.config,
@@ -91,8 +91,8 @@ async def search(client: HttpClient, kind: Kind[Any], namespace: str, name: str,
         namespace,
         name,
     )
-    fixes = [_fix(each) for each in told["fixes"]]
-    return Found(now, msgspec.convert(told["view"], ExplanationView), {fix_id(each): each for each in fixes})
+    fixes = [_fix(each) for each in answer["fixes"]]
+    return Found(now, msgspec.convert(answer["view"], ExplanationView), {fix_id(each): each for each in fixes})
 
 
 def _found(config: ClusterConfig, api_version: str, kind: str, namespace: str, name: str) -> dict[str, Any]:
@@ -100,10 +100,10 @@ def _found(config: ClusterConfig, api_version: str, kind: str, namespace: str, n
     from unisono.standalone.logs import configure_logs
 
     configure_logs(level="critical")  # a copy of the cluster works here, and this is no log of it
-    known = kinds.find(api_version, kind)
-    if known is None:
+    resource_kind = kinds.find(api_version, kind)
+    if resource_kind is None:
         raise CannotTell(f"there is no kind {kind} of {api_version}")
-    return asyncio.run(_search(config, known, namespace, name))
+    return asyncio.run(_search(config, resource_kind, namespace, name))
 
 
 async def _search(config: ClusterConfig, kind: Kind[Any], namespace: str, name: str) -> dict[str, Any]:
@@ -112,15 +112,15 @@ async def _search(config: ClusterConfig, kind: Kind[Any], namespace: str, name: 
         item = await request_json(client, "GET", kind.path(namespace if kind.namespaced else None, name))
         live = {**item, "apiVersion": kind.api_version, "kind": kind.kind}
         try:
-            told = await explain(client, kind, namespace, name)
-            told = await mended(client, told, live, lambda copy: explain(copy, kind, namespace, name))
+            explanation = await explain(client, kind, namespace, name)
+            explanation = await mended(client, explanation, live, lambda copy: explain(copy, kind, namespace, name))
         except NothingToExplain as error:
             raise CannotTell(str(error)) from None
         allowed = {
             fix_id(fix): await asyncio.gather(*(may_carry_out(client, each) for each in fix.operations))
-            for fix in told.fixes
+            for fix in explanation.fixes
         }
-        return {"view": explanation_view(told, allowed), "fixes": [fix.json(0) for fix in told.fixes]}
+        return {"view": explanation_view(explanation, allowed), "fixes": [fix.json(0) for fix in explanation.fixes]}
     finally:
         await client.close()
 

@@ -58,11 +58,11 @@ class PageViewer:
         world = self._world
         if not await world.scoped():
             raise Unavailable("it is not known yet what you may see: try again")
-        found: dict[str, Scope] = {}
+        scopes: dict[str, Scope] = {}
         for resource in {resource for _, resource in places}:
             scope = world.scope(resource)
-            found[resource] = await may_list(world.client, resource, world.namespaces) if scope is None else scope
-        return [place for place in places if None in found[place[1]] or place[0] in found[place[1]]]
+            scopes[resource] = await may_list(world.client, resource, world.namespaces) if scope is None else scope
+        return [place for place in places if None in scopes[place[1]] or place[0] in scopes[place[1]]]
 
     async def sees_all(self, kind: Kind[Any]) -> bool:
         """As the world has found it."""
@@ -88,17 +88,17 @@ class CommandViewer:
             ApiError: there are too many to ask for, or the server cannot answer.
 
         """
-        wanted = [place for place in places if namespace in ("", place[0])]
+        candidates = [place for place in places if namespace in ("", place[0])]
         turns = asyncio.Semaphore(_AT_ONCE)
 
         async def allowed(place: tuple[str | None, str]) -> bool:
             async with turns:
                 return await may_list_in(self._client, place[1], place[0])
 
-        kinds = sorted({resource for _, resource in wanted})
+        kinds = sorted({resource for _, resource in candidates})
         everywhere = await asyncio.gather(*(allowed((EVERYWHERE[0], resource)) for resource in kinds))
         whole = {resource for resource, granted in zip(kinds, everywhere, strict=True) if granted}
-        left = [place for place in wanted if place[1] not in whole]
+        left = [place for place in candidates if place[1] not in whole]
         if len(left) > MOST_PLACES:
             raise ApiError(
                 f"the history has more than {MOST_PLACES:,} pairs of namespace and kind of job, and you may not list "
@@ -108,7 +108,7 @@ class CommandViewer:
             )
         granted = await asyncio.gather(*map(allowed, left))
         own = {place for place, yes in zip(left, granted, strict=True) if yes}
-        return [place for place in wanted if place[1] in whole or place in own]
+        return [place for place in candidates if place[1] in whole or place in own]
 
     async def sees_all(self, kind: Kind[Any]) -> bool:
         """As the server answers now."""

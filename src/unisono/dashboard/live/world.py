@@ -84,7 +84,7 @@ class Samples:
         total: dict[str, int] = {}
         for node in nodes:
             add(total, resource_list(node.status.allocatable))
-        found = {(CLUSTER, name): Share(now, CLUSTER, name, capacity=amount) for name, amount in total.items()}
+        new_shares = {(CLUSTER, name): Share(now, CLUSTER, name, capacity=amount) for name, amount in total.items()}
         # A parent's use is that of the queues below it.
         queues = list(queues)
         parents = {queue.spec.parent for queue in queues}
@@ -97,10 +97,10 @@ class Samples:
                 continue
             for each in {*used, *deserved, *capability}:
                 amounts = used.get(each, 0), deserved.get(each, 0), capability.get(each, 0)
-                found[name, each] = Share(now, name, each, *amounts)
-        for key in self._lines.keys() - found.keys():
-            found[key] = Share(now, *key)
-        for key, share in found.items():
+                new_shares[name, each] = Share(now, name, each, *amounts)
+        for key in self._lines.keys() - new_shares.keys():
+            new_shares[key] = Share(now, *key)
+        for key, share in new_shares.items():
             self._note(key, share)
 
     def _note(self, key: tuple[str, str], share: Share) -> None:
@@ -250,7 +250,7 @@ class World:
         """Ask what the viewer may see, and look there; answers the seconds until the next time."""
         try:
             namespaces = await namespaces_of(self.client, self.user, self._named)
-            found = await scopes(self.client, KINDS, namespaces)
+            rights = await scopes(self.client, KINDS, namespaces)
         except ApiError as error:
             if error.code == 401:
                 self._refused = error
@@ -258,10 +258,10 @@ class World:
             else:
                 _log.warning("dashboard.rights_unknown", error=error.message)
                 return _RETRY_SECONDS
-            found, namespaces = {}, []
+            rights, namespaces = {}, []
         self.namespaces = namespaces
         for resource, source in self._sources.items():
-            scope = found.get(resource, ())
+            scope = rights.get(resource, ())
             if resource == PODS.resource:
                 self._look_for_pods(source, scope)
             elif scope != source.scope:

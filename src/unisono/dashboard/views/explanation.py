@@ -96,19 +96,21 @@ def verdict_view(verdict: Verdict, *, fixes: bool = False) -> VerdictView:
 
 def with_people(view: ExplanationView, rows: Iterable[JobRow]) -> ExplanationView:
     """The same with the users of the jobs that hold what is missing, and when these end."""
-    wanted = {holder.name for verdict in view.verdicts for holder in verdict.holders if "/" in holder.name}
-    known = {name: row for row in rows if (name := f"{row.namespace}/{row.name}") in wanted} if wanted else {}
+    holder_names = {holder.name for verdict in view.verdicts for holder in verdict.holders if "/" in holder.name}
+    rows_by_name = (
+        {name: row for row in rows if (name := f"{row.namespace}/{row.name}") in holder_names} if holder_names else {}
+    )
     for verdict in view.verdicts:
         for holder in verdict.holders:
-            if (row := known.get(holder.name)) is not None:
+            if (row := rows_by_name.get(holder.name)) is not None:
                 holder.user, holder.ends = row.user, row.ends
     return view
 
 
 def fix_id(fix: Fix) -> str:
     """Names a fix by all that it would do, so that only the one that was shown is carried out."""
-    told = msgspec.json.encode(fix.json(0), order="deterministic")
-    return hashlib.sha256(told).hexdigest()[:24]
+    encoded = msgspec.json.encode(fix.json(0), order="deterministic")
+    return hashlib.sha256(encoded).hexdigest()[:24]
 
 
 def fix_view(fix: Fix, allowed: Sequence[bool]) -> FixView:
@@ -134,8 +136,8 @@ def _operation(operation: Operation, allowed: bool) -> OperationView:
 
 def event_rows(events: Iterable[Mapping[str, Any]], uids: Collection[str]) -> list[EventRow]:
     """Those events that are about the objects with these UIDs, the newest first."""
-    found = [_row(event) for event in events if (event.get("involvedObject") or {}).get("uid") in uids]
-    return sorted(found, key=lambda row: (-row.time, row.key))[:_MOST]
+    rows = [_row(event) for event in events if (event.get("involvedObject") or {}).get("uid") in uids]
+    return sorted(rows, key=lambda row: (-row.time, row.key))[:_MOST]
 
 
 def _row(event: Mapping[str, Any]) -> EventRow:

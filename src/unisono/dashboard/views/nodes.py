@@ -91,15 +91,15 @@ class Usage:
 
 def used_by_node(holders: Mapping[str, Mapping[str, Holder]]) -> dict[str, dict[str, int]]:
     """What is held of each node altogether, with ``pods``."""
-    found = {}
+    totals = {}
     for node, jobs in holders.items():
         total = {"pods": 0}
         for holder in jobs.values():
             total["pods"] += holder.pods
             for name, amount in holder.amounts.items():
                 total[name] = total.get(name, 0) + amount
-        found[node] = total
-    return found
+        totals[node] = total
+    return totals
 
 
 def requests_of(spec: PodSpec) -> Mapping[str, int]:
@@ -112,13 +112,13 @@ def requests_of(spec: PodSpec) -> Mapping[str, int]:
     if spec.init_containers or spec.resources is not None or spec.overhead:
         return pod_requests(spec)
     key = tuple(_told(each.resources) for each in spec.containers or ())
-    found = _known.get(key)
-    if found is None:
-        found = pod_requests(spec)
+    requests = _known.get(key)
+    if requests is None:
+        requests = pod_requests(spec)
         if len(_known) >= _MOST:
             _known.clear()
-        _known[key] = found
-    return found
+        _known[key] = requests
+    return requests
 
 
 def _told(resources: ResourceRequirements | None) -> tuple[Any, ...]:
@@ -214,7 +214,7 @@ def nodes_view(cells: Sequence[NodeCell], query: NodeQuery, *, cordons: bool, re
 
     """
     words = query.q.lower().split()
-    found = [
+    matches = [
         cell
         for cell in cells
         if query.state in ("", cell.state)
@@ -222,11 +222,11 @@ def nodes_view(cells: Sequence[NodeCell], query: NodeQuery, *, cordons: bool, re
         and (query.free <= 0 or _free(cell) >= query.free)
         and _has(cell, words)
     ]
-    offset, window = windowed(found, query.offset, query.limit)
+    offset, window = windowed(matches, query.offset, query.limit)
     return NodesView(
         ready=ready,
         total=len(cells),
-        matched=len(found),
+        matched=len(matches),
         offset=offset,
         order=[cell.name for cell in window],
         rows={cell.name: cell for cell in window},
@@ -252,11 +252,11 @@ def _free(cell: NodeCell) -> float:
 def _by_free(cells: Sequence[NodeCell]) -> list[Choice]:
     """By each number of free cards that a node has, how many have as many or more; the largest number first."""
     counts = Counter(int(free) for cell in cells if (free := _free(cell)) >= 1)
-    found, nodes = [], 0
+    choices, nodes = [], 0
     for free in sorted(counts, reverse=True):
         nodes += counts[free]
-        found.append(Choice(value=str(free), count=nodes))
-    return found
+        choices.append(Choice(value=str(free), count=nodes))
+    return choices
 
 
 def _devices(there: Mapping[str, int]) -> list[str]:
@@ -302,9 +302,9 @@ def _held(
     def cards(holder: Holder) -> int:
         return sum(holder.amounts.get(name, 0) for name in counted)
 
-    found = sorted(holders.items(), key=lambda each: (-cards(each[1]), -each[1].amounts.get("cpu", 0), each[0]))
+    ranked = sorted(holders.items(), key=lambda each: (-cards(each[1]), -each[1].amounts.get("cpu", 0), each[0]))
     shown = []
-    for job, holder in found[:_MOST_HELD]:
+    for job, holder in ranked[:_MOST_HELD]:
         held = Held(job=job, amount=amounts_text(holder.amounts), cards=cards(holder) / 1000)
         if (row := jobs.get(job)) is not None:
             held.user, held.since, held.ends = row.user, row.started, row.ends

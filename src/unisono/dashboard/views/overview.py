@@ -65,17 +65,17 @@ def news(rows: Iterable[JobRow], now: float) -> list[JobRow]:
 
     What waits longest, and what began or ended last, comes first. Each state has a place before one has two.
     """
-    found: dict[str, list[JobRow]] = defaultdict(list)
+    rows_by_state: dict[str, list[JobRow]] = defaultdict(list)
     for row in rows:
         if not row.ended or now - row.ended <= _NEWS_SECONDS:
-            found[row.state].append(row)
-    for state, members in found.items():
+            rows_by_state[row.state].append(row)
+    for state, members in rows_by_state.items():
         members.sort(key=lambda row: (row.created if state == "waiting" else -max(row.ended, row.started), row.key))
     chosen: list[JobRow] = []
-    while len(chosen) < _MOST_MINE and any(found.values()):
-        for state in sorted(found, key=lambda each: _ORDER.get(each, 9)):
-            if found[state] and len(chosen) < _MOST_MINE:
-                chosen.append(found[state].pop(0))
+    while len(chosen) < _MOST_MINE and any(rows_by_state.values()):
+        for state in sorted(rows_by_state, key=lambda each: _ORDER.get(each, 9)):
+            if rows_by_state[state] and len(chosen) < _MOST_MINE:
+                chosen.append(rows_by_state[state].pop(0))
     place = {row.key: number for number, row in enumerate(chosen)}
     return sorted(chosen, key=lambda row: (_ORDER.get(row.state, 9), place[row.key]))
 
@@ -92,18 +92,18 @@ def user_lines(rows: Iterable[JobRow]) -> list[UserLine]:
             line.wanted += max(0.0, row.cards - row.held)
         elif row.state == "running":
             line.running += 1
-    found = [line for line in lines.values() if line.running or line.waiting or line.held or line.held_cpus]
-    cards, cpus = sum(line.held for line in found), sum(line.held_cpus for line in found)
-    for line in found:
+    active = [line for line in lines.values() if line.running or line.waiting or line.held or line.held_cpus]
+    cards, cpus = sum(line.held for line in active), sum(line.held_cpus for line in active)
+    for line in active:
         held, of = (line.held, cards) if cards else (line.held_cpus, cpus)
         line.share = round(held / of, 4) if of else 0.0
-    return sorted(found, key=lambda line: (-line.held, -line.held_cpus, -line.wanted, line.user))[:_MOST_USERS]
+    return sorted(active, key=lambda line: (-line.held, -line.held_cpus, -line.wanted, line.user))[:_MOST_USERS]
 
 
 def holders(rows: Iterable[JobRow]) -> Sequence[JobRow]:
     """The jobs that hold most, cards before CPUs."""
-    found = [row for row in rows if row.held or row.held_cpus]
-    return sorted(found, key=lambda row: (-row.held, -row.held_cpus, row.key))[:_MOST_HOLDERS]
+    holding = [row for row in rows if row.held or row.held_cpus]
+    return sorted(holding, key=lambda row: (-row.held, -row.held_cpus, row.key))[:_MOST_HOLDERS]
 
 
 def idle_lines(rows: Iterable[JobRow], quiet: Mapping[str, float], now: float) -> list[IdleLine]:
@@ -115,12 +115,12 @@ def idle_lines(rows: Iterable[JobRow], quiet: Mapping[str, float], now: float) -
         now: seconds since 1970.
 
     """
-    found = []
+    lines = []
     for row in rows:
         since = quiet.get(f"{row.namespace}/{row.name}")
         if since is not None and row.held and now - since >= IDLE_SECONDS:
-            found.append(IdleLine(row=row, since=since))
-    return sorted(found, key=lambda line: (-line.row.held * (now - line.since), line.row.key))[:_MOST_USERS]
+            lines.append(IdleLine(row=row, since=since))
+    return sorted(lines, key=lambda line: (-line.row.held * (now - line.since), line.row.key))[:_MOST_USERS]
 
 
 # The cluster at a glance: the SDK's overview, with what waits in groups and how much was used over time (pure).
@@ -201,10 +201,10 @@ def waiting_groups(rows: Iterable[JobRow]) -> list[WaitingGroup]:
     for row in rows:
         if row.state == "waiting":
             groups[row.cause, row.queue].append(row)
-    found = []
+    summaries = []
     for (cause, queue), members in groups.items():
         oldest = min(members, key=lambda row: (row.created, row.key))
-        found.append(
+        summaries.append(
             WaitingGroup(
                 key=f"{queue}/{cause}",
                 cause=cause,
@@ -216,7 +216,7 @@ def waiting_groups(rows: Iterable[JobRow]) -> list[WaitingGroup]:
                 since=oldest.created,
             )
         )
-    return sorted(found, key=lambda group: (-group.pods, group.key))[:_MOST_GROUPS]
+    return sorted(summaries, key=lambda group: (-group.pods, group.key))[:_MOST_GROUPS]
 
 
 def resource_views(nodes: Sequence[Node], used: Used) -> list[ResourceView]:
@@ -283,12 +283,12 @@ def fleet_view(
 def member_row(cluster: AttachedCluster, jobs: int) -> MemberRow:
     """The row of one member."""
     status = cluster.status
-    told = find_condition(status.conditions, READY)
+    condition = find_condition(status.conditions, READY)
     return MemberRow(
         name=cluster.metadata.name,
         namespace=cluster.metadata.namespace or "",
         ready=bool(status.ready),
-        message=(told.message or "") if told is not None else messages.MEMBER_NOT_LOOKED_AT,
+        message=(condition.message or "") if condition is not None else messages.MEMBER_NOT_LOOKED_AT,
         version=status.kubernetes_version or "",
         region=(cluster.metadata.labels or {}).get(TOPOLOGY_REGION, ""),
         nodes=(status.node_summary.ready_num or 0) if status.node_summary is not None else 0,

@@ -85,8 +85,8 @@ def job_row(kind: Kind[Any], job: Object, found: Dependents, owner: str = "") ->
 
 
 def _priority(kind: Kind[Any], job: Object) -> str:
-    known = job_kind(kind)
-    return known.priority_of(job) if known is not None else ""
+    definition = job_kind(kind)
+    return definition.priority_of(job) if definition is not None else ""
 
 
 def _state(ended: bool, succeeded: bool, phase: str, waits: bool) -> str:
@@ -181,8 +181,8 @@ def _finished(pod: Pod) -> float:
 def stated_end(pod: Pod) -> float:
     """When a pod that has a node ends by its own words; 0 where it says nothing of it."""
     since = time_or(scheduled_at(pod))
-    told = stated_run_seconds(pod.metadata.annotations or {}, pod.spec.active_deadline_seconds)
-    return since + told if since and told else 0.0
+    run_seconds = stated_run_seconds(pod.metadata.annotations or {}, pod.spec.active_deadline_seconds)
+    return since + run_seconds if since and run_seconds else 0.0
 
 
 def cards_of(groups: Sequence[PodGroup], pods: Sequence[Pod]) -> float:
@@ -196,11 +196,11 @@ def cards_of(groups: Sequence[PodGroup], pods: Sequence[Pod]) -> float:
 
 def _cards_of_gang(group: PodGroup) -> int:
     try:
-        told = resource_list(group.spec.min_resources)
+        amounts = resource_list(group.spec.min_resources)
     except QuantityError:
         return 0
     least: dict[str, int] = {}
-    for name, amount in told.items():
+    for name, amount in amounts.items():
         # As a quota names it, or as a pod does, or both.
         short = name.removeprefix("requests.").removeprefix("limits.")
         least[short] = max(least.get(short, 0), amount)
@@ -270,18 +270,18 @@ def queues_view(
     by_name = {queue.metadata.name: queue for queue in queues}
     waiting = _lines(groups)
     rows = {}
-    for told in queue_views(queues, groups):
-        queue = by_name[told.name]
-        rows[told.name] = QueueLine(
-            name=told.name,
-            parent=told.parent,
-            state=told.state,
-            weight=told.weight,
+    for view in queue_views(queues, groups):
+        queue = by_name[view.name]
+        rows[view.name] = QueueLine(
+            name=view.name,
+            parent=view.parent,
+            state=view.state,
+            weight=view.weight,
             reclaimable=queue.spec.reclaimable is not False,
-            waiting=told.groups["Pending"] + told.groups["Inqueue"],
-            running=told.groups["Running"],
+            waiting=view.groups["Pending"] + view.groups["Inqueue"],
+            running=view.groups["Running"],
             shares=_shares(queue, total),
-            line=waiting.get(told.name, [])[:_MOST_NAMED],
+            line=waiting.get(view.name, [])[:_MOST_NAMED],
             spec=yaml.safe_dump(msgspec.to_builtins(queue.spec), sort_keys=False, default_flow_style=False),
             editable=editable,
         )
@@ -296,15 +296,15 @@ def _order(rows: Mapping[str, QueueLine]) -> list[tuple[str, int]]:
     for name in sorted(rows):
         parent = rows[name].parent
         children[parent if parent in rows and parent != name else ""].append(name)
-    found: dict[str, int] = {}
+    depths: dict[str, int] = {}
     todo = [(name, 0) for name in reversed(children[""])]
     while todo:
         name, depth = todo.pop()
-        if name in found:
+        if name in depths:
             continue
-        found[name] = depth
+        depths[name] = depth
         todo += [(child, min(depth + 1, _DEEPEST)) for child in reversed(children[name])]
-    return [*found.items(), *((name, 0) for name in sorted(rows) if name not in found)]
+    return [*depths.items(), *((name, 0) for name in sorted(rows) if name not in depths)]
 
 
 def _lines(groups: Sequence[PodGroup]) -> dict[str, list[str]]:
@@ -328,7 +328,7 @@ def _shares(queue: Queue, total: Mapping[str, int]) -> list[Share]:
         "capability": resource_list(spec.capability),
     }
     names = dict.fromkeys(name for each in amounts.values() for name in each if name not in _LEFT_OUT)
-    found = []
+    shares = []
     for name in ordered(names):
         # Where the viewer sees no nodes, and nothing limits the queue, there is no measure.
         most = max(total.get(name, 0), *(each.get(name, 0) for part, each in amounts.items() if part != "used"))
@@ -337,8 +337,8 @@ def _shares(queue: Queue, total: Mapping[str, int]) -> list[Share]:
         texts["total"] = quantity(name, total[name]) if name in total else ""
         parts = {f"{part}_part": round(each.get(name, 0) / most, 4) if most else 0.0 for part, each in amounts.items()}
         if most or used:
-            found.append(msgspec.convert({"name": name, **texts, **_camel(parts)}, Share))
-    return found
+            shares.append(msgspec.convert({"name": name, **texts, **_camel(parts)}, Share))
+    return shares
 
 
 def _camel(parts: Mapping[str, float]) -> dict[str, float]:

@@ -174,18 +174,18 @@ def jobs_view(
 
     """
     there = filters or filters_of(rows)
-    found = [row for row in rows if _fits(row, query)]
+    matches = [row for row in rows if _fits(row, query)]
     sort = query.sort.removeprefix("-")
-    found.sort(key=lambda row: row.key)  # equal ones keep one order
-    found.sort(key=_SORTS.get(sort, _SORTS["state"]), reverse=query.sort.startswith("-"))
+    matches.sort(key=lambda row: row.key)  # equal ones keep one order
+    matches.sort(key=_SORTS.get(sort, _SORTS["state"]), reverse=query.sort.startswith("-"))
     if name := query.q.strip().lower():
         # Who types a whole name wants that job, and not the hundred others whose names begin with it.
-        found.sort(key=lambda row: name not in (row.name.lower(), f"{row.namespace}/{row.name}".lower()))
-    offset, window = windowed(found, query.offset, query.limit)
+        matches.sort(key=lambda row: name not in (row.name.lower(), f"{row.namespace}/{row.name}".lower()))
+    offset, window = windowed(matches, query.offset, query.limit)
     return JobsView(
         ready=ready,
         total=len(rows),
-        matched=len(found),
+        matched=len(matches),
         offset=offset,
         order=[row.key for row in window],
         rows={row.key: row for row in window},
@@ -223,14 +223,14 @@ def _fits(row: JobRow, query: Query) -> bool:
             return False
     elif query.state and row.state != query.state:
         return False
-    for wanted, value in (
+    for requested, value in (
         (query.queue, row.queue),
         (query.namespace, row.namespace),
         (query.kind, row.kind),
         (query.cause, row.cause),
         (query.user, row.user),
     ):
-        if wanted and value != wanted:
+        if requested and value != requested:
             return False
     if not query.q:
         return True

@@ -85,13 +85,13 @@ def _lines(cycle: Cycle, waiting: Mapping[str, list[JobState]], stops: set[str])
             invalid = (job for _, key in alike.aged if (job := session.job(key)) is not None)
             added.setdefault(name, []).extend(job for job in invalid if strict_order.stops_others(cycle, job))
     stops.update(job.key for jobs in added.values() for job in jobs)
-    found: dict[str, Heap[JobState]] = {}
+    lines: dict[str, Heap[JobState]] = {}
     for name in dict.fromkeys((*asleep, *added)):
         each, jobs = asleep.get(name, []), [*waiting.get(name, ()), *added.get(name, ())]
         passed_over, woken = (each, []) if session.queues[name].record.fifo else in_line(session, each)
         jobs += woken
-        found[name] = WaitingLine(cycle.orders, session, jobs, passed_over) if passed_over else cycle.orders.jobs(jobs)
-    return found
+        lines[name] = WaitingLine(cycle.orders, session, jobs, passed_over) if passed_over else cycle.orders.jobs(jobs)
+    return lines
 
 
 def _has_room(cycle: Cycle, job: JobState) -> bool:

@@ -53,13 +53,13 @@ class AdmissionRoom:
 
         With it what leaves already: it is promised to others, and in use until it has gone. It is in no queue.
         """
-        found = Evictable()
+        evictable = Evictable()
         for purpose in self._in_queue:
-            found = found.or_more(self._freeable(job, purpose))
+            evictable = evictable.or_more(self._freeable(job, purpose))
         if self._between and self._may_reclaim(job):
             for purpose in self._between:
-                found = found.or_more(self._freeable(job, purpose))
-        return found.or_more(self._cycle.session.book.soon_free) if found else found
+                evictable = evictable.or_more(self._freeable(job, purpose))
+        return evictable.or_more(self._cycle.session.book.soon_free) if evictable else evictable
 
     def _may_reclaim(self, job: JobState) -> bool:
         hooks, queue = self._cycle.hooks, job.queue
@@ -69,17 +69,17 @@ class AdmissionRoom:
 
     def request(self, job: JobState) -> PodClass:
         """All that the job asks for, as one pod."""
-        wanted = job.asks
-        key = b"" if wanted is None else wanted.tobytes()
-        found = self._requests.get(key)
-        if found is None:
+        asked = job.asks
+        key = b"" if asked is None else asked.tobytes()
+        pod_class = self._requests.get(key)
+        if pod_class is None:
             registry = self._cycle.session.registry
-            amounts = [] if wanted is None else wanted.tolist()
+            amounts = [] if asked is None else asked.tolist()
             each = to_wire({registry.names[row]: each for row, each in enumerate(amounts) if each and row != PODS})
             container = Container(name="all", resources=ResourceRequirements(requests=dict(each)))
             number = -2 - len(self._requests)
-            found = self._requests[key] = PodClass(number, PodSpec(containers=[container]), registry)
-        return found
+            pod_class = self._requests[key] = PodClass(number, PodSpec(containers=[container]), registry)
+        return pod_class
 
     def _freeable(self, job: JobState, purpose: Purpose) -> Evictable:
         evictions = evictions_of(self._cycle)
@@ -91,14 +91,14 @@ class AdmissionRoom:
         if within:
             bound = bound & (jobs.priority < job.priority)
         key = purpose, job.queue.name, bound.tobytes()
-        found = self._known.get(key)
-        if found is None:
+        evictable = self._known.get(key)
+        if evictable is None:
             queues = [
                 (q is job.queue) if within else (q is not job.queue and q.record.reclaimable) for q in jobs.queues
             ]
             chosen = (bound & np.array(queues, dtype=np.bool_)[jobs.queue])[evictions.index.job]
-            found = self._known[key] = self._sums(evictions, chosen, purpose, within=within)
-        return found
+            evictable = self._known[key] = self._sums(evictions, chosen, purpose, within=within)
+        return evictable
 
     def _sums(self, evictions: Evictions, chosen: BoolArray, purpose: Purpose, *, within: bool) -> Evictable:
         index = evictions.index
@@ -113,8 +113,8 @@ class AdmissionRoom:
     def _beyond_share(self, queue: str, amounts: list[int]) -> list[int]:
         """No more than the queue holds beyond what it deserves."""
         session = self._cycle.session
-        told = session.book.shares.metrics_of
-        shares = told(session.queues[queue]) if told is not None else None
+        share_metrics = session.book.shares.metrics_of
+        shares = share_metrics(session.queues[queue]) if share_metrics is not None else None
         if shares is None:
             return amounts
         held = session.queues[queue].claimed.tolist()

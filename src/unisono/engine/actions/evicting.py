@@ -125,11 +125,11 @@ class _Needless:
 
     def _has_room(self, pod_class: PodClass) -> bool:
         """Whether a node has room for a pod of the class."""
-        found = self._somewhere.get(pod_class)
-        if found is None:
+        fits = self._somewhere.get(pod_class)
+        if fits is None:
             free = self.session.nodes.future_idle[pod_class.rows]
-            found = self._somewhere[pod_class] = bool((free >= pod_class.amounts[:, None]).all(axis=0).any())
-        return found
+            fits = self._somewhere[pod_class] = bool((free >= pod_class.amounts[:, None]).all(axis=0).any())
+        return fits
 
     def _works(self, job: JobState, unit: Sequence[Placement], moved: Sequence[Placement]) -> bool:
         """Take back evictions and promises, and promise again; all is as before where that fails."""

@@ -36,14 +36,14 @@ def run(cycle: Cycle) -> None:
 def _failed(cycle: Cycle) -> list[Task]:
     """Failed pods of known jobs that are not being deleted and that nothing protects, in order of their keys."""
     jobs = (key for key, job in cycle.session.snapshot.jobs.items() if job.counts[TaskStatus.FAILED])
-    found = [
+    failed = [
         task
         for key in sorted(jobs)
         if (job := cycle.session.job(key)) is not None
         for task in job.record.tasks.values()
         if task.failure is not None and task.owned and task.preemptable
     ]
-    if not found or not cycle.hooks.has("protected"):
-        return sorted(found, key=lambda task: task.key)
-    free = ~cycle.hooks.protected(found, Purpose.SHUFFLE)
-    return sorted((task for task, yes in zip(found, free.tolist(), strict=True) if yes), key=lambda task: task.key)
+    if not failed or not cycle.hooks.has("protected"):
+        return sorted(failed, key=lambda task: task.key)
+    free = ~cycle.hooks.protected(failed, Purpose.SHUFFLE)
+    return sorted((task for task, yes in zip(failed, free.tolist(), strict=True) if yes), key=lambda task: task.key)

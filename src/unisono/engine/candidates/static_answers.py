@@ -60,12 +60,12 @@ class StaticResult:
 
         Rows of resources that the table does not have yet are missing: no node has any.
         """
-        known, at = self._least, (table.generation, len(table.allocatable))  # rows come without a new generation
-        if known is None or known[0] != at:
+        cached, at = self._least, (table.generation, len(table.allocatable))  # rows come without a new generation
+        if cached is None or cached[0] != at:
             columns = np.flatnonzero(~self.closed[:_FEW])
             has = table.allocatable[:, columns].min(axis=1, initial=0 if not len(columns) else 2**62).tolist()
-            known = self._least = at, len(columns), has
-        return known[1], known[2]
+            cached = self._least = at, len(columns), has
+        return cached[1], cached[2]
 
     @property
     def allowed(self) -> BoolArray:
@@ -108,13 +108,13 @@ class StaticResults:
         wide = any(plugin.scope is not Scope.CLASS or plugin.momentary for plugin in hooks.answering(*HOOKS))
         if wide or hooks.incomplete:
             return _ask(pod_class, session.nodes, table, hooks)
-        found = self.kept.get(_key(pod_class, hooks))
-        if found is not None and found.layout == table.layout:
-            current = found.generation == table.generation
-            if found.images != table.images_known(pod_class.images):
+        cached = self.kept.get(_key(pod_class, hooks))
+        if cached is not None and cached.layout == table.layout:
+            current = cached.generation == table.generation
+            if cached.images != table.images_known(pod_class.images):
                 return self._fresh(pod_class, session, hooks)
-            if current or _update(found, pod_class, session, hooks):
-                return found
+            if current or _update(cached, pod_class, session, hooks):
+                return cached
         return self._fresh(pod_class, session, hooks)
 
     def _fresh(self, pod_class: PodClass, session: Session, hooks: CombinedAnswers) -> StaticResult:

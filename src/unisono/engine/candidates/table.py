@@ -58,8 +58,8 @@ class SingleNodeScore:
         session, pod_class = self.session, self.pod_class
         node = NodeAt(session.matrix[:, column].tolist(), session.rows, future=self.future)
         looks_ahead = self.future or session.pipelining
-        for row, wanted in self._demand:
-            idle = node.allocatable[row] - node.used[row] - wanted
+        for row, amount in self._demand:
+            idle = node.allocatable[row] - node.used[row] - amount
             if idle < 0 and not self.future:
                 return NOWHERE
             if looks_ahead and idle + node.releasing[row] - node.pipelined[row] < 0:
@@ -102,8 +102,8 @@ def fitting(
     idle = view.allocatable[rows, columns] - view.used[rows, columns] - pod_class.amounts[:, None]
     if future or promises:
         later = idle + view.releasing[rows, columns] - view.pipelined[rows, columns]
-        found = (later >= 0).all(axis=0)
-        return np.asarray(found if future else found & (idle >= 0).all(axis=0))
+        fits_later = (later >= 0).all(axis=0)
+        return np.asarray(fits_later if future else fits_later & (idle >= 0).all(axis=0))
     return np.asarray((idle >= 0).all(axis=0))
 
 

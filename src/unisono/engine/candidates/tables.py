@@ -61,10 +61,10 @@ class EmptyCluster:
         """See `EmptyFit`; pods of daemons and of other schedulers do not count either."""
         tried = tried_now(self.session, pod_class)
         key = pod_class.id, tried[0] if tried is not None else ""
-        found = self._empty.get(key)
-        if found is None:
-            found = self._empty[key] = self._measure(pod_class)
-        return found
+        fit = self._empty.get(key)
+        if fit is None:
+            fit = self._empty[key] = self._measure(pod_class)
+        return fit
 
     def allowed(self, pod_class: PodClass) -> BoolArray:
         """``[N]`` nodes that the static filters allow."""
@@ -156,10 +156,10 @@ class Tables:
             return number  # of several kinds of nodes only one is tried at a time
         if self.hooks.first("valid", job) is not None:
             return 0
-        asked, found = self._places.get(pod_class.id, (0, 0))
-        if found == asked < number:
-            asked, found = self._places[pod_class.id] = number, self._count_places(pod_class, number)
-        return min(found, number)
+        asked, count = self._places.get(pod_class.id, (0, 0))
+        if count == asked < number:
+            asked, count = self._places[pod_class.id] = number, self._count_places(pod_class, number)
+        return min(count, number)
 
     def _count_places(self, pod_class: PodClass, number: int) -> int:
         table, static = self.session.snapshot.nodes, self.static.result(pod_class, self.session, self.hooks)
@@ -170,12 +170,12 @@ class Tables:
             if some * min(each, default=number) >= number:
                 return number
         allocatable, columns = table.allocatable, np.flatnonzero(~static.closed)
-        found, start, size = 0, 0, _FIRST_NODES
-        while found < number and start < len(columns):
+        places, start, size = 0, 0, _FIRST_NODES
+        while places < number and start < len(columns):
             room = tasks_fitting(allocatable[:, columns[start : start + size]], pod_class)
-            found += int((np.minimum(room, 1) if pod_class.host_ports else room).sum())
+            places += int((np.minimum(room, 1) if pod_class.host_ports else room).sum())
             start, size = start + size, 4 * size
-        return min(found, number)
+        return min(places, number)
 
     def _refused_by(self) -> frozenset[str]:
         """Nodes that refused a bind of the job that is being placed."""

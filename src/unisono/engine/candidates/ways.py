@@ -185,8 +185,8 @@ class CrossNodeAnswers:
         method = dict(self.hooks.flat["line_score"]).get(plugin)
         if method is None:
             return None
-        found: LineScore | None = method(self.pod_class)
-        return found
+        line_score: LineScore | None = method(self.pod_class)
+        return line_score
 
     def failed(self, error: BaseException) -> None:
         """The points of lines could not be asked: ``batch_score`` is."""

@@ -105,8 +105,8 @@ def pod_message(own: str, verdict: Verdict | None) -> str:
     """Why a pod has no node: what the nodes say of it, and the verdict on its gang."""
     if verdict is None or verdict.cause is Cause.NOT_TRIED:
         return own
-    told = own.rstrip(".")
-    return verdict.message if told in verdict.message else f"{told}: {verdict.message}"
+    reason = own.rstrip(".")
+    return verdict.message if reason in verdict.message else f"{reason}: {verdict.message}"
 
 
 @lru_cache(maxsize=4096)
@@ -156,7 +156,7 @@ _TOO_FEW = (Cause.NO_PODS, Cause.TOO_FEW_PODS)
 def close(cycle: Cycle, verdicts: dict[str, Verdict], asked: Asked | None = None) -> None:
     """Fill everything of the decisions that follows from the placements; of jobs not ``asked`` for what must be."""
     held = cycle.held_back()
-    known: dict[tuple[object, ...], Status] = {}
+    statuses: dict[tuple[object, ...], Status] = {}
     choices = cycle.session.shared.find(Choices)
     choosing = choices.jobs if choices is not None else ()
     if asked is not None:
@@ -164,7 +164,7 @@ def close(cycle: Cycle, verdicts: dict[str, Verdict], asked: Asked | None = None
     for job in cycle.jobs if asked is None else [job for job in cycle.jobs if asked.wants(job.key)]:
         report = cycle.reports.get(job.key)
         try:
-            _close_job(cycle, job, report, verdicts.get(job.key), None if job.key in choosing else known)
+            _close_job(cycle, job, report, verdicts.get(job.key), None if job.key in choosing else statuses)
             if job.counts[TaskStatus.PENDING] or job.key in held:
                 _close_pods(cycle, job, report, verdicts.get(job.key), held.get(job.key, []))
         except Exception as error:  # one job's status does not keep others from being written
@@ -224,15 +224,15 @@ def _notes(cycle: Cycle, job: JobState) -> Mapping[str, str]:
 def _misstated(cycle: Cycle) -> list[JobState]:
     """Sleeping jobs whose PodGroups do not say how they are: those of a shape all do, or none does."""
     session = cycle.session
-    found: list[JobState] = []
+    misstated: list[JobState] = []
     for alike in cycle.asleep:
         record = session.snapshot.jobs[alike.sample]
         if record.derived.get(_SAID):
             continue
         fresh = JobState(record, session.queues[record.queue], 0)
         if _brief_update(cycle, fresh) is not None:
-            found += [job for _, key in alike.aged if (job := session.job(key)) is not None]
-    return found
+            misstated += [job for _, key in alike.aged if (job := session.job(key)) is not None]
+    return misstated
 
 
 # ---- PodGroups
@@ -392,10 +392,10 @@ def _possible(cycle: Cycle, task: Task, found: str) -> str:
 
     Which one is found changes with every pod that comes or goes and every check of a node, and the pod goes to none.
     """
-    table, told = cycle.session.nodes.table, task.told[1].partition(POSSIBLE)[2].partition(",")[0]
-    column = table.index.get(told)
+    table, previous = cycle.session.nodes.table, task.told[1].partition(POSSIBLE)[2].partition(",")[0]
+    column = table.index.get(previous)
     usable = column is not None and table.ready[column] and not table.unschedulable[column]
-    return told if usable and has_room(cycle, task, told) else found
+    return previous if usable and has_room(cycle, task, previous) else found
 
 
 def _is_told(task: Task, own: str, text: str) -> bool:

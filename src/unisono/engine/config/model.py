@@ -287,11 +287,11 @@ _BY_PLUGIN = {
 
 def enforced_queue_fields(config: SchedulerConfig) -> tuple[str, ...]:
     """Names as in `unisono.api.queues`, in order; ``capability`` always holds and is not named."""
-    found: set[str] = set()
+    fields: set[str] = set()
     for plugin in config.plugins:
-        found.update(_BY_PLUGIN.get(plugin.name, ()))
+        fields.update(_BY_PLUGIN.get(plugin.name, ()))
         if plugin.name == "capacity" and plugin.flags.hierarchy:
-            found.add("parent")
+            fields.add("parent")
         if plugin.name == "proportion" and argument_value(DESERVED, plugin.arguments):
-            found.update(("deserved", "parent"))
-    return tuple(sorted(found))
+            fields.update(("deserved", "parent"))
+    return tuple(sorted(fields))

@@ -127,8 +127,8 @@ def foreign(name: str, table: Mapping[str, Foreign]) -> Foreign | None:
 
 def foreign_argument(key: str, owner: str) -> Foreign | None:
     """What is known of an argument that ``owner``, a plug-in's or an action's name, does not have."""
-    found = (said for (of, word), said in ARGUMENTS.items() if of in ("", owner) and _is(word, key))
-    return next(found, None)
+    matches = (said for (of, word), said in ARGUMENTS.items() if of in ("", owner) and _is(word, key))
+    return next(matches, None)
 
 
 def argument_form(key: str, known: Iterable[Argument], owner: str) -> str:
@@ -148,8 +148,8 @@ def argument_meant(key: str, known: Iterable[Argument], owner: str) -> str:
 def argument_suggestion(key: str, known: Iterable[Argument], owner: str) -> str:
     """``; did you mean x?`` for an unknown argument; empty where nothing is like it."""
     specs = tuple(known)
-    found = argument_meant(key, specs, owner)
-    return f"; did you mean {found}?" if found else suggestion(key, [spec.key for spec in specs])
+    closest = argument_meant(key, specs, owner)
+    return f"; did you mean {closest}?" if closest else suggestion(key, [spec.key for spec in specs])
 
 
 def written_right(key: str, kind: str, plain: Any) -> str:
@@ -216,8 +216,8 @@ def convert(text: str, file: str = "") -> Converted:
     if other := whose(root):
         raise ConfigError(other, file=file)
     writer = _Writer()
-    found = writer.whole(root)
-    writer.done.text = yaml.safe_dump(found, sort_keys=False, width=120)
+    document = writer.whole(root)
+    writer.done.text = yaml.safe_dump(document, sort_keys=False, width=120)
     return writer.done
 
 
@@ -229,19 +229,21 @@ class _Writer:
         self._last: list[dict[str, Any]] | None = None
 
     def whole(self, root: Mapping[str, Any]) -> dict[str, Any]:
-        found = dict(root)
-        if "actions" in found:
-            found["actions"] = self._actions(found["actions"])
-        if isinstance(found.get("tiers"), list):
-            found["tiers"] = self._tiers(found["tiers"])
-        if isinstance(found.get("configurations"), list):
-            found["configurations"] = [one for each in found["configurations"] if (one := self._configuration(each))]
-            if not found["configurations"]:
-                del found["configurations"]
-        if isinstance(found.get("metrics"), dict):
-            found["metrics"] = self._metrics(found["metrics"])
-        for key in [key for key in found if foreign(str(key), SECTIONS) or key in ("arguments", "args")]:
-            self._lost(f"{key}: {found.pop(key)!r} at the top of the file")
+        document = dict(root)
+        if "actions" in document:
+            document["actions"] = self._actions(document["actions"])
+        if isinstance(document.get("tiers"), list):
+            document["tiers"] = self._tiers(document["tiers"])
+        if isinstance(document.get("configurations"), list):
+            document["configurations"] = [
+                one for each in document["configurations"] if (one := self._configuration(each))
+            ]
+            if not document["configurations"]:
+                del document["configurations"]
+        if isinstance(document.get("metrics"), dict):
+            document["metrics"] = self._metrics(document["metrics"])
+        for key in [key for key in document if foreign(str(key), SECTIONS) or key in ("arguments", "args")]:
+            self._lost(f"{key}: {document.pop(key)!r} at the top of the file")
         for plugin, key, value, owner in self._elsewhere:
             if plugin not in self._plugins and owner.startswith("action ") and self._last is not None:
                 # What actions of older versions did without a plug-in.
@@ -253,7 +255,7 @@ class _Writer:
                 self._changed(f"{key} is an argument of plug-in {plugin}, and stands there now")
             else:
                 self._lost(f"{key}: {value!r} is an argument of plug-in {plugin}, which is not configured")
-        return found
+        return document
 
     def _changed(self, text: str) -> None:
         self.done.changes.append(text)
@@ -285,16 +287,16 @@ class _Writer:
 
     def _tiers(self, tiers: list[Any]) -> list[Any]:
         """The tiers, with plug-ins that were written beside ``plugins`` moved below it."""
-        found: list[Any] = []
+        normalized: list[Any] = []
         for tier in tiers:
             if not isinstance(tier, dict) or "name" not in tier:
-                found.append(dict(tier) if isinstance(tier, dict) else tier)
+                normalized.append(dict(tier) if isinstance(tier, dict) else tier)
                 continue
             self._changed(f"plug-in {tier['name']} stands below plugins")
-            if not found or not isinstance(found[-1], dict):
-                found.append({})
-            found[-1]["plugins"] = [*(found[-1].get("plugins") or ()), tier]
-        return [self._tier(tier) for tier in found]
+            if not normalized or not isinstance(normalized[-1], dict):
+                normalized.append({})
+            normalized[-1]["plugins"] = [*(normalized[-1].get("plugins") or ()), tier]
+        return [self._tier(tier) for tier in normalized]
 
     def _tier(self, tier: Any) -> Any:
         listed = tier.get("plugins") if isinstance(tier, dict) else None
@@ -309,30 +311,30 @@ class _Writer:
             given = {"name": given}
         name = str(given.get("name", ""))
         own = [name] if is_code(name) else BUILT_IN
-        known = self._named(f"plug-in {name}", name, own, PLUGINS)
-        if not known or known in self._plugins:
+        plugin_name = self._named(f"plug-in {name}", name, own, PLUGINS)
+        if not plugin_name or plugin_name in self._plugins:
             return None
-        found: dict[str, Any] = {"name": known}
-        self._plugins[known] = found
-        specs = tuple(arguments_of(known) or ())
+        entry: dict[str, Any] = {"name": plugin_name}
+        self._plugins[plugin_name] = entry
+        specs = tuple(arguments_of(plugin_name) or ())
         inside = given.get("arguments") if isinstance(given.get("arguments"), dict) else {}
         beside = {key: value for key, value in given.items() if any(spec.accepts(str(key)) for spec in specs)}
         for key in beside:
-            self._changed(f"{key} of plug-in {known} stands below arguments")
+            self._changed(f"{key} of plug-in {plugin_name} stands below arguments")
         arguments = {key: value for key, value in {**inside, **beside}.items() if key not in FLAG_KEYS}
-        if known != name and arguments and foreign(name, PLUGINS):
+        if plugin_name != name and arguments and foreign(name, PLUGINS):
             self._lost(f"the arguments of plug-in {name}: {', '.join(arguments)}")
             arguments = {}
-        kept = self._arguments(arguments, specs, f"plug-in {known}")
+        kept = self._arguments(arguments, specs, f"plug-in {plugin_name}")
         if kept:
-            found["arguments"] = kept
+            entry["arguments"] = kept
         for key in [key for key in inside if key in FLAG_KEYS]:
-            self._changed(f"{key} of plug-in {known} stands beside name")
-            self._flag(found, key, inside[key])
+            self._changed(f"{key} of plug-in {plugin_name} stands beside name")
+            self._flag(entry, key, inside[key])
         for key, value in given.items():
             if key not in ("name", "arguments", *beside):
-                self._flag(found, str(key), value)
-        return found
+                self._flag(entry, str(key), value)
+        return entry
 
     def _flag(self, found: dict[str, Any], key: str, value: Any) -> None:
         if isinstance(value, str) and value.lower() in _BOOLS:
@@ -341,16 +343,16 @@ class _Writer:
         stem, off = re.sub(r"^(disabled?|enabled?)", "", key), key.startswith("disable")
         if key.endswith("Disabled"):  # as kube-batch's own documents write it: jobOrderDisabled
             stem, off = key.removesuffix("Disabled"), True
-        wanted = next((one for one in FLAG_KEYS if re.sub(r"^enabled?", "", one).lower() == stem.lower()), None)
-        if wanted is None:
+        flag = next((one for one in FLAG_KEYS if re.sub(r"^enabled?", "", one).lower() == stem.lower()), None)
+        if flag is None:
             self._lost(f"{key}: {value!r} of plug-in {found['name']}")
             return
-        if wanted != key:
-            self._changed(f"{key} of plug-in {found['name']} is {wanted}")
-        found[wanted] = not value if off and isinstance(value, bool) else value
+        if flag != key:
+            self._changed(f"{key} of plug-in {found['name']} is {flag}")
+        found[flag] = not value if off and isinstance(value, bool) else value
 
     def _arguments(self, given: Mapping[str, Any], known: Iterable[Argument], owner: str) -> dict[str, Any]:
-        specs, found = tuple(known), dict[str, Any]()
+        specs, arguments = tuple(known), dict[str, Any]()
         name = owner.rsplit(maxsplit=1)[-1]
         for key, value in given.items():
             spec = next((one for one in specs if one.accepts(str(key))), None)
@@ -371,8 +373,8 @@ class _Writer:
             if near != key:
                 self._changed(f"{key} of {owner} is {near}")
                 spec = next(one for one in specs if one.accepts(near))
-            found[near] = self._as(spec, value, f"{near} of {owner}") if spec is not None else value
-        return found
+            arguments[near] = self._as(spec, value, f"{near} of {owner}") if spec is not None else value
+        return arguments
 
     def _value(self, key: str, value: Any, plugin: str) -> Any:
         spec = next((one for one in arguments_of(plugin) or () if one.accepts(key)), None)
@@ -389,7 +391,7 @@ class _Writer:
 
     def _fields(self, spec: Argument, given: Mapping[str, Any], what: str) -> dict[str, Any]:
         fields = spec.shape.fields if spec.shape is not None else None
-        found = {}
+        entries = {}
         for key, value in given.items():
             near = key if not fields or key in fields else meant(str(key), fields)
             if not near:
@@ -398,8 +400,8 @@ class _Writer:
             if near != key:
                 self._changed(f"{key} in {what} is {near}")
             number = isinstance(value, str) and fields is not None and fields[near].kind in ("int", "float")
-            found[near] = int(value) if number and value.strip().isdecimal() else value
-        return found
+            entries[near] = int(value) if number and value.strip().isdecimal() else value
+        return entries
 
     def _configuration(self, given: Any) -> Any:
         if not isinstance(given, dict) or not isinstance(given.get("arguments"), dict):
@@ -414,17 +416,17 @@ class _Writer:
         return {**given, "arguments": kept} if kept else None
 
     def _metrics(self, given: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        metrics: dict[str, Any] = {}
         for key, value in given.items():
             name = f"{above}{key}"
             if isinstance(value, dict):
                 self._changed(f"{name} of metrics is flat: {name}.NAME")
-                found |= self._metrics(value, f"{name}.")
+                metrics |= self._metrics(value, f"{name}.")
             elif name in METRICS_KEYS:
-                found[name] = value
+                metrics[name] = value
             else:
                 self._lost(f"{name}: {value!r} of metrics")
-        return found
+        return metrics
 
 
 def _owner_of(key: str) -> str:

@@ -177,9 +177,9 @@ def _listed(value: Any) -> list[Any]:
 def _enabled(points: Mapping[str, Any]) -> Iterator[tuple[str, int | None, bool]]:
     """Each plug-in once, with its weight, and whether it is on."""
     seen: set[tuple[str, bool]] = set()
-    for found in points.values():
+    for point in points.values():
         for on in (False, True):
-            for each in _listed(found.get("enabled" if on else "disabled")) if isinstance(found, Mapping) else ():
+            for each in _listed(point.get("enabled" if on else "disabled")) if isinstance(point, Mapping) else ():
                 name, weight = str(each.get("name")), each.get("weight")
                 if (name, on) not in seen:
                     seen.add((name, on))

@@ -156,8 +156,8 @@ def _elsewhere(key: str, specs: tuple[Argument, ...], owner: str, others: Mappin
     if said is not None:
         return f"; {said.says}"
     exact = argument_form(key, specs, name)
-    for other, known in others.items() if not exact else ():
-        if other != owner and any(spec.accepts(key) for spec in known):
+    for other, other_specs in others.items() if not exact else ():
+        if other != owner and any(spec.accepts(key) for spec in other_specs):
             return f"; it is one of {other}"
     return argument_suggestion(key, specs, name) or ("" if specs else f"; {owner} has no arguments")
 
@@ -279,15 +279,15 @@ def _strict(config: SchedulerConfig) -> SchedulerConfig:
 
 def _flag(line: str, number: int, file: str) -> tuple[CommandFlag, str]:
     """The flag that a line names, and its value as written."""
-    found = _LINE.fullmatch(line)
-    if found is None:
+    match = _LINE.fullmatch(line)
+    if match is None:
         raise ConfigError(f"{line[:80]!r} is no flag; write --NAME=VALUE", file=file, line=number)
-    name = found["name"]
+    name = match["name"]
     if name not in COMMAND_FLAGS:
         near = difflib.get_close_matches(name, COMMAND_FLAGS, n=1, cutoff=0.6)
         meant = f"; did you mean --{near[0]}?" if near else ""
         raise ConfigError(f"unknown flag --{name}{meant}", file=file, line=number, key=name)
-    return COMMAND_FLAGS[name], (found["value"] or "").strip()
+    return COMMAND_FLAGS[name], (match["value"] or "").strip()
 
 
 # Reads a configuration file into `SchedulerConfig`, strictly.
@@ -413,8 +413,8 @@ def _read(text: str, file: str, problems: Problems, *, imports: bool) -> Schedul
 @cache
 def _takers() -> dict[str, tuple[Argument, ...]]:
     """What the built-in plug-ins and actions take, by what errors call them."""
-    found = {f"plug-in {name}": arguments_of(name) or () for name in plugin_names()}
-    return found | {f"action {name}": ACTION_ARGUMENTS.get(name, ()) for name in KNOWN_ACTIONS}
+    by_plugin = {f"plug-in {name}": arguments_of(name) or () for name in plugin_names()}
+    return by_plugin | {f"action {name}": ACTION_ARGUMENTS.get(name, ()) for name in KNOWN_ACTIONS}
 
 
 def _not_at_the_top(key: str) -> str:
@@ -432,10 +432,10 @@ def _not_beside_name(key: str, plugin: str) -> str:
     if any(spec.accepts(key) for spec in arguments_of(plugin) or ()):
         return f"; it is an argument: write arguments: {{{key}: ...}}"
     switch = re.sub("^(disable|enabled?)|Disabled$", "", key)
-    wanted = next((one for one in FLAG_KEYS if re.sub("^enabled?", "", one).lower() == switch.lower()), "")
-    if wanted:
+    meant_flag = next((one for one in FLAG_KEYS if re.sub("^enabled?", "", one).lower() == switch.lower()), "")
+    if meant_flag:
         off = key.startswith("disable") or key.endswith("Disabled")
-        return f"; it is {wanted} today: write {wanted}: false" if off else f"; did you mean {wanted}?"
+        return f"; it is {meant_flag} today: write {meant_flag}: false" if off else f"; did you mean {meant_flag}?"
     return suggestion(key, ["name", "arguments", *FLAG_KEYS])
 
 
@@ -465,8 +465,8 @@ class _Reader:
             value.fail(f"action {name} is not available in this version; remove it from actions")
         if name not in available:
             said = foreign(name, ACTIONS)
-            known = suggestion(name, KNOWN_ACTIONS | set(available))
-            value.fail(f"unknown action {name}{f'; it is {said.says}' if said else known}")
+            hint = suggestion(name, KNOWN_ACTIONS | set(available))
+            value.fail(f"unknown action {name}{f'; it is {said.says}' if said else hint}")
         return name
 
     def read_tiers(self, value: Value) -> None:
@@ -511,10 +511,10 @@ class _Reader:
 
     def _tried(self, plugin: PluginConfig, given: tuple[Value, Value] | None) -> PluginConfig:
         """Make the plug-in once: what it refuses itself is an error of the file, where nothing else is wrong."""
-        found = BUILT_IN.get(plugin.name)
-        if found is not None and given is not None and not found.outside:
+        built_in = BUILT_IN.get(plugin.name)
+        if built_in is not None and given is not None and not built_in.outside:
             try:
-                found(plugin)
+                built_in(plugin)
             except ConfigError as error:
                 if not any(each.key.startswith(given[1].key) for each in self._problems.found):
                     given[1].named_in(str(error)).fail(str(error))
@@ -528,21 +528,21 @@ class _Reader:
         if not self._seen(name):
             return name
         try:
-            found = find(name)
+            plugin_class = find(name)
         except ConfigError as error:
             value.fail(str(error))
-        if found is None:
+        if plugin_class is None:
             said = foreign(name, PLUGINS)
-            known = suggestion(name, plugin_names()) or "; one of your own is named as module:Class"
-            value.fail(f"unknown plug-in {name}{f'; it is {said.says}' if said else known}")
+            hint = suggestion(name, plugin_names()) or "; one of your own is named as module:Class"
+            value.fail(f"unknown plug-in {name}{f'; it is {said.says}' if said else hint}")
         return name
 
     def _seen(self, name: str) -> bool:
         return self._imports or not is_code(name)
 
     def _read_arguments(self, value: Value, name: str) -> dict[str, Any]:
-        known = arguments_of(name) if self._seen(name) else None
-        return read_arguments(value, known, f"plug-in {name}", self._problems, _takers(), self.notes)
+        specs = arguments_of(name) if self._seen(name) else None
+        return read_arguments(value, specs, f"plug-in {name}", self._problems, _takers(), self.notes)
 
     def read_node_order(self, value: Value) -> None:
         """Plug-ins that only score nodes, as ``{name, args}``; ``args`` is a map, or the same as JSON text."""
@@ -573,10 +573,12 @@ class _Reader:
         if "name" not in entries:
             element.fail(f"{element.key} has no name; name the action that its arguments are for")
         name = entries["name"].text()
-        known = KNOWN_ACTIONS | {*OTHER_SECTIONS, *action_names()}
-        if name not in known:
+        known_names = KNOWN_ACTIONS | {*OTHER_SECTIONS, *action_names()}
+        if name not in known_names:
             said = foreign(name, SECTIONS) or foreign(name, ACTIONS)
-            entries["name"].fail(f"unknown action {name}{f'; it is {said.says}' if said else suggestion(name, known)}")
+            entries["name"].fail(
+                f"unknown action {name}{f'; it is {said.says}' if said else suggestion(name, known_names)}"
+            )
         given = entries.get("arguments")
         owner = OTHER_SECTIONS.get(name, f"action {name}")
         known_here = ACTION_ARGUMENTS.get(name, ())

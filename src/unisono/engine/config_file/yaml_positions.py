@@ -119,8 +119,8 @@ def meant(name: str, known: Iterable[str]) -> str:
     same = next((one for one in names if _letters(one) == _letters(name)), "")
     if same:
         return same
-    found = max(names, key=lambda one: (_likeness(name, one), -len(one)), default="")
-    return found if found and _likeness(name, found) >= _LIKE else ""
+    closest = max(names, key=lambda one: (_likeness(name, one), -len(one)), default="")
+    return closest if closest and _likeness(name, closest) >= _LIKE else ""
 
 
 def _letters(name: str) -> str:
@@ -234,18 +234,18 @@ class Value:
 
     def named_in(self, message: str) -> Value:
         """The key inside this value that a message names, the last one; the value itself where it names none."""
-        words, found = set(re.findall(r"[\w./*-]+", message)), self
+        words, named = set(re.findall(r"[\w./*-]+", message)), self
         inner = self.items() if isinstance(self.node, yaml.MappingNode) else []
         for key, at, entry in inner:
             deeper = entry.named_in(message)
             if deeper is not entry:
-                found = deeper
+                named = deeper
             elif key in words:
-                found = at
+                named = at
         for element in self.elements() if isinstance(self.node, yaml.SequenceNode) else []:
             deeper = element.named_in(message)
-            found = deeper if deeper is not element else found
-        return found
+            named = deeper if deeper is not element else named
+        return named
 
     def text(self) -> str:
         """A non-empty string."""

@@ -107,8 +107,8 @@ class Cycle:
         self.notices: dict[str, float] = {}
         self.asleep = [] if reasons else sleeping_jobs(self.session, self.hooks, config.actions)
         self.jobs = awake_jobs(self.session, self.asleep)
-        known = len(self.jobs) + sum(map(len, self.asleep))
-        self.strays = [] if known == len(snapshot.active) else _strays(self.session)
+        job_count = len(self.jobs) + sum(map(len, self.asleep))
+        self.strays = [] if job_count == len(snapshot.active) else _strays(self.session)
         barred = barred_jobs(self.session, self.jobs)
         self.eligible = [job for job in self.jobs if job.key not in barred] if barred else self.jobs
         for key, refusal in barred.items():
@@ -128,18 +128,18 @@ class Cycle:
 
     def report(self, job: JobState) -> JobReport:
         """The job's report, new if it had none."""
-        found = self.reports.get(job.key)
-        if found is None:
-            found = self.reports[job.key] = JobReport()
-        return found
+        job_report = self.reports.get(job.key)
+        if job_report is None:
+            job_report = self.reports[job.key] = JobReport()
+        return job_report
 
     def valid(self, job: JobState) -> bool:
         """Whether the job may be placed at all; asked once per cycle. One that loses pods in this cycle gets none."""
         if job.places and job.lost:
             return False
         if job.shape and not (job.places or self._set_back or self.hooks.guard.out or job.key in self._valid):
-            found = self._valid.get(job.shape, _UNKNOWN)
-            if found is None:
+            shape_refusal = self._valid.get(job.shape, _UNKNOWN)
+            if shape_refusal is None:
                 return True  # as another one of its shape; jobs are mostly valid
         setback = self.session.snapshot.setbacks.get(job.key)
         if setback is not None and setback.waiting:
@@ -150,14 +150,14 @@ class Cycle:
             return False
         shared = job.shape and not job.places and self.hooks.by_shape("valid")
         key = job.shape if shared and job.key not in self._valid else job.key
-        known = self._valid.get(key, _UNKNOWN)
-        if known is _UNKNOWN:
-            known = self.hooks.first("valid", job)
-            failed = known is not None and known.cause is Cause.PLUGIN_FAILED
-            self._valid[job.key if failed else key] = known
-        if known is not None:
-            self.report(job).invalid = known
-        return known is None
+        answer = self._valid.get(key, _UNKNOWN)
+        if answer is _UNKNOWN:
+            answer = self.hooks.first("valid", job)
+            failed = answer is not None and answer.cause is Cause.PLUGIN_FAILED
+            self._valid[job.key if failed else key] = answer
+        if answer is not None:
+            self.report(job).invalid = answer
+        return answer is None
 
     def pending(self, job: JobState, *, best_effort: bool | None = None) -> list[Task]:
         """Ungated pending tasks of a job in task order; only those that request nothing, or only others, if said."""
@@ -182,8 +182,8 @@ class Cycle:
 
     def wake(self, time: float) -> None:
         """Let a cycle come at that time (seconds since the epoch) at the latest, even if nothing changes."""
-        known = self.decisions.again_at
-        self.decisions.again_at = time if known is None else min(known, time)
+        previous = self.decisions.again_at
+        self.decisions.again_at = time if previous is None else min(previous, time)
 
     def write_out(self) -> None:
         """Turn what was committed into binds and evictions."""
@@ -234,8 +234,8 @@ class Cycle:
         if choices is None:
             return
         jobs = {placement.job.key: placement.job for placement in self.bound if placement.job.key in choices.jobs}
-        found = {key: choice for key, job in jobs.items() if (choice := choices.of(job)) and choice.made_again}
-        for key, choice in found.items():
+        remade = {key: choice for key, job in jobs.items() if (choice := choices.of(job)) and choice.made_again}
+        for key, choice in remade.items():
             choices.make_again(choice)
             for placement in [each for each in self.bound if each.job.key == key]:
                 job, number = placement.job, len(placement.tasks)
@@ -245,7 +245,7 @@ class Cycle:
                 self.transaction.withdraw(placement)
             self.reports.pop(key, None)
             choice.rest()
-        self.bound = [placement for placement in self.bound if placement.job.key not in found]
+        self.bound = [placement for placement in self.bound if placement.job.key not in remade]
 
     def _take_back(self, out: Mapping[str, Failure]) -> None:
         """Jobs for which a plug-in failed after they had been placed wait again."""

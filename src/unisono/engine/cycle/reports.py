@@ -129,10 +129,10 @@ class FitReporter:
             self._known.clear()
             self._at = position
         key = (pod_class.id, self.tables.alike(pod_class))
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._find(pod_class)
-        return found
+        fit_errors = self._known.get(key)
+        if fit_errors is None:
+            fit_errors = self._known[key] = self._find(pod_class)
+        return fit_errors
 
     def whatever_is_free(self, pod_class: PodClass) -> FitErrors | None:
         """Why every node refuses the class even if empty, None where one does not.

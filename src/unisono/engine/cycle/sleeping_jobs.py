@@ -97,15 +97,15 @@ def sleeping_jobs(session: Session, hooks: CombinedAnswers, actions: Iterable[st
 
 def in_line(session: Session, asleep: list[Alike]) -> tuple[list[Alike], list[JobState]]:
     """Of jobs that are asleep and may find room: those to pass over where they stand, and those to wake at once."""
-    found = [alike for alike in asleep if len(alike) >= _FEWEST]
-    if len(found) > _MOST_KINS:
-        found.sort(key=len, reverse=True)
-        del found[_MOST_KINS:]
-    if len(found) == len(asleep):
+    passed_over = [alike for alike in asleep if len(alike) >= _FEWEST]
+    if len(passed_over) > _MOST_KINS:
+        passed_over.sort(key=len, reverse=True)
+        del passed_over[_MOST_KINS:]
+    if len(passed_over) == len(asleep):
         return asleep, []
-    kins = {alike.kin for alike in found}
+    kins = {alike.kin for alike in passed_over}
     keys = [key for alike in asleep if alike.kin not in kins for _, key in alike.aged]
-    return found, [job for key in keys if (job := session.job(key)) is not None]
+    return passed_over, [job for key in keys if (job := session.job(key)) is not None]
 
 
 def _may_sleep(session: Session, hooks: CombinedAnswers) -> bool:

@@ -97,11 +97,11 @@ class LossOrder:
         np.minimum.at(bounds, index.column[chosen], self._level[chosen] * self._step + self._lost[chosen])
         bounds[~lacking] = -1.0
         possible = points > NOWHERE
-        found = np.full(len(points), NOWHERE)
+        ranked = np.full(len(points), NOWHERE)
         if possible.any():
             ranks = np.unique(bounds[possible], return_inverse=True)[1]
-            found[possible] = points[possible] - ranks * (float(np.ptp(points[possible])) + 1.0)
-        return found
+            ranked[possible] = points[possible] - ranks * (float(np.ptp(points[possible])) + 1.0)
+        return ranked
 
     def bound(self, column: int) -> float:
         """No victims on the node cost less than this, by the last `cheapest_first`."""
@@ -271,12 +271,12 @@ class _Deserved:
 
     def of(self, queue: QueueState) -> Amounts:
         """By row; empty where no plug-in answers."""
-        found = self._known.get(queue.name)
-        if found is None:
-            told = self._session.book.shares.metrics_of
-            shares = told(queue) if told is not None else None
-            found = self._known[queue.name] = [] if shares is None else list(shares.deserved)
-        return found
+        amounts = self._known.get(queue.name)
+        if amounts is None:
+            share_metrics = self._session.book.shares.metrics_of
+            shares = share_metrics(queue) if share_metrics is not None else None
+            amounts = self._known[queue.name] = [] if shares is None else list(shares.deserved)
+        return amounts
 
 
 def _amount(vectors: Sequence[Vector], row: int) -> int:
@@ -371,16 +371,16 @@ class EvictableCache:
 
     def unprotected(self, purpose: Purpose) -> BoolArray:
         """``[T]`` tasks that no plug-in protects, and that their jobs and queues let go."""
-        found = self._free_to_go.get(purpose)
-        if found is None:
+        may_go = self._free_to_go.get(purpose)
+        if may_go is None:
             if self.hooks.has("protected"):
-                found = ~self.hooks.protected(self.index.tasks, purpose)
+                may_go = ~self.hooks.protected(self.index.tasks, purpose)
             else:
-                found = np.ones(len(self.index), dtype=np.bool_)
+                may_go = np.ones(len(self.index), dtype=np.bool_)
             if self._kept is not None:
-                found = found & ~self._kept
-            self._free_to_go[purpose] = found
-        return found
+                may_go = may_go & ~self._kept
+            self._free_to_go[purpose] = may_go
+        return may_go
 
     @cached_property
     def _kept(self) -> BoolArray | None:

@@ -132,15 +132,15 @@ class Evictions:
         """Whether a node has what the task requests; where none had, only nodes that changed since are looked at."""
         touched, seen = self.session.touched, self._full.get(task.pod_class.id)
         if seen is None:
-            found = not self._lacking(task).all()
+            fits = not self._lacking(task).all()
         else:
             fresh = set(touched[seen:])
-            found = any(max(self._missing(task, column), default=0) <= 0 for column in fresh)
-        if found:
+            fits = any(max(self._missing(task, column), default=0) <= 0 for column in fresh)
+        if fits:
             self._full.pop(task.pod_class.id, None)
         else:
             self._full[task.pod_class.id] = len(touched)
-        return found
+        return fits
 
     def make_room(self, rank: ActorRank, task: Task, rule: Rule) -> bool:
         """Evict what must go and promise the place to ``task``; False, and nothing changed, when no node can be had."""
@@ -224,10 +224,12 @@ class Evictions:
 
     def _books(self, pod_class: PodClass) -> Index:
         """``[4, k]`` rows of the session's matrix: allocatable, used, releasing, pipelined of what a class requests."""
-        found = self._rows_of.get(pod_class.id)
-        if found is None:
-            found = self._rows_of[pod_class.id] = np.array([pod_class.rows + at * self.session.rows for at in range(4)])
-        return found
+        matrix_rows = self._rows_of.get(pod_class.id)
+        if matrix_rows is None:
+            matrix_rows = self._rows_of[pod_class.id] = np.array(
+                [pod_class.rows + at * self.session.rows for at in range(4)]
+            )
+        return matrix_rows
 
     def _room(self, task: Task) -> RoomTable:
         hooks = self.cycle.hooks
@@ -321,8 +323,8 @@ class Evictions:
         """
         own = rule.among is Among.JOB
         index, states = self.index, self.index.jobs.states
-        found = [at for at in index.on(column) if evictable.mask[at] and index.alive[at]]
-        pairs = [(index.tasks[at], states[int(index.job[at])]) for at in found]
+        positions = [at for at in index.on(column) if evictable.mask[at] and index.alive[at]]
+        pairs = [(index.tasks[at], states[int(index.job[at])]) for at in positions]
         pairs = [pair for pair in pairs if (pair[1] is actor) is own and self.may_lose(pair[1], actor)]
         if own:  # equal ones would take the place from each other for ever
             pairs = [pair for pair in pairs if pair[0].priority < task.priority]
@@ -411,10 +413,10 @@ class Evictions:
     def _missing(self, task: Task, column: int) -> Amounts:
         """What the node lacks of each resource that the task requests, once all that is being released is gone."""
         size, node = self.session.rows, self.session.matrix[:, column].tolist()
-        wanted = zip(task.pod_class.rows.tolist(), task.pod_class.amounts.tolist(), strict=True)
+        demand = zip(task.pod_class.rows.tolist(), task.pod_class.amounts.tolist(), strict=True)
         return [
             amount - node[row] + node[size + row] - node[2 * size + row] + node[3 * size + row]
-            for row, amount in wanted
+            for row, amount in demand
         ]
 
     def _evict_until(self, rank: ActorRank, task: Task, column: int, rule: Rule, victims: list[Task]) -> bool:
@@ -571,6 +573,6 @@ def _free_first(points: FloatArray, lacking: BoolArray) -> FloatArray:
 
 def evictions_of(cycle: Cycle) -> Evictions:
     """The evictions of a cycle; the index of running pods is made when it is first asked for, and follows."""
-    found = cycle.session.shared.of(Evictions, lambda: Evictions(cycle))
-    found.follow()
-    return found
+    evictions = cycle.session.shared.of(Evictions, lambda: Evictions(cycle))
+    evictions.follow()
+    return evictions

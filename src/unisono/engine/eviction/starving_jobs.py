@@ -91,8 +91,8 @@ def _victims(
     concerned = np.array([set(binding) <= set(queue.limits) for queue in index.jobs.queues], dtype=np.bool_)
     if not concerned.any():
         return []
-    found = np.flatnonzero(evictable.mask & index.alive & concerned[index.jobs.queue][index.job])
-    pairs = [(index.tasks[int(at)], states[int(index.job[at])]) for at in found]
+    positions = np.flatnonzero(evictable.mask & index.alive & concerned[index.jobs.queue][index.job])
+    pairs = [(index.tasks[int(at)], states[int(index.job[at])]) for at in positions]
     own = rule.among is Among.JOB
     pairs = [
         pair

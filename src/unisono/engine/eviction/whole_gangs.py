@@ -226,8 +226,8 @@ class _Plan:
         if choices is None or None in parts:
             return columns
         masks = [choices.nodes(part.kind) for part in parts if part is not None]
-        found: Index = columns[np.logical_or.reduce(masks)[columns]]
-        return found
+        allowed: Index = columns[np.logical_or.reduce(masks)[columns]]
+        return allowed
 
     def _free(self) -> Vector:
         """What is idle in the domain, or will be."""

@@ -152,15 +152,15 @@ def _too_small(search: Search, subject: _Subject, domain: int, holds: int) -> Ad
     staying = subject.staying
     if staying:
         text += f"; the topology keeps them with {_pods(staying)} of its own"
-    found = _free_nodes(search, subject)
-    if found is None:
+    freeable = _free_nodes(search, subject)
+    if freeable is None:
         task = subject.tasks[0]
         elsewhere = _elsewhere(search, subject) if staying else ""
         back = _out_of_sight(search, subject)
         if back is not None:
             return Advice(text, elsewhere, holds, subject.needed, task, tree.names[back[0]], lost=back[1])
         return Advice(text, elsewhere, holds, subject.needed, task)
-    number, at, chosen = found
+    number, at, chosen = freeable
     table = search.session.snapshot.nodes
     names = ", ".join(table.names[column] for column in chosen[:_NAMED]) + (", ..." if number > _NAMED else "")
     suggestion = f"free {counted(number, 'node')} of HyperNode {tree.names[at]} ({names})"
@@ -213,13 +213,13 @@ def _out_of_sight(search: Search, subject: _Subject) -> tuple[int, tuple[int, ..
     nodes, tree = search.session.nodes, search.tree
     away = nodes.table.unschedulable | ~nodes.table.ready
     room = np.where(away, tasks_fitting(nodes.allocatable, pod_class), search.slots.slots(pod_class, empty=True))
-    found: list[tuple[int, tuple[int, ...]]] = []
+    candidates: list[tuple[int, tuple[int, ...]]] = []
     for at in tree.below(subject.inside):
         columns = tree.columns[at]
         if tree.tiers[at] <= subject.limit and int(room[columns].sum()) >= subject.needed and away[columns].any():
-            found.append((at, tuple(column for column in columns.tolist() if away[column] and room[column])))
+            candidates.append((at, tuple(column for column in columns.tolist() if away[column] and room[column])))
     broken = ~nodes.table.ready
-    return min(found, key=lambda one: (bool(broken[list(one[1])].any()), len(one[1])), default=None)
+    return min(candidates, key=lambda one: (bool(broken[list(one[1])].any()), len(one[1])), default=None)
 
 
 def _free_nodes(search: Search, subject: _Subject) -> tuple[int, int, list[int]] | None:

@@ -203,16 +203,16 @@ class DomainSlots:
     def _followed(self, pod_class: PodClass, *, empty: bool) -> FollowedSums:
         result = self.static.result(pod_class, self.session, self.hooks)
         key = (pod_class.id, empty, id(result))
-        found = self._known.get(key)
-        if found is None:
+        cached = self._known.get(key)
+        if cached is None:
             if len(self._known) >= _MOST_FOLLOWED:
                 self._known.clear()
 
             def count(columns: Index) -> Counts:
                 return self._count(pod_class, result, columns, empty=empty)
 
-            found = self._known[key] = result, FollowedSums(self.session, count)
-        return found[1].follow()
+            cached = self._known[key] = result, FollowedSums(self.session, count)
+        return cached[1].follow()
 
     def _count(self, pod_class: PodClass, result: StaticResult, columns: Index, *, empty: bool) -> Counts:
         nodes, which = self.session.nodes, (pod_class.rows[:, None], columns)
@@ -228,8 +228,8 @@ class DomainSlots:
 
     def room(self, pod_class: PodClass, domains: Sequence[int]) -> list[int]:
         """``[len(domains)]`` how many more tasks of a class each domain could hold at most."""
-        found: list[int] = self._followed(pod_class, empty=False).sums[list(domains)].tolist()
-        return found
+        counts: list[int] = self._followed(pod_class, empty=False).sums[list(domains)].tolist()
+        return counts
 
     def held(self, tasks: Iterable[Task], domains: Sequence[int], *, empty: bool = False) -> Counts:
         """``[len(domains)]`` how many of ``tasks`` each domain could hold at most (classes counted one by one)."""
@@ -286,7 +286,7 @@ class Search:
 
     def _may_be_first(self, tasks: Iterable[Task]) -> BoolArray | None:
         """``[N]`` nodes off which what they want of other pods does not keep all of the tasks; None for all nodes."""
-        found: BoolArray | None = None
+        open_nodes: BoolArray | None = None
         for pod_class in by_class(tasks):
             if pod_class.base is pod_class:
                 return None
@@ -295,8 +295,8 @@ class Search:
                 if layer is None or not layer.filters:
                     return None
                 allowed = ~layer.refused()
-                found = allowed if found is None else found | allowed
-        return found
+                open_nodes = allowed if open_nodes is None else open_nodes | allowed
+        return open_nodes
 
     def points(self, group: SubGroup, domains: Sequence[int]) -> FloatArray:
         """``[len(domains)]`` points of all plug-ins."""
@@ -327,7 +327,7 @@ class Search:
 
     def _liked(self, group: SubGroup, domains: Sequence[int]) -> list[float] | None:
         """``[len(domains)]`` the most points that preferences about other pods give a node; None without any."""
-        found: FloatArray | None = None
+        total: FloatArray | None = None
         for pod_class in by_class(group.tasks):
             terms = pod_class.terms
             layer = None
@@ -335,10 +335,10 @@ class Search:
                 layer = self.tables.of(pod_class).layer
             if layer is not None and layer.scores:
                 points = layer.points(np.ones(self.session.nodes.size, dtype=np.bool_)) + np.zeros(1)
-                found = points if found is None else found + points
-        if found is None or not found.any():
+                total = points if total is None else total + points
+        if total is None or not total.any():
             return None
-        return [float(found[columns].max(initial=0.0)) for columns in (self.tree.columns[at] for at in domains)]
+        return [float(total[columns].max(initial=0.0)) for columns in (self.tree.columns[at] for at in domains)]
 
     def taker(
         self, group: SubGroup, domain: int, pod_class: PodClass, kept: BoolArray | None = None, *, future: bool

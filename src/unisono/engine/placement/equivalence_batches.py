@@ -209,8 +209,8 @@ class EquivalenceBatches:
         tasks = cycle.orders.tasks(list(job.record.pending.values()))
         if self._asks and cycle.hooks.prefilter(tasks[0]) is not None:
             return False
-        told = cycle.fits.reasons
-        cycle.reports[job.key] = _copied(report, job, tasks) if told else JobReport(quota=report.quota)
+        with_reasons = cycle.fits.reasons
+        cycle.reports[job.key] = _copied(report, job, tasks) if with_reasons else JobReport(quota=report.quota)
         return True
 
     def _known(self, like: tuple[int, str]) -> JobReport | None:

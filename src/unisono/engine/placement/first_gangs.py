@@ -55,12 +55,12 @@ def _beyond_share(cycle: Cycle) -> list[Waiting]:
         job = cycle.session.job(key)
         if job is not None and not job.counts[TaskStatus.PIPELINED] and cycle.valid(job):
             by_queue.setdefault(job.queue.name, []).append(job)
-    found = [
+    refused = [
         (jobs[0].queue, sorted(jobs, key=cycle.orders.job_key))
         for jobs in by_queue.values()
         if any(map(cycle.session.book.shares.may_exceed or bool, jobs))
     ]
-    return sorted(found, key=lambda waiting: _turn(*waiting))
+    return sorted(refused, key=lambda waiting: _turn(*waiting))
 
 
 def _turn(queue: QueueState, jobs: list[JobState]) -> tuple[int, float, float, str]:
@@ -120,7 +120,7 @@ def promised(cycle: Cycle) -> list[JobState]:
     if not len(cycle.session.snapshot.nodes) or not any(_has_place(cycle, job) for job in cycle.eligible):
         return []
     waiting, stops = waiting_jobs(cycle, best_effort=None)
-    found: list[JobState] = []
+    first_jobs: list[JobState] = []
     outranked: set[str] = set()
     for jobs in waiting.values():
         ready = [job for job in jobs if job.key not in stops]
@@ -135,10 +135,10 @@ def promised(cycle: Cycle) -> list[JobState]:
                 and cycle.hooks.starving(job)
             ]
             outranked |= {job.queue.name for job in higher}
-            found += chosen + higher
+            first_jobs += chosen + higher
     orders = cycle.orders
     return sorted(
-        found, key=lambda job: (job.queue.name in outranked, orders.queue_key(job.queue), orders.job_key(job))
+        first_jobs, key=lambda job: (job.queue.name in outranked, orders.queue_key(job.queue), orders.job_key(job))
     )
 
 

@@ -180,20 +180,20 @@ def bonds_of(classes: Iterable[PodClass]) -> list[Bond]:
     do without it.
     """
     every = {pod_class.id: pod_class for pod_class in classes}
-    found: list[Bond] = []
+    bonds: list[Bond] = []
     for key in sorted({term.key for pod_class in every.values() for term in pod_class.terms.near}):
         groups, alone = list[set[int]](), list[set[int]]()
         for number, pod_class in sorted(every.items()):
             if not any(term.key == key for term in pod_class.terms.near):
                 continue
-            wanted = {other.id for other in every.values() if pod_class.terms.near_all in other.matched}
-            if number in wanted:
+            partners = {other.id for other in every.values() if pod_class.terms.near_all in other.matched}
+            if number in partners:
                 alone.append({number})
-            if wanted:
-                joined = {number, *wanted}.union(*(group for group in groups if group & {number, *wanted}))
+            if partners:
+                joined = {number, *partners}.union(*(group for group in groups if group & {number, *partners}))
                 groups = [*(group for group in groups if not group & joined), joined]
-        found += [Bond(key, frozenset(group)) for group in (*groups, *(one for one in alone if one not in groups))]
-    return found
+        bonds += [Bond(key, frozenset(group)) for group in (*groups, *(one for one in alone if one not in groups))]
+    return bonds
 
 
 def _with(front: Sequence[PodClass], stuck: PodClass) -> tuple[PodClass, ...]:

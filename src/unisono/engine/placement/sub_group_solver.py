@@ -184,9 +184,9 @@ class Solver:
 
     def _solve_bound(self, root: int) -> RemainingByGroup | None:
         """The same where pods of several sub-groups require each other near: the first bound all to its place."""
-        given, told, found = self.given, self.stuck, list[RemainingByGroup]()
+        given, previous_stuck, solutions = self.given, self.stuck, list[RemainingByGroup]()
         tasks = [task for key in self.groups for task in given.tasks(key)]
-        if told is None or not bonds_of(task.pod_class for task in tasks):
+        if previous_stuck is None or not bonds_of(task.pod_class for task in tasks):
             return None
 
         def trial(order: RemainingTasks, within: Within) -> Outcome:
@@ -194,16 +194,16 @@ class Solver:
             self.given = RemainingByGroup({key: own.get(key) or RemainingTasks([]) for key in given.by_group})
             self.within, self.stuck = within, None
             left = self._solve_below(root)
-            found.extend(() if left is None else (left,))
+            solutions.extend(() if left is None else (left,))
             stuck = self.stuck[0] if self.stuck is not None else None
             return Outcome(started=left is not None, stuck=stuck, placed=len(order))
 
         needed = max(self.hooks.missing(self.job), 1)
         attempts = Attempts(RemainingTasks(tasks), needed, None, trial, self.effort)
-        first = Outcome(started=False, stuck=told[0], placed=len(tasks))
+        first = Outcome(started=False, stuck=previous_stuck[0], placed=len(tasks))
         works = retry(self.cycle, attempts, first) is not None
-        self.given, self.within, self.stuck = given, {}, told
-        return found[-1] if works else None
+        self.given, self.within, self.stuck = given, {}, previous_stuck
+        return solutions[-1] if works else None
 
     def _solve_below(self, root: int) -> RemainingByGroup | None:
         gradients = list(self._gradients(root))
@@ -325,10 +325,10 @@ class Solver:
         heapq.heapify(heap)
         while heap:
             group = heapq.heappop(heap)[1]
-            found = self._place_group(group, domain, remaining, settled=settled)
-            if found is None:
+            group_points = self._place_group(group, domain, remaining, settled=settled)
+            if group_points is None:
                 continue
-            points += found
+            points += group_points
             if remaining.has(group):
                 heapq.heappush(heap, order(group))
             if enough():
@@ -416,9 +416,9 @@ class Solver:
             lambda tasks, within: self._trial(group, domain, tasks, mark, within),
             self.effort,
         )
-        told = self.stuck
+        previous_stuck = self.stuck
         left = retry(self.cycle, attempts, first)
-        self.stuck = told
+        self.stuck = previous_stuck
         return None if left is None else (left, mark)
 
     def _trial(self, group: SubGroup, domain: int, tasks: RemainingTasks, mark: Mark, within: Within) -> Outcome:

@@ -126,8 +126,8 @@ def _waits_for_others(remaining: RemainingTasks) -> bool:
     first, *later = remaining.kinds()
     terms = first.terms
     near = {terms.near_all} if terms.near else set()
-    wanted = near.union(spread.selector for spread in terms.spread if spread.hard)
-    return bool(wanted) and any(kind is not first and not wanted.isdisjoint(kind.matched) for kind in later)
+    selectors = near.union(spread.selector for spread in terms.spread if spread.hard)
+    return bool(selectors) and any(kind is not first and not selectors.isdisjoint(kind.matched) for kind in later)
 
 
 def _place_run(group: TaskGroup, tasks: list[Task], wanted: int, now: int) -> tuple[int, int]:

@@ -111,7 +111,7 @@ def place(cycle: Cycle, job: JobState, remaining: Remaining) -> bool:
     if choice is None:
         return _place(cycle, job, remaining)
     before = cycle.reports.pop(job.key, None)
-    told: tuple[JobReport | None, Advice | None] | None = None
+    first_failure: tuple[JobReport | None, Advice | None] | None = None
     left = remaining
     for _ in choice.each():
         if before is not None:
@@ -129,14 +129,14 @@ def place(cycle: Cycle, job: JobState, remaining: Remaining) -> bool:
         if placed or job.gained:
             _follow(remaining, left)
             return placed
-        found = cycle.reports.pop(job.key, None), advice_of(cycle).pop(job.key, None)
-        if found[0] is not None and found[0].quota is not None:
-            choice.refused[choice.now] = found[0].quota
-        if told is None:
-            told, choice.told = found, choice.now
+        failure = cycle.reports.pop(job.key, None), advice_of(cycle).pop(job.key, None)
+        if failure[0] is not None and failure[0].quota is not None:
+            choice.refused[choice.now] = failure[0].quota
+        if first_failure is None:
+            first_failure, choice.told = failure, choice.now
     choice.rest()
     _follow(remaining, left)
-    report, advice = told or (None, None)
+    report, advice = first_failure or (None, None)
     if report is not None:
         cycle.reports[job.key] = report
     if advice is not None:
@@ -243,16 +243,16 @@ class WaitingLine(Heap[JobState]):
 
         None are seen where an item that was put back comes first.
         """
-        found: list[JobState] = []
+        jobs: list[JobState] = []
         bound = self._pushed[0][0] if self._pushed else None
         for key, item in self._in_order():
-            if len(found) >= most or (bound is not None and bound < key):
+            if len(jobs) >= most or (bound is not None and bound < key):
                 break
             job = self._state(item) if isinstance(item, str) else item
             if not alike(job):
                 break
-            found.append(job)
-        return found
+            jobs.append(job)
+        return jobs
 
     def _in_order(self) -> Iterator[tuple[Key, JobState | str]]:
         """Those that sleep by name."""

@@ -164,11 +164,11 @@ def vetoes(answer: Any, arguments: Arguments, session: Session) -> tuple[Veto, .
     """Vetoes over the nodes of the view; one that is made lazily is made here."""
     size = arguments[1].size
     try:
-        found = tuple(answer)
+        checked = tuple(answer)
     except TypeError:
         raise _expected("vetoes", answer) from None
     shape = (size,)
-    for veto in found:
+    for veto in checked:
         if not isinstance(veto, Veto):
             raise _expected("a Veto", veto)
         nodes = veto.nodes
@@ -177,22 +177,22 @@ def vetoes(answer: Any, arguments: Arguments, session: Session) -> tuple[Veto, .
         why = veto.reason
         if type(why) is not Reason or type(why.text) is not str or type(why.cause) is not Cause:
             reason(why, arguments, session)
-    return found
+    return checked
 
 
 def raw_scores(answer: Any, arguments: Arguments, session: Session) -> tuple[RawScore, ...]:
     """Raw scores over the nodes of the view, with finite weights."""
     size = arguments[1].size
     try:
-        found = tuple(answer)
+        scores = tuple(answer)
     except TypeError:
         raise _expected("raw scores", answer) from None
-    for score in found:
+    for score in scores:
         if not isinstance(score, RawScore) or not isinstance(score.normalise, Normalise):
             raise _expected("a RawScore", score)
         number(score.weight, arguments, session)
         _points(score.raw, size, "fiub")
-    return found
+    return scores
 
 
 def lines(answer: Any, arguments: Arguments, session: Session) -> Any:
@@ -212,46 +212,46 @@ def gradients(answer: Any, arguments: Arguments, session: Session) -> list[list[
     """Lists of HyperNodes that exist."""
     most = len(session.snapshot.hyper_nodes)
     try:
-        found = [[whole(at, arguments, session) for at in gradient] for gradient in answer]
+        checked = [[whole(at, arguments, session) for at in gradient] for gradient in answer]
     except TypeError:
         raise _expected("lists of HyperNodes", answer) from None
-    if any(not 0 <= at < most for gradient in found for at in gradient):
+    if any(not 0 <= at < most for gradient in checked for at in gradient):
         raise BadAnswer("answered a HyperNode that does not exist")
-    return found
+    return checked
 
 
 def notes(answer: Any, arguments: Arguments, session: Session) -> dict[str, str]:
     """Annotations."""
     if not isinstance(answer, Mapping):
         raise _expected("annotations", answer)
-    found = dict(answer)
-    if not all(isinstance(key, str) and isinstance(value, str) for key, value in found.items()):
+    entries = dict(answer)
+    if not all(isinstance(key, str) and isinstance(value, str) for key, value in entries.items()):
         raise BadAnswer("answered annotations that are not texts")
-    return found
+    return entries
 
 
 def preparations(answer: Any, arguments: Arguments, session: Session) -> tuple[VolumeBind | ClaimAllocation, ...]:
     """What is written before a bind."""
     try:
-        found = tuple(answer)
+        checked = tuple(answer)
     except TypeError:
         raise _expected("preparations", answer) from None
-    for each in found:
+    for each in checked:
         if not isinstance(each, VolumeBind | ClaimAllocation):
             raise _expected("a preparation", each)
-    return found
+    return checked
 
 
 def relaxations(answer: Any, arguments: Arguments, session: Session) -> tuple[Change, ...]:
     """Changes that may be tried."""
     try:
-        found = tuple(answer)
+        changes = tuple(answer)
     except TypeError:
         raise _expected("changes", answer) from None
-    for each in found:
+    for each in changes:
         if not isinstance(each, Change):
             raise _expected("a change", each)
-    return found
+    return changes
 
 
 # ---- keys

@@ -30,14 +30,14 @@ class EvictionAnswers(PluginTiers):
     @cached_property
     def _naming_victims(self) -> Mapping[Purpose, list[Asked]]:
         """Plug-ins that name victims, by tier, for each purpose; a tier in which none does is left out."""
-        found: dict[Purpose, list[Asked]] = {}
+        by_purpose: dict[Purpose, list[Asked]] = {}
         for purpose, flag in VICTIM_FLAGS.items():
             tiers = [
                 [asked for asked in tier if not flag or getattr(asked[0].config.flags, flag)]
                 for tier in self.by_tier["victims"]
             ]
-            found[purpose] = [tier for tier in tiers if tier]
-        return found
+            by_purpose[purpose] = [tier for tier in tiers if tier]
+        return by_purpose
 
     def victims(self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose) -> BoolArray:
         """Mask of candidates that may be evicted, as Volcano combines tiers, but for plug-ins that protect.
@@ -86,20 +86,20 @@ class EvictionAnswers(PluginTiers):
         """
         ready = [plugin for plugin, _ in self.flat["ready"]]
         tiers = self._naming_victims[purpose]
-        known = bool(tiers) and any(plugin in ready for plugin, _ in tiers[0])
-        return bool(ready) and not (known and purpose is Purpose.RECLAIM)
+        knows_minimums = bool(tiers) and any(plugin in ready for plugin, _ in tiers[0])
+        return bool(ready) and not (knows_minimums and purpose is Purpose.RECLAIM)
 
     def protected(self, candidates: Sequence[Task], purpose: Purpose) -> BoolArray:
         """What any plug-in protects from being evicted for ``purpose``."""
         flag = VICTIM_FLAGS[purpose]
-        found = np.zeros(len(candidates), dtype=np.bool_)
+        mask = np.zeros(len(candidates), dtype=np.bool_)
         for plugin, method in self.flat["protected"]:
             if flag and not getattr(plugin.config.flags, flag):
                 continue
             answer = method(candidates, purpose)
             if answer is not None:
-                found |= answer
-        return found
+                mask |= answer
+        return mask
 
     def allowance(self, queue: QueueState) -> int:
         """How many more tasks of a queue may be evicted in this session."""
@@ -274,9 +274,9 @@ class CombinedAnswers(EvictionAnswers):
 
     def allocatable(self, job: QueueState | JobState, pod_class: PodClass) -> Refusal | None:
         """First refusal, a limit of the job or of its queue before what plug-ins say."""
-        found: Refusal | None = queue_limits.refusal(job, pod_class)
+        limit_refusal: Refusal | None = queue_limits.refusal(job, pod_class)
         queue = job.queue if isinstance(job, JobState) else job
-        return found if found is not None else self.first("allocatable", queue, pod_class)
+        return limit_refusal if limit_refusal is not None else self.first("allocatable", queue, pod_class)
 
     def overused(self, queue: QueueState) -> Refusal | None:
         """First refusal."""

@@ -75,10 +75,12 @@ class Guard:
         if not hosted and hook in _SINGLE:
             return method
         family = "placed" if hook == "removed" else hook
-        known = self._known.setdefault((plugin, family), {})
+        failures = self._known.setdefault((plugin, family), {})
         if not hosted and not policy.everywhere:
-            return self._plain(plugin, hook, policy, method, known)
-        return self._checked(plugin, hook, policy, method, known, timed=hosted and self.stopwatch.monotonic is not None)
+            return self._plain(plugin, hook, policy, method, failures)
+        return self._checked(
+            plugin, hook, policy, method, failures, timed=hosted and self.stopwatch.monotonic is not None
+        )
 
     def each(self, plugin: Plugin, hook: str, guarded: Method, items: Sequence[Any]) -> list[Any]:
         """The answers of an order about each of many items; ``guarded`` is the plug-in's guarded method.
@@ -219,15 +221,15 @@ class Guard:
             return answer
         self.instead += 1
         if plugin.ignorable:
-            found = np.zeros(len(candidates), dtype=np.bool_)
+            mask = np.zeros(len(candidates), dtype=np.bool_)
         else:
-            found = policy.instead(next(iter(known.values())), tuple(arguments))
+            mask = policy.instead(next(iter(known.values())), tuple(arguments))
         if answer is None:
             if hook == "victims":  # a mask would be a vote for the others; `stays` keeps those that failed
                 return None
             answer = False
-        found[sound] = answer
-        return found
+        mask[sound] = answer
+        return mask
 
     # ---- failures
 

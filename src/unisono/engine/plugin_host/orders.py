@@ -69,15 +69,15 @@ class Heap(Generic[T]):
 
         None are seen where keys are volatile, or where an item that was put back comes first.
         """
-        found: list[T] = []
+        items: list[T] = []
         if self._volatile:
-            return found
+            return items
         bound = self._pushed[0][0] if self._pushed else None
         for key, item in reversed(self._sorted):
-            if len(found) >= most or (bound is not None and bound < key) or not alike(item):
+            if len(items) >= most or (bound is not None and bound < key) or not alike(item):
                 break
-            found.append(item)
-        return found
+            items.append(item)
+        return items
 
     def take_while(self, passes: Callable[[T], bool]) -> int:
         """Take out the next items, in order, as long as they pass; how many did.
@@ -148,12 +148,12 @@ class Orders:
         if job.places:
             return (*self.hooks.keys("job_key", job), job.created, job.key)
         like = (self._of_shape and job.shape) or job.key, job.phase
-        known = self._unmoved.get(like)
-        if known is None:
-            known = self.hooks.keys("job_key", job)
-            if self._stays and LAST not in known:
-                self._unmoved[like] = known
-        return (*known, job.created, job.key)
+        plugin_key = self._unmoved.get(like)
+        if plugin_key is None:
+            plugin_key = self.hooks.keys("job_key", job)
+            if self._stays and LAST not in plugin_key:
+                self._unmoved[like] = plugin_key
+        return (*plugin_key, job.created, job.key)
 
     def plugins_keys(self, job: JobState) -> Key:
         """What the plug-ins say of a job, without what tells jobs apart that they do not."""

@@ -34,13 +34,13 @@ def _places(tiers: tuple[tuple[_Role, ...], ...]) -> Mapping[str, Sequence[tuple
 
     The same for every session of a configuration, so it is found out once.
     """
-    found: dict[str, list[tuple[int, int]]] = {hook: [] for hook in HOOK_FLAGS}
+    places: dict[str, list[tuple[int, int]]] = {hook: [] for hook in HOOK_FLAGS}
     for at, tier in enumerate(tiers):
         for place, (plugin, flags) in enumerate(tier):
             for hook in plugin.implemented:
                 if not HOOK_FLAGS[hook] or getattr(flags, HOOK_FLAGS[hook]):
-                    found[hook].append((at, place))
-    return found
+                    places[hook].append((at, place))
+    return places
 
 
 class _ByHook(dict[str, T]):
@@ -101,20 +101,20 @@ class PluginTiers:
     def _built(self, option: PluginConfig, lookup: Lookup, session: Session) -> Plugin | None:
         """A plug-in; one that fails in that is asked nothing, and what it would refuse is refused."""
         try:
-            found = lookup(option.name)
+            plugin_class = lookup(option.name)
         except BaseException as error:
             broken = Broken(option)
             self.guard.kill(broken, "import", error)
             return broken
-        if found is None:
+        if plugin_class is None:
             self.missing_plugins.append(option.name)
             return None
         try:
-            if option.where_used and not found.used(session):
+            if option.where_used and not plugin_class.used(session):
                 return None
-            return found(option)
+            return plugin_class(option)
         except BaseException as error:
-            unbuilt: Plugin = object.__new__(found)
+            unbuilt: Plugin = object.__new__(plugin_class)
             Plugin.__init__(unbuilt, option)
             self.guard.kill(unbuilt, "construction", error)
             return unbuilt
@@ -142,10 +142,10 @@ class PluginTiers:
         return self._where[hook]
 
     def _answering(self, hook: str) -> list[Asked]:
-        found: dict[int, Asked] = {}
+        by_tier: dict[int, Asked] = {}
         for (at, _), asked in zip(self._places_of(hook), self.flat[hook], strict=True):
-            found.setdefault(at, []).append(asked)
-        return list(found.values())
+            by_tier.setdefault(at, []).append(asked)
+        return list(by_tier.values())
 
     def plugins(self) -> list[Plugin]:
         """All plug-ins."""
@@ -157,11 +157,11 @@ class PluginTiers:
 
     def answering(self, *hooks: str) -> list[Plugin]:
         """Plug-ins that answer one of ``hooks``, each once."""
-        known = self._answering_any.get(hooks)
-        if known is None:
-            found = dict.fromkeys(plugin for hook in hooks for plugin, _ in self.flat[hook])
-            known = self._answering_any[hooks] = list(found)
-        return known
+        plugins = self._answering_any.get(hooks)
+        if plugins is None:
+            unique = dict.fromkeys(plugin for hook in hooks for plugin, _ in self.flat[hook])
+            plugins = self._answering_any[hooks] = list(unique)
+        return plugins
 
     def has(self, hook: str) -> bool:
         """Whether a plug-in answers ``hook``."""
@@ -182,19 +182,19 @@ class PluginTiers:
 
     def by_shape(self, *hooks: str) -> bool:
         """Whether every plug-in that answers one of ``hooks`` answers the same for jobs of the same shape."""
-        known = self._shared.get(hooks)
-        if known is None:
-            known = self._shared[hooks] = all(plugin.by_shape for hook in hooks for plugin, _ in self.flat[hook])
-        return known
+        uniform = self._shared.get(hooks)
+        if uniform is None:
+            uniform = self._shared[hooks] = all(plugin.by_shape for hook in hooks for plugin, _ in self.flat[hook])
+        return uniform
 
     def by_rank(self, *hooks: str) -> bool:
         """Whether of jobs of the same shape none that comes later gets more from one of ``hooks`` than those before."""
         key = ("by rank", *hooks)
-        known = self._shared.get(key)
-        if known is None:
+        ranked = self._shared.get(key)
+        if ranked is None:
             asked = (plugin for hook in hooks for plugin, _ in self.flat[hook])
-            known = self._shared[key] = all(plugin.by_shape or plugin.by_rank for plugin in asked)
-        return known
+            ranked = self._shared[key] = all(plugin.by_shape or plugin.by_rank for plugin in asked)
+        return ranked
 
     def hears_placements(self) -> bool:
         """Whether a plug-in wants to hear of each pod that is placed."""
@@ -208,7 +208,7 @@ class PluginTiers:
 
     def violations(self) -> list[Violation]:
         """What failed, in words: each hook of a plug-in once."""
-        found = [
+        problems = [
             Violation(f"plug-in {name}", f"plug-in {name} does not exist and is left out", plugin=name)
             for name in self.missing_plugins
         ]
@@ -219,8 +219,8 @@ class PluginTiers:
             number[failure.plugin, failure.hook] += 1
         for key, failure in first.items():
             more = f" (and {number[key] - 1} more)" if number[key] > 1 else ""
-            found.append(Violation(f"plug-in {failure.plugin}", f"{failure.message()}{more}", plugin=failure.plugin))
-        return found
+            problems.append(Violation(f"plug-in {failure.plugin}", f"{failure.message()}{more}", plugin=failure.plugin))
+        return problems
 
     # ---- lifecycle
 
@@ -269,22 +269,22 @@ class PluginTiers:
         """What `query` calls with a class."""
         method = self._queries.get((plugin, what))
         if method is None:
-            kind, known = type(plugin), not self.guard.dead(plugin)
-            default = known and getattr(kind, what) is getattr(Plugin, what)  # which does not fail
+            kind, alive = type(plugin), not self.guard.dead(plugin)
+            default = alive and getattr(kind, what) is getattr(Plugin, what)  # which does not fail
             method = getattr(plugin, what) if default else self.guard.call(plugin, what)
             self._queries[plugin, what] = method
         return method
 
     def own(self, what: str) -> list[tuple[Plugin, Callable[..., Any]]]:
         """Plug-ins that do not leave what `query` asks to the contract's answer, with what it calls."""
-        known = self._with_own.get(what)
-        if known is None:
+        questions = self._with_own.get(what)
+        if questions is None:
             default = getattr(Plugin, what)
             chosen = (
                 each for each in self.plugins() if getattr(type(each), what) is not default or self.guard.dead(each)
             )
-            known = self._with_own[what] = [(plugin, self.question(plugin, what)) for plugin in chosen]
-        return known
+            questions = self._with_own[what] = [(plugin, self.question(plugin, what)) for plugin in chosen]
+        return questions
 
     def silent(self, pod_class: PodClass, plugins: Sequence[Plugin]) -> set[Plugin]:
         """Those of ``plugins`` whose filter and score have nothing to say about a class in this session."""
@@ -292,8 +292,8 @@ class PluginTiers:
 
     def pure(self, pod_class: PodClass, plugins: Sequence[Plugin]) -> bool:
         """Whether the answers of ``plugins`` about a class depend on a node's amounts alone."""
-        told = {plugin: is_pure for plugin, is_pure in self.own("is_pure") if plugin in plugins}
-        return all(told[plugin](pod_class) if plugin in told else plugin.pure for plugin in plugins)
+        purity_checks = {plugin: is_pure for plugin, is_pure in self.own("is_pure") if plugin in plugins}
+        return all(purity_checks[plugin](pod_class) if plugin in purity_checks else plugin.pure for plugin in plugins)
 
     # ---- combinations
 

@@ -145,10 +145,10 @@ class UserLimitsPlugin(Plugin):
         if most is None:
             return ()
         line = self._line(job.record)
-        found = self._allowances.get(line)
-        if found is None:
-            found = self._allowances[line] = Allowance({}, max(most - self.jobs[line], 0))
-        return (found,)
+        allowance = self._allowances.get(line)
+        if allowance is None:
+            allowance = self._allowances[line] = Allowance({}, max(most - self.jobs[line], 0))
+        return (allowance,)
 
     @staticmethod
     def _line(record: Job) -> _Line:
@@ -156,16 +156,16 @@ class UserLimitsPlugin(Plugin):
 
     def _limit(self, record: Job) -> UserLimit:
         line, registry = self._line(record), self.session.registry
-        found = self.lines.get(line)
-        if found is None:
+        limit = self.lines.get(line)
+        if limit is None:
             rows = {registry.find(name): most for name, most in self.limits[record.queue].items() if name != JOBS}
             most = {row: amount for row, amount in rows.items() if row is not None}
-            found = self.lines[line] = UserLimit(line, most, registry)
-        return found
+            limit = self.lines[line] = UserLimit(line, most, registry)
+        return limit
 
     def _known(self, record: Job) -> tuple[UserLimit, ...]:
-        found = self.lines.get(self._line(record))
-        return () if found is None else (found,)
+        limit = self.lines.get(self._line(record))
+        return () if limit is None else (limit,)
 
     @staticmethod
     def _counts(job: JobState) -> bool:
@@ -181,16 +181,16 @@ class UserLimitsPlugin(Plugin):
             return Refusal(text, Cause.QUEUE_INVALID, event=True)
         line, limit, registry = self._line(job.record), self._limit(job.record), self.session.registry
         over: list[Refusal] = []
-        wanted = [] if job.min_resources is None else listed(job.min_resources, registry)
+        requested = [] if job.min_resources is None else listed(job.min_resources, registry)
         promised, own = self.promised.get(line), job.record.promised
         if promised is not None and own is not None:
             promised = promised - aligned(own, registry)  # what is kept for the job is no other's
-        for row, most in limit.most.items() if wanted else ():
+        for row, most in limit.most.items() if requested else ():
             have = int(limit.held[row]) + (0 if promised is None else int(promised[row]))
             if self.session.book.view is View.NOW:
                 have += int(limit.leaving[row])
-            if wanted[row] and have + wanted[row] > most:
-                over.append(_refusal(line, registry.names[row], wanted[row], have, most))
+            if requested[row] and have + requested[row] > most:
+                over.append(_refusal(line, registry.names[row], requested[row], have, most))
         if JOBS in limits and self.jobs[line] >= limits[JOBS]:
             over.insert(0, _refusal(line, JOBS, 1, self.jobs[line], limits[JOBS]))
         return _all_of(over) if over else Vote.ABSTAIN
@@ -349,7 +349,7 @@ class ResourceQuotaPlugin(Plugin):
 
     def _allowed(self, job: JobState) -> list[Allowance]:
         """What quotas leave of each resource, promises not counted: those that have them ask for it, too."""
-        found: list[Allowance] = []
+        allowances: list[Allowance] = []
         for name, quota in self.quotas.get(job.namespace, {}).items():
             if not concerns(quota, job.record):
                 continue
@@ -362,8 +362,8 @@ class ResourceQuotaPlugin(Plugin):
                         amount = (most - amount_of(used, each)) // (1000 if each == "count/pods" else 1)
                         left[row] = min(amount, left.get(row, amount))
                 self._allowances[key] = Allowance(left, None if quota.readable else 0)
-            found.append(self._allowances[key])
-        return found
+            allowances.append(self._allowances[key])
+        return allowances
 
     def _taken(self, quota: Quota) -> Mapping[str, int]:
         """What the quota's controller has counted, or what the pods of its namespace hold where there is none."""
@@ -396,12 +396,12 @@ class ResourceQuotaPlugin(Plugin):
         promised = self._promised.get(job.namespace, Counter())
         kept = self.session.book.kept_in(job.namespace, job.record)
         there = present(job.record, self.session.registry)
-        wanted = {name: max(asked(job.record, name) - amount_of(there, name), 0) for name in quota.hard}
+        requested = {name: max(asked(job.record, name) - amount_of(there, name), 0) for name in quota.hard}
         taken = {name: amount_of(used, name) + promised[plain(name)] + amount_of(kept, name) for name in quota.hard}
-        over = [name for name, limit in quota.hard.items() if wanted[name] and taken[name] + wanted[name] > limit]
+        over = [name for name, limit in quota.hard.items() if requested[name] and taken[name] + requested[name] > limit]
         if not over:
             return None
-        need, have = {name: wanted[name] for name in over}, {name: taken[name] for name in over}
+        need, have = {name: requested[name] for name in over}, {name: taken[name] for name in over}
         limits = {name: quota.hard[name] for name in over}
         return Refusal(
             f"resource quota insufficient, requested: {_text(need)}, used: {_text(have)}, limited: {_text(limits)} "

@@ -36,15 +36,15 @@ class BudgetsPlugin(Plugin):
 
     def queue_key(self, queue: QueueState) -> Key:
         """Queues with something left first, then those that have used the least of what they may."""
-        found = self._queues.get(queue.name)
-        if found is None:
+        used_share = self._queues.get(queue.name)
+        if used_share is None:
             parents = {name: each.record.parent for name, each in self.session.queues.items()}
             above = set(lineage(queue.name, parents))
             spendings = spendings_of(self.session)
             of = [] if spendings is None else [(at, one.purse) for at, one in enumerate(spendings.all)]
-            found = max((self._soft[at] for at, one in of if at in self._soft and one.queues & above), default=0.0)
-            self._queues[queue.name] = found
-        return found
+            used_share = max((self._soft[at] for at, one in of if at in self._soft and one.queues & above), default=0.0)
+            self._queues[queue.name] = used_share
+        return used_share
 
     def job_key(self, job: JobState) -> Key:
         """The same of jobs."""
@@ -55,9 +55,9 @@ class BudgetsPlugin(Plugin):
 
 def _overdrawn(session: Session) -> dict[int, float]:
     """Soft budgets that are used up, by their place in the session: how much of them was used, 1.0 for all."""
-    found: dict[int, float] = {}
+    overdrawn: dict[int, float] = {}
     spendings = spendings_of(session)
     for at, one in enumerate(spendings.all if spendings is not None else ()):
         if one.up and not one.purse.hard:
-            found[at] = max(one.tally.used.get(name, 0.0) / one.purse.amounts[name] for name in one.up)
-    return found
+            overdrawn[at] = max(one.tally.used.get(name, 0.0) / one.purse.amounts[name] for name in one.up)
+    return overdrawn

@@ -94,27 +94,27 @@ class CalendarPlugin(Plugin):
     def admitted(self, record: Job) -> frozenset[int]:
         """Numbers of the slots whose nodes the job may use."""
         key = record.queue, account_of(record), record.namespace
-        found = self._admitted.get(key)
-        if found is None:
+        slot_numbers = self._admitted.get(key)
+        if slot_numbers is None:
             above = lineage(record.queue, self._parents)
-            found = self._admitted[key] = frozenset(
+            slot_numbers = self._admitted[key] = frozenset(
                 number for number, slot in enumerate(self.slots) if slot.booking.admits(key[1], key[2], iter(above))
             )
-        return found
+        return slot_numbers
 
     def refused(self, record: Job, pod_class: PodClass) -> list[Refused]:
         """What keeps waiting pods of a class of the job away."""
         now, admitted = self.session.now, self.admitted(record)
         longest = self.estimates.longest(record, pod_class)
         end = now + longest if longest else inf
-        found: list[Refused] = []
+        refusals: list[Refused] = []
         named = named_by(record, pod_class)
         if named:
-            found += self._of_named(named, admitted, end if longest else now)
+            refusals += self._of_named(named, admitted, end if longest else now)
         for number, slot in enumerate(self.slots):
             if number not in admitted and end > slot.window.start:
-                found.append(Refused(self._kept[number], number))
-        return found
+                refusals.append(Refused(self._kept[number], number))
+        return refusals
 
     def _of_named(self, name: str, admitted: frozenset[int], end: float) -> list[Refused]:
         """The same for the reservation that the job names; ``end``: when its pods end at least."""
@@ -166,13 +166,13 @@ class CalendarPlugin(Plugin):
 
     def answers_in_parts(self, pod_class: PodClass, jobs: Alike) -> Parts | None:
         """One answer, or two; jobs with more are asked one by one."""
-        records, found = self.session.snapshot.jobs, dict[str, list[tuple[float, str]]]()
+        records, by_answer = self.session.snapshot.jobs, dict[str, list[tuple[float, str]]]()
         for entry in jobs.aged:
-            found.setdefault(self._answer(records[entry[1]], pod_class), []).append(entry)
-            if len(found) > 2:
+            by_answer.setdefault(self._answer(records[entry[1]], pod_class), []).append(entry)
+            if len(by_answer) > 2:
                 return None
-        usual, *other = sorted(found, key=lambda answer: -len(found[answer]))
-        return Parts(usual, found[other[0]], other[0]) if other else Parts(usual, (), "")
+        usual, *other = sorted(by_answer, key=lambda answer: -len(by_answer[answer]))
+        return Parts(usual, by_answer[other[0]], other[0]) if other else Parts(usual, (), "")
 
     def _answer(self, record: Job, pod_class: PodClass) -> str:
         # The reason tells what is meant, but for whether it is all nodes.

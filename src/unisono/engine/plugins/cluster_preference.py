@@ -133,10 +133,10 @@ class ClusterPreferencePlugin(Plugin):
         total: FloatArray = np.zeros(len(domains), dtype=np.float64)
         text = group.tasks[0].pod_class.notes.get(CLUSTER_POINTS, "") if group.tasks else ""
         if text:
-            told = self._points(text)
+            by_reason = self._points(text)
             clusters = [self._cluster(at) for at in domains]
             for reason, weight in self.weights.items():
-                own = told.get(reason)
+                own = by_reason.get(reason)
                 if own and weight:
                     total += weight * np.array([own.get(cluster, 0.0) for cluster in clusters], dtype=np.float64)
         if self.spread and group.tasks:
@@ -144,23 +144,23 @@ class ClusterPreferencePlugin(Plugin):
         return total
 
     def _points(self, text: str) -> Points:
-        found = self._read.get(text)
-        if found is None:
+        points = self._read.get(text)
+        if points is None:
             try:
-                found = msgspec.json.decode(text, type=dict[str, dict[str, float]])
+                points = msgspec.json.decode(text, type=dict[str, dict[str, float]])
             except (msgspec.MsgspecError, RecursionError):
-                found = {}
-            self._read[text] = found
-        return found
+                points = {}
+            self._read[text] = points
+        return points
 
     def _cluster(self, domain: int) -> str:
         """The cluster in which a domain lies; empty for one that spans several."""
-        found = self._clusters.get(domain)
-        if found is None:
+        cluster = self._clusters.get(domain)
+        if cluster is None:
             columns, facts = self.tree.columns[domain], self.session.nodes.facts
             ends = {facts[int(at)].labels.get(CLUSTER, "") for at in (*columns[:1], *columns[-1:])}
-            found = self._clusters[domain] = ends.pop() if len(ends) == 1 else ""
-        return found
+            cluster = self._clusters[domain] = ends.pop() if len(ends) == 1 else ""
+        return cluster
 
     def _free(self, group: SubGroup, domains: Sequence[int]) -> FloatArray:
         """``[len(domains)]`` share that is free of what the group asks for, the mean over resources."""

@@ -57,8 +57,8 @@ class JobDrf(Plugin):
         if purpose is not Purpose.PREEMPT or task is None:
             return None
         registry = self.session.registry
-        wanted = aligned(actor.claimed, registry) + aligned(task.pod_class.vector, registry)
-        mine = dominant_share(wanted.tolist(), self.total)
+        with_task = aligned(actor.claimed, registry) + aligned(task.pod_class.vector, registry)
+        mine = dominant_share(with_task.tolist(), self.total)
         if self._shares is None or self._shares[0] is not jobs:
             shares = [dominant_share(listed(job.claimed, registry), self.total) for job in jobs.states]
             self._shares = jobs, np.array(shares, dtype=np.float64)
@@ -71,8 +71,8 @@ class JobDrf(Plugin):
         if purpose is not Purpose.PREEMPT or task is None:
             return None
         registry = self.session.registry
-        wanted = aligned(actor.claimed, registry) + aligned(task.pod_class.vector, registry)
-        mine = dominant_share(wanted.tolist(), self.total)
+        with_task = aligned(actor.claimed, registry) + aligned(task.pod_class.vector, registry)
+        mine = dominant_share(with_task.tolist(), self.total)
         rest: dict[str, Vector] = {}
         chosen = np.zeros(len(candidates), dtype=np.bool_)
         for index, other in enumerate(candidates):

@@ -94,8 +94,8 @@ class LostWork:
         if share is None:
             total = self.session.usable_total
             held = fitted(pod_class.vector, len(total))
-            wanted = (held > 0) & (np.arange(len(total)) != PODS)
-            parts = held[wanted] / np.maximum(total[wanted], 1)
+            requested = (held > 0) & (np.arange(len(total)) != PODS)
+            parts = held[requested] / np.maximum(total[requested], 1)
             share = self._shares[pod_class.id] = float(parts.max(initial=0.0))
         return share
 
@@ -218,8 +218,8 @@ class Headroom:
         """``[R]`` what is free on usable nodes, or will be once those that leave are gone."""
         if self._sums is None:
             self._sums = FollowedSums(self._session, self._free_at)
-        found: Vector = self._sums.follow().sums[:, self._session.snapshot.hyper_nodes.root]
-        return found
+        free: Vector = self._sums.follow().sums[:, self._session.snapshot.hyper_nodes.root]
+        return free
 
     def _free_at(self, columns: Index) -> Matrix:
         nodes = self._session.nodes
@@ -295,13 +295,13 @@ class EvictionGuardPlugin(Plugin):
 
     def _durations(self, argument: Argument) -> dict[str, float]:
         given: Mapping[str, object] = argument_value(argument, self.arguments) or {}
-        found: dict[str, float] = {}
+        durations: dict[str, float] = {}
         for name, text in given.items():
             seconds = duration_or_none(text if isinstance(text, str) else None)
             if seconds is None:
                 raise ConfigError(f"{argument.key}: {name} must be a duration such as 10m, not {text!r}")
-            found[name] = seconds
-        return found
+            durations[name] = seconds
+        return durations
 
     def _number(self, argument: Argument) -> int:
         value = int(argument_value(argument, self.arguments))
@@ -354,10 +354,10 @@ class EvictionGuardPlugin(Plugin):
         if job is None:
             return self.run_time
         key = job.key
-        known = self._by_job.get(key)
-        if known is None:
-            known = self._by_job[key] = self._of_job(job)
-        return known
+        seconds = self._by_job.get(key)
+        if seconds is None:
+            seconds = self._by_job[key] = self._of_job(job)
+        return seconds
 
     @cached_property
     def _by_job(self) -> dict[str, float]:

@@ -87,7 +87,7 @@ class _Books:
 
 def _nodes_by_job(session: Session) -> dict[str, list[int]]:
     """Columns of nodes to avoid, by job; none of a job that has failed on all: that is its own fault, not theirs."""
-    index, found, now = session.snapshot.nodes.index, dict[str, list[int]](), session.now
+    index, avoided, now = session.snapshot.nodes.index, dict[str, list[int]](), session.now
     books, at = session.snapshot.memo.of(_Books, _Books), (now, session.snapshot.version)
     if books.at == at:
         return books.nodes
@@ -97,12 +97,12 @@ def _nodes_by_job(session: Session) -> dict[str, list[int]]:
     usable = set(np.flatnonzero(nodes.ready & ~nodes.unschedulable).tolist()) if waiting else set[int]()
     for job in waiting:
         text = job.record.annotations[FAILED_NODES]
-        known = before.get(job.key)
-        if known is None or known[0] != text:
-            known = text, tuple((name, each.until) for name, each in book_of(text).items())
-        books.read[job.key] = known
-        columns = [index[name] for name, until in known[1] if until > now and name in index]
+        cached = before.get(job.key)
+        if cached is None or cached[0] != text:
+            cached = text, tuple((name, each.until) for name, each in book_of(text).items())
+        books.read[job.key] = cached
+        columns = [index[name] for name, until in cached[1] if until > now and name in index]
         if columns and not (len(columns) >= len(usable) and usable.issubset(columns)):
-            found[job.key] = columns
-    books.at, books.nodes = at, found
-    return found
+            avoided[job.key] = columns
+    books.at, books.nodes = at, avoided
+    return avoided

@@ -88,13 +88,13 @@ class UsageBook(Memory):
 
         What is held counts up to now: while nothing changes there may have been no look for long.
         """
-        found: dict[str, dict[str, Use]] = {}
+        by_queue: dict[str, dict[str, Use]] = {}
         uses = {line: Use(use.upto(now, self._scale), use.held, max(now, use.at)) for line, use in self._uses.items()}
         for (queue, account), use in sorted(uses.items(), key=lambda item: (-item[1].seconds, item[0])):
-            of_queue = found.setdefault(queue, {})
+            of_queue = by_queue.setdefault(queue, {})
             if len(of_queue) < MOST_KEPT:
                 of_queue[account] = use
-        return found
+        return by_queue
 
     def restore(self, entries: Iterable[tuple[str, str, float, float]]) -> None:
         """Go on from what an earlier scheduler has kept: queue, account, cluster-seconds and when that was."""
@@ -113,11 +113,11 @@ def written(uses: Mapping[str, Use]) -> str:
 def read(queue: str, text: str) -> list[tuple[str, str, float, float]]:
     """Entries for `UsageBook.restore`; none where the text is not what `written` writes."""
     try:
-        found = msgspec.json.decode(text, type=_Written)
-        at = parse_time(found.at)
+        decoded = msgspec.json.decode(text, type=_Written)
+        at = parse_time(decoded.at)
     except (msgspec.DecodeError, UnicodeError, ValueError):
         return []
-    amounts = [(name, seconds) for name, seconds in found.use.items() if 0.0 <= seconds < float("inf")]
+    amounts = [(name, seconds) for name, seconds in decoded.use.items() if 0.0 <= seconds < float("inf")]
     return [(queue, name, seconds, at) for name, seconds in amounts[:MOST_KEPT]]
 
 

@@ -102,10 +102,10 @@ def links(nodes: NodeView) -> FloatArray:
 
 
 def _true(nodes: NodeView, keys: Sequence[str]) -> BoolArray:
-    found = np.zeros(nodes.size, dtype=np.bool_)
+    labelled = np.zeros(nodes.size, dtype=np.bool_)
     for key in keys:
-        found |= by_label(nodes, key, lambda value: float(value.lower() == "true")) > 0
-    return found
+        labelled |= by_label(nodes, key, lambda value: float(value.lower() == "true")) > 0
+    return labelled
 
 
 def by_label(nodes: NodeView, key: str, read: Callable[[str], float]) -> FloatArray:
@@ -278,13 +278,13 @@ class GpuPlacementPlugin(Plugin):
     @cached_property
     def kinds(self) -> Ints:
         """``[K, N]`` pods on each node by kind: with a part of a card, with one card, with two, ..."""
-        found = np.zeros((self.gpus.width + 2, self.session.nodes.size), dtype=np.int64)
+        counts = np.zeros((self.gpus.width + 2, self.session.nodes.size), dtype=np.int64)
         index, tasks_on = self.session.snapshot.nodes.index, self.session.snapshot.tasks_on
         for name, column in index.items():
             for task in tasks_on.get(name, {}).values():
                 if task.status in ON_NODE_STATES and (kind := self._kind(task.pod_class)) >= 0:
-                    found[kind, column] += 1
-        return found
+                    counts[kind, column] += 1
+        return counts
 
     def _kind(self, pod_class: PodClass) -> int:
         count, milli = self._asked(pod_class)

@@ -92,14 +92,14 @@ class HotSparesPlugin(Plugin):
 
     def _whole(self, before: Mapping[str, float], members: Mapping[str, Sequence[Job]]) -> dict[str, float]:
         """When gangs ran whole last, of those for which it was not long ago."""
-        now, found = self.session.now, dict[str, float]()
+        now, last_whole = self.session.now, dict[str, float]()
         for job in (job for jobs in members.values() for job in jobs):
             ready = count(job.counts, READY_STATES)
             if ready and ready >= job.min_member:
-                found[job.key] = now
+                last_whole[job.key] = now
             elif ready or now - before.get(job.key, -RETURN_SECONDS) < RETURN_SECONDS:
-                found[job.key] = before.get(job.key, now)
-        return found
+                last_whole[job.key] = before.get(job.key, now)
+        return last_whole
 
     def _spares(self, jobs: Sequence[Job], number: int, before: Sequence[str], taken: set[int]) -> list[int]:
         """Empty nodes of the kind on which most pods of these jobs run, those that were spares before first."""
@@ -120,8 +120,8 @@ class HotSparesPlugin(Plugin):
 
     def _kind(self, column: int) -> tuple[tuple[str, int], ...]:
         amounts = self.session.snapshot.nodes.allocatable[:, column].tolist()
-        found = zip(self.session.registry.names, amounts, strict=False)
-        return tuple(sorted((name, amount) for name, amount in found if amount and name not in _SMALL))
+        pairs = zip(self.session.registry.names, amounts, strict=False)
+        return tuple(sorted((name, amount) for name, amount in pairs if amount and name not in _SMALL))
 
     # ---- nodes
 
@@ -151,13 +151,13 @@ class HotSparesPlugin(Plugin):
 
 def _asked(session: Session) -> dict[str, int]:
     """How many nodes queues want to be spare; what cannot be read counts as none, as admission refuses it."""
-    found: dict[str, int] = {}
+    spares: dict[str, int] = {}
     for name, queue in session.queues.items():
         text = queue.record.annotations.get(HOT_SPARES)
         number = spares_of(text) if text is not None else 0
         if number:
-            found[name] = number
-    return found
+            spares[name] = number
+    return spares
 
 
 def _reason(queue: str) -> Reason:

@@ -94,7 +94,7 @@ def waiting_nodes(session: Session) -> list[tuple[CheckRule, BoolArray]]:
             (rule, np.array([rule.means(one.name, one.labels) for one in table.facts], dtype=np.bool_))
             for _, rule in sorted(rules.items())
         ]
-    found = []
+    waiting = []
     for rule, meant in books.meant:
         rows = [row for row, name in enumerate(session.registry.names) if rule.uses(name)]
         used: list[bool] = np.any(table.used[rows], axis=0).tolist() if rows else [False] * len(table)
@@ -102,5 +102,5 @@ def waiting_nodes(session: Session) -> list[tuple[CheckRule, BoolArray]]:
         for column in np.flatnonzero(meant).tolist():
             closed[column] = rule.closes(books.marks[column].get(rule.name), used=used[column])
         if closed.any():
-            found.append((rule, closed))
-    return found
+            waiting.append((rule, closed))
+    return waiting

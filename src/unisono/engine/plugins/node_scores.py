@@ -67,13 +67,13 @@ class BinpackPlugin(Plugin):
 
     def _demand(self, pod_class: PodClass, registry: ResourceRegistry) -> _Demand:
         """What the class requests of the resources that count, their rows, and their weights."""
-        found = self._demands.get(pod_class.id)
-        if found is None:
+        demand = self._demands.get(pod_class.id)
+        if demand is None:
             names = [name for name in pod_class.requests if name in self.weights]
             rows = registry.rows(names)
-            found = [pod_class.requests[name] for name in names], rows, [self.weights[name] for name in names]
-            self._demands[pod_class.id] = found
-        return found
+            demand = [pod_class.requests[name] for name in names], rows, [self.weights[name] for name in names]
+            self._demands[pod_class.id] = demand
+        return demand
 
     def score(self, pod_class: PodClass, nodes: NodeView) -> FloatArray | None:
         """100 times the weight on a node that would be full, 0 where a weighted resource would overflow."""
@@ -132,14 +132,14 @@ class Strategies:
 
     def of(self, requested: Iterable[str]) -> Choices:
         """Strategies of those requested resources that have one."""
-        found: Choices = {}
+        strategies: Choices = {}
         for name in requested:
             strategy = self.exact.get(name)
             if strategy is None:
                 strategy = next((choice for prefix, choice in self.prefixes if name.startswith(prefix)), None)
             if strategy is not None:
-                found[name] = strategy
-        return found
+                strategies[name] = strategy
+        return strategies
 
 
 def _strategy(entry: object) -> Strategy:
@@ -350,12 +350,12 @@ def image_locality(pod_class: PodClass, nodes: NodeView) -> FloatArray | None:
     None when no node has any of the images.
     """
     table = nodes.table
-    known = [name for name in pod_class.images if name in table.image_nodes]
-    if not known:
+    present = [name for name in pod_class.images if name in table.image_nodes]
+    if not present:
         return None
     facts = nodes.facts
     total = np.zeros(nodes.size, dtype=np.int64)
-    for name in known:
+    for name in present:
         points = int(table.image_size(name) * (table.image_nodes[name] / max(len(table), 1)))
         total += np.array([points if name in node.images else 0 for node in facts], dtype=np.int64)
     containers = len(pod_class.containers) + len(pod_class.init_containers)
@@ -482,10 +482,10 @@ class NodeOrderPlugin(Plugin):
     def _batches_of(self, pod_class: PodClass) -> list[tuple[int, BatchScore]]:
         if pod_class.base is pod_class:
             return []
-        found = self._batches.get(pod_class.id)
-        if found is None:
-            found = self._batches[pod_class.id] = list(self._make_batches(pod_class))
-        return found
+        batches = self._batches.get(pod_class.id)
+        if batches is None:
+            batches = self._batches[pod_class.id] = list(self._make_batches(pod_class))
+        return batches
 
     def _make_batches(self, pod_class: PodClass) -> Iterator[tuple[int, BatchScore]]:
         weight = self._weight(_POD_AFFINITY)

@@ -133,10 +133,10 @@ class NumaBook:
 
     def free(self, column: int) -> int:
         """Mask of free CPUs of a node with a topology."""
-        found = self._free.get(column)
-        if found is None:
-            found = self._free[column] = self._without_promised(column)
-        return found
+        mask = self._free.get(column)
+        if mask is None:
+            mask = self._free[column] = self._without_promised(column)
+        return mask
 
     def _without_promised(self, column: int) -> int:
         """What is reported, less what pods hold that the exporter has not seen yet."""
@@ -159,18 +159,18 @@ class NumaBook:
 
     def take_back(self, task: Task) -> None:
         """A placement is undone."""
-        found = self.given.pop(task.key, None)
-        if found is not None:
-            column, cpus = found
+        placement = self.given.pop(task.key, None)
+        if placement is not None:
+            column, cpus = placement
             for mask in cpus:
                 self._free[column] |= mask
 
     def decision(self, task: Task) -> str | None:
         """The annotation that tells a pod its NUMA nodes, None when it has got no CPUs."""
-        found = self.given.get(task.key)
-        if found is None:
+        placement = self.given.get(task.key)
+        if placement is None:
             return None
-        column, cpus = found
+        column, cpus = placement
         topology = self.nodes[column].topology
         assert topology is not None
         every = 0
@@ -234,10 +234,10 @@ class NumaAwarePlugin(Plugin):
 
     def wanted(self, pod_class: PodClass) -> tuple[int, ...]:
         """Whole CPUs per container; 0 where it asks for none, or for a fraction."""
-        found = self._wanted.get(pod_class.id)
-        if found is None:
-            found = self._wanted[pod_class.id] = tuple(whole_cpus(each) for each in pod_class.containers)
-        return found
+        cpus = self._wanted.get(pod_class.id)
+        if cpus is None:
+            cpus = self._wanted[pod_class.id] = tuple(whole_cpus(each) for each in pod_class.containers)
+        return cpus
 
     def concerns(self, pod_class: PodClass) -> bool:
         """Guaranteed pods that ask for a policy, or might meet a node that has one."""

@@ -154,17 +154,17 @@ def lookup_with(extra: Mapping[str, type[Plugin]]) -> Lookup:
 
 def arguments_of(name: str) -> tuple[Argument, ...] | None:
     """Arguments that the plug-in declares; None when it declares nothing, so anything may be given."""
-    found = find(name)
-    declared: tuple[Argument, ...] | None = getattr(found, "known_arguments", None)
+    plugin_class = find(name)
+    declared: tuple[Argument, ...] | None = getattr(plugin_class, "known_arguments", None)
     return declared
 
 
 def create(config: PluginConfig) -> Plugin:
     """A fresh instance for one session; raises ConfigError for an unknown name."""
-    found = find(config.name)
-    if found is None:
+    plugin_class = find(config.name)
+    if plugin_class is None:
         raise ConfigError(f"unknown plug-in {config.name}; remove it from the scheduler configuration")
-    return found(config)
+    return plugin_class(config)
 
 
 def _installed(name: str) -> Iterator[EntryPoint]:

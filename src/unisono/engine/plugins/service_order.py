@@ -189,15 +189,15 @@ def gpus_of(amounts: Mapping[str, int]) -> float:
 
 def size_of(job: JobState) -> tuple[float, bool]:
     """GPUs of all its pods, and whether it asks for any; cores (1 at least) where it does not."""
-    found: tuple[float, bool] | None = job.record.derived.get(_SIZE)
-    if found is None:
+    size: tuple[float, bool] | None = job.record.derived.get(_SIZE)
+    if size is None:
         gpus = cores = 0.0
         for task in job.record.tasks.values():
             asked = task.pod_class.requests
             gpus += gpus_of(asked)
             cores += asked.get("cpu", 0) / 1000
-        found = job.record.derived[_SIZE] = (gpus, True) if gpus else (max(cores, 1.0), False)
-    return found
+        size = job.record.derived[_SIZE] = (gpus, True) if gpus else (max(cores, 1.0), False)
+    return size
 
 
 def capacity_of(session: Session, *, gpus: bool) -> tuple[float, float]:
@@ -471,10 +471,10 @@ class ServiceOrderPlugin(Plugin):
 
     def job_key(self, job: JobState) -> Key:
         """Less service first; fixed for the session."""
-        found = self._keys.get(job.key)
-        if found is None:
-            found = self._keys[job.key] = self._key(job)
-        return found
+        order_key = self._keys.get(job.key)
+        if order_key is None:
+            order_key = self._keys[job.key] = self._key(job)
+        return order_key
 
     def _key(self, job: JobState) -> tuple[float, ...]:
         if self.by == "attained-service":
@@ -486,10 +486,10 @@ class ServiceOrderPlugin(Plugin):
         if ended is None:
             return self._left(job)
         like = _LEFT, self.by, ended, self.estimates.stamp
-        found: tuple[float, ...] | None = job.record.derived.get(like)
-        if found is None:
-            found = job.record.derived[like] = self._left(job)
-        return found
+        order_key: tuple[float, ...] | None = job.record.derived.get(like)
+        if order_key is None:
+            order_key = job.record.derived[like] = self._left(job)
+        return order_key
 
     def _left(self, job: JobState) -> tuple[float, ...]:
         """Run time or service that is left, as far as is known; of a job that waits it stays until its pods change."""
@@ -516,7 +516,7 @@ class ServiceOrderPlugin(Plugin):
         """
         if not self.wide_share or self.wide_level < 0:
             return {}
-        found: dict[str, int] = {}
+        places: dict[str, int] = {}
         totals = {gpus: capacity_of(self.session, gpus=gpus) for gpus in (True, False)}
         room = {gpus: self.wide_share * total for gpus, (total, _) in totals.items()}
         wide = [job for job in self.session.jobs if self._is_wide(job, totals)]
@@ -524,8 +524,8 @@ class ServiceOrderPlugin(Plugin):
             size, gpus = size_of(job)
             room[gpus] -= size
             if room[gpus] >= 0:
-                found[job.key] = len(found)
-        return found
+                places[job.key] = len(places)
+        return places
 
     def _is_wide(self, job: JobState, totals: Mapping[bool, tuple[float, float]]) -> bool:
         """It needs several nodes, has come far enough, and waits or runs."""

@@ -77,13 +77,13 @@ class Wishes:
 
 def read_wishes(annotations: Mapping[str, str], roles: Iterable[str]) -> Wishes | None:
     """The wishes of a PodGroup with these roles; None without any, or when a role is unknown or named twice."""
-    known = set(roles)
+    role_names = set(roles)
     near, apart = (_groups(annotations.get(key, "")) for key in (TASK_TOPOLOGY_AFFINITY, TASK_TOPOLOGY_ANTI_AFFINITY))
     order = _names(annotations.get(TASK_TOPOLOGY_ORDER, ""))
     if not near and not apart:
         return None
     named = [*(role for group in (*near, *apart) for role in group), *order]
-    if any(role not in known for role in named):
+    if any(role not in role_names for role in named):
         return None
     if any(len(set(group)) != len(group) for group in (*near, *apart, order)):
         return None

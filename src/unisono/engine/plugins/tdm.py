@@ -88,21 +88,21 @@ class CronWindow:
 
     def minutes_until(self, here: datetime) -> int:
         """How long it is until it opens."""
-        found = self.start.next(here.timestamp(), here.tzinfo or UTC)
-        return int(max(found - here.timestamp(), 0.0) // 60) if found is not None else 1440
+        opens_at = self.start.next(here.timestamp(), here.tzinfo or UTC)
+        return int(max(opens_at - here.timestamp(), 0.0) // 60) if opens_at is not None else 1440
 
     def opening(self, here: datetime) -> str:
         """When it opens next, in words."""
-        found = self.start.next(here.timestamp(), here.tzinfo or UTC)
-        return f"{datetime.fromtimestamp(found, here.tzinfo):%Y-%m-%d %H:%M}" if found is not None else self.text
+        opens_at = self.start.next(here.timestamp(), here.tzinfo or UTC)
+        return f"{datetime.fromtimestamp(opens_at, here.tzinfo):%Y-%m-%d %H:%M}" if opens_at is not None else self.text
 
 
 def read_window(text: str) -> Window | CronWindow | None:
     """``HH:MM-HH:MM``, or two cron lines ``M H * * *:M H * * *``; None when the text is of neither form."""
-    found = _WINDOW.fullmatch(text)
-    if found is None:
+    match = _WINDOW.fullmatch(text)
+    if match is None:
         return _read_cron(text.strip())
-    hour, minute, end_hour, end_minute = (int(part) for part in found.groups())
+    hour, minute, end_hour, end_minute = (int(part) for part in match.groups())
     if hour > 23 or end_hour > 24 or minute > 59 or end_minute > 59:
         return None
     return Window(hour * 60 + minute, (end_hour * 60 + end_minute) % 1440, text.strip())

@@ -246,10 +246,10 @@ class UsagePlugin(Plugin):
 
     def static_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
         """Nodes whose measured load is above a threshold."""
-        known, load = self.known[nodes.columns], self.load[:, nodes.columns]
+        has_usage, load = self.known[nodes.columns], self.load[:, nodes.columns]
         vetoes = [
-            Veto(known & (load[0] > self.limits[0]), CPU_HIGH),
-            Veto(known & (load[1] > self.limits[1]), MEMORY_HIGH),
+            Veto(has_usage & (load[0] > self.limits[0]), CPU_HIGH),
+            Veto(has_usage & (load[1] > self.limits[1]), MEMORY_HIGH),
         ]
         if _asks_for_gpus(pod_class):
             of_gpus = self.gpu_load[:, nodes.columns]  # comparisons with NaN are false

@@ -71,11 +71,11 @@ class Evictable:
         """The larger amounts of both: several actions evict the same pods."""
         if not other.by_queue:
             return self
-        found = dict(self.by_queue)
+        larger = dict(self.by_queue)
         for queue, amounts in other.by_queue.items():
-            mine = found.get(queue)
-            found[queue] = amounts if mine is None else [max(pair) for pair in zip(mine, amounts, strict=True)]
-        return Evictable(found)
+            mine = larger.get(queue)
+            larger[queue] = amounts if mine is None else [max(pair) for pair in zip(mine, amounts, strict=True)]
+        return Evictable(larger)
 
     def without(self, taken: Amounts, queues: Iterable[str] | None = None) -> Amounts:
         """``taken`` less what would be freed in ``queues``, or in all; the same list where that is nothing."""
@@ -141,7 +141,7 @@ class Promises:
 def open_promises(snapshot: Snapshot, now: float) -> None:
     """Follow which admitted gangs lack pods; before a cycle."""
     promises = snapshot.memo.of(Promises, Promises)
-    found: dict[str, tuple[float, int]] = {}
+    unfilled_since: dict[str, tuple[float, int]] = {}
     jobs, waiting = snapshot.jobs, snapshot.waiting
     keys = snapshot.active if waiting is None else waiting.but_kins(lambda key: not _is_unfilled(jobs[key]))
     for key in keys:
@@ -149,8 +149,8 @@ def open_promises(snapshot: Snapshot, now: float) -> None:
         if job is not None and _is_unfilled(job):
             number = len(job.tasks)
             since, before = promises.unfilled.get(key, (now, number))
-            found[key] = (since, number) if before == number else (now, number)
-    promises.unfilled = found
+            unfilled_since[key] = (since, number) if before == number else (now, number)
+    promises.unfilled = unfilled_since
 
 
 def close_promises(snapshot: Snapshot, now: float, jobs: Iterable[JobState] = ()) -> float | None:
@@ -247,10 +247,10 @@ class Book:
 
     def promised(self, name: str) -> Vector:
         """``[R]`` all that admitted jobs of a queue are promised and do not hold yet."""
-        found = self._promised.get(name)
-        if found is None:
-            found = self._promised[name] = fitted(self._queues[name].record.inqueue, self._rows).copy()
-        return found
+        queue_promise = self._promised.get(name)
+        if queue_promise is None:
+            queue_promise = self._promised[name] = fitted(self._queues[name].record.inqueue, self._rows).copy()
+        return queue_promise
 
     def live(self, name: str) -> Vector:
         """``[R]`` the part of it that its owners may still use."""
@@ -266,8 +266,8 @@ class Book:
 
         """
         key = (self.view, names)
-        found = self._sums.get(key)
-        if found is None:
+        amounts = self._sums.get(key)
+        if amounts is None:
             total = np.zeros(self._rows, dtype=np.int64)
             for name in names:
                 if self.view is View.NOW:
@@ -275,17 +275,17 @@ class Book:
                 else:
                     total += self.promised(name)
                     total -= aligned(self._queues[name].record.elastic, self._registry)
-            found = self._sums[key] = listed(total, self._registry)
-        return self.evictable.without(found, names)
+            amounts = self._sums[key] = listed(total, self._registry)
+        return self.evictable.without(amounts, names)
 
     def promised_everywhere(self) -> Amounts:
         """What is promised in all queues, in the view that is asked for, less what is in use as room kept on nodes."""
         key = self.view, ()
-        found = self._sums.get(key)
-        if found is None:
+        amounts = self._sums.get(key)
+        if amounts is None:
             promised = self.live if self.view is View.NOW else self.promised
-            found = self._sums[key] = listed(self._beside_nodes(promised), self._registry)
-        return found
+            amounts = self._sums[key] = listed(self._beside_nodes(promised), self._registry)
+        return amounts
 
     def promise(self, job: JobState, number: int = 1, *, trying: bool = False) -> None:
         """``number`` jobs like this one are admitted: each is promised its minResources, less what its gated pods ask.
@@ -295,17 +295,17 @@ class Book:
         """
         for account, amounts_of, counts in self._counted:
             _count(counts, account(job.record), amounts_of(job.record), number)
-        wanted = job.asks
-        if wanted is None:
+        asked = job.asks
+        if asked is None:
             return
         gated = fitted(job.record.gated_request, self._rows)
-        amounts = np.maximum(fitted(wanted, self._rows) - gated, 0) * np.int64(number)
+        amounts = np.maximum(fitted(asked, self._rows) - gated, 0) * np.int64(number)
         self.promised(job.queue.name)
         self._promised[job.queue.name] += amounts
         if self._levels is not None:
             self._note_level(job.record, amounts)
-        for of, found in self._groupings:
-            _add(found, of(job.record), amounts)
+        for of, totals in self._groupings:
+            _add(totals, of(job.record), amounts)
         self._sums.clear()
         if trying:
             self._trying[_kinds(job.record)] += number
@@ -322,17 +322,17 @@ class Book:
             of: the account of a job, None where its promise counts for none.
 
         """
-        found: dict[Hashable, Vector] = {}
+        by_account: dict[Hashable, Vector] = {}
         for job, keys in self._admitted():
             if self.counts(job):
                 missing = self._missing(job)
                 for key in keys:  # jobs of one shape may be for several users
-                    _add(found, of(self._snapshot.jobs[key]), missing)
+                    _add(by_account, of(self._snapshot.jobs[key]), missing)
         for job in self._snapshot.jobs.values() if self._snapshot.promises else ():
             if job.promised is not None and job.known and not _is_promised(job):
-                _add(found, of(job), fitted(job.promised, self._rows))
-        self._groupings.append((of, found))
-        return found
+                _add(by_account, of(job), fitted(job.promised, self._rows))
+        self._groupings.append((of, by_account))
+        return by_account
 
     def counted(self, of: _Account, amounts: _Amounts) -> Mapping[str, Counter[str]]:
         """Live promises by account of what has no resource row, such as the entries of a quota or devices of claims.
@@ -344,29 +344,29 @@ class Book:
             amounts: what an admitted job is promised and does not hold yet, by name.
 
         """
-        found: dict[str, Counter[str]] = {}
+        by_account: dict[str, Counter[str]] = {}
         for job, keys in self._admitted(stated=False):
             if self.counts(job):
-                _count(found, of(job), amounts(job), len(keys))
-        self._counted.append((of, amounts, found))
-        return found
+                _count(by_account, of(job), amounts(job), len(keys))
+        self._counted.append((of, amounts, by_account))
+        return by_account
 
     def kept_in(self, namespace: str, beside: Job) -> Counter[str]:
         """Room on nodes that is kept for pods which are to come to a namespace, by resource, ``pods`` counted.
 
         What is kept for the job ``beside`` is left out, and what is kept for admitted jobs: that is promised to them.
         """
-        snapshot, found = self._snapshot, Counter[str]()
+        snapshot, kept = self._snapshot, Counter[str]()
         if not snapshot.promises:
-            return found
+            return kept
         jobs = [job for job in snapshot.jobs.values() if job.phase == "Inqueue" and job.promised is not None]
         counted = {owner_of(job.namespace, job.labels) for job in (beside, *jobs)}
         for promise in snapshot.promises.values():
             for task in (snapshot.tasks[key] for key in promise.stands if key in snapshot.tasks):
                 if task.namespace == namespace and promise.owner not in counted:
-                    found.update(task.pod_class.requests)
-                    found["pods"] += 1
-        return found
+                    kept.update(task.pod_class.requests)
+                    kept["pods"] += 1
+        return kept
 
     def _missing(self, job: Job) -> Vector:
         """``[R]`` what an admitted job is promised and does not hold yet, without what its gated pods ask for."""
@@ -387,13 +387,13 @@ class Book:
         return not _was_tried(job) if tried is None else tried == self._moment
 
     def _live_promises(self) -> dict[str, Vector]:
-        found = {name: self.promised(name).copy() for name in self._queues}
+        live = {name: self.promised(name).copy() for name in self._queues}
         for job, keys in self._admitted():
-            if job.queue in found and not self.counts(job):
-                found[job.queue] -= self._missing(job) * np.int64(len(keys))
-        for amounts in found.values():
+            if job.queue in live and not self.counts(job):
+                live[job.queue] -= self._missing(job) * np.int64(len(keys))
+        for amounts in live.values():
             np.maximum(amounts, 0, out=amounts)
-        return found
+        return live
 
     def _admitted(self, *, stated: bool = True) -> Iterator[tuple[Job, Collection[str]]]:
         """Admitted jobs that hold less than is promised: one of each shape, with the keys of all that share it.
@@ -402,10 +402,10 @@ class Book:
             stated: only those that state minResources.
 
         """
-        wanted = _is_promised if stated else _is_admitted
+        qualifies = _is_promised if stated else _is_admitted
         jobs = self._snapshot.jobs
         for job, keys in self._snapshot.by_shape():
-            if not wanted(job):
+            if not qualifies(job):
                 continue
             if _is_unfilled(job):  # each is waited for since a time of its own
                 yield from ((jobs[key], (key,)) for key in keys)
@@ -425,10 +425,10 @@ class Book:
         """
         exceeds = self.shares.may_exceed is not None and self.shares.may_exceed(job)
         key = job.queue.name, None if exceeds else self._unasked(job)
-        found = self._room.get(key)
-        if found is None:
-            found = self._room[key] = self._room_of(job.queue, key[1])
-        return found
+        amounts = self._room.get(key)
+        if amounts is None:
+            amounts = self._room[key] = self._room_of(job.queue, key[1])
+        return amounts
 
     def _unasked(self, job: JobState) -> tuple[int, ...]:
         """What minResources state beyond the pods that are there, as far as the queue would get a share of it.
@@ -446,8 +446,8 @@ class Book:
         if key not in self._unasked_shares:
             now, then = shares.deserved.get(job.queue.name), shares.share_if(job.queue, list(beyond), None)
             parts = zip(beyond, then, now or [0] * self._rows, strict=True)
-            found = tuple(max(min(each, share - mine), 0) for each, share, mine in parts)
-            self._unasked_shares[key] = found if any(found) else ()
+            unasked = tuple(max(min(each, share - mine), 0) for each, share, mine in parts)
+            self._unasked_shares[key] = unasked if any(unasked) else ()
         return self._unasked_shares[key]
 
     def _room_of(self, queue: QueueState, unasked: tuple[int, ...] | None) -> Amounts:
@@ -498,9 +498,9 @@ class Book:
         """How many jobs like this one would fit into what they may have now, unless one like it waits in vain."""
         if job.asks is None or self.waits_in_vain(job):
             return 0
-        wanted = listed(job.asks, self._registry)
-        self.hopeful = self.hopeful or all(need <= have for need, have in zip(wanted, self._free, strict=True) if need)
-        parts = [max(have, 0) // need for need, have in zip(wanted, self.room(job), strict=True) if need > 0]
+        needs = listed(job.asks, self._registry)
+        self.hopeful = self.hopeful or all(need <= have for need, have in zip(needs, self._free, strict=True) if need)
+        parts = [max(have, 0) // need for need, have in zip(needs, self.room(job), strict=True) if need > 0]
         return max(min(parts, default=UNLIMITED) - self._trying[_kinds(job.record)], 0)
 
     def gives_way(self, job: JobState) -> bool:
@@ -544,8 +544,8 @@ class Book:
                 priority = self._snapshot.priority_of(each)
                 for kind in () if self.counts(each) else _kinds(each):
                     self._stuck[kind] = max(priority, self._stuck.get(kind, priority))
-        told, pods = _kinds(job.record)
-        highest = self._stuck.get(pods if job.record.pending else told)
+        stated, pods = _kinds(job.record)
+        highest = self._stuck.get(pods if job.record.pending else stated)
         return highest is not None and job.priority <= highest
 
 
@@ -556,18 +556,18 @@ def _add(found: dict[Hashable, Vector], account: Hashable | None, amounts: Vecto
 
 def _kinds(job: Job) -> tuple[Kind, Kind]:
     """What other jobs for the same account ask for alike: as far as the PodGroup tells, and by the pods that exist."""
-    known: tuple[Kind, Kind] | None = job.derived.get(_KINDS)
-    if known is None:
+    kinds: tuple[Kind, Kind] | None = job.derived.get(_KINDS)
+    if kinds is None:
         amounts = None if job.min_amounts is None else tuple(sorted(job.min_amounts.items()))
         roles = tuple(sorted(job.min_task_member.items()))
         groups = tuple(
             (policy.name, policy.parent, policy.size, policy.minimum, policy.wish) for policy in job.sub_groups
         )
-        told = (job.namespace, job.queue, job.min_member, amounts, roles, job.topology, groups)
+        stated = (job.namespace, job.queue, job.min_member, amounts, roles, job.topology, groups)
         pods = Counter(task.pod_class.id for task in job.pending.values())
-        kind = (*told, job.annotations.get(GANG_PARTS, ""))
-        known = job.derived[_KINDS] = kind, (*told, frozenset(pods.items()))
-    return known
+        kind = (*stated, job.annotations.get(GANG_PARTS, ""))
+        kinds = job.derived[_KINDS] = kind, (*stated, frozenset(pods.items()))
+    return kinds
 
 
 def _count(found: dict[str, Counter[str]], account: str | None, amounts: Mapping[str, int], number: int) -> None:

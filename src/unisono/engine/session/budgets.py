@@ -121,8 +121,8 @@ class Spendings:
             if not number(record.counts, ON_NODE_STATES):
                 continue
             for at in self.of(record):
-                if found := self._holds(record, self._purses[at]):
-                    held[at] += found
+                if record_holds := self._holds(record, self._purses[at]):
+                    held[at] += record_holds
                     jobs[at].append(key)
         memory = snapshot.memo.of(_Seen, _Seen)
         seen = memory.by_name
@@ -218,7 +218,7 @@ class Spendings:
 
     def with_more(self, spending: Spending, bound: Iterable[Run]) -> dict[str, float]:
         """How much is used in an hour once these pods run, too."""
-        found, at, names = dict(spending.rates), self.all.index(spending), self._snapshot.nodes.names
+        hourly, at, names = dict(spending.rates), self.all.index(spending), self._snapshot.nodes.names
         for run in bound:
             record = run.job.record
             if at not in self.of(record):
@@ -230,8 +230,8 @@ class Spendings:
                     run.pod_class.requests, labels, record.priority_class, self._snapshot.catalogue.prices
                 )
                 for name, rate in rates.items():
-                    found[name] = found.get(name, 0.0) + rate
-        return found
+                    hourly[name] = hourly.get(name, 0.0) + rate
+        return hourly
 
     def cost(self, spending: Spending, record: Job, requests: Mapping[str, int], seconds: float) -> dict[str, float]:
         """What it takes at most to hold so much for so long, on whichever node."""
@@ -241,19 +241,19 @@ class Spendings:
     def of(self, record: Job) -> tuple[int, ...]:
         """Places in ``all`` of the budgets that a job uses."""
         key = record.queue, account_of(record.namespace, record.annotations), record.namespace
-        found = self._of.get(key)
-        if found is None:
+        places = self._of.get(key)
+        if places is None:
             lines = lineage(record.queue, self._parents)
-            found = self._of[key] = tuple(
+            places = self._of[key] = tuple(
                 at for at, purse in enumerate(self._purses) if purse.admits(key[1], key[2], lines)
             )
-        return found
+        return places
 
     def _holds(self, record: Job, purse: Purse) -> list[Hold]:
         """Of the pods of a job that are on nodes; of those that got theirs at one time together."""
         place = ("budget", purse.name, self._stamp, record.queue, record.priority_class)
-        found: list[Hold] | None = record.derived.get(place)
-        if found is None:
+        holds: list[Hold] | None = record.derived.get(place)
+        if holds is None:
             prices, table = self._snapshot.catalogue.prices, self._snapshot.nodes
             sums: dict[float, dict[str, float]] = {}
             for task in record.tasks.values():
@@ -266,18 +266,18 @@ class Spendings:
                 sums_of = sums.setdefault(since, {})
                 for name, rate in rates.items():
                     sums_of[name] = sums_of.get(name, 0.0) + rate
-            found = [Hold(since, inf, rates) for since, rates in sums.items() if rates]
+            holds = [Hold(since, inf, rates) for since, rates in sums.items() if rates]
             if place not in record.derived:
-                record.derived[place] = found
-        return found
+                record.derived[place] = holds
+        return holds
 
 
 def open_spendings(session: Session) -> None:
     """Let the budgets of the cluster hold in a session that has just begun; nothing where there are none."""
     if session.snapshot.catalogue.budgets:
-        found = Spendings(session)
-        session.shared.put(found)
-        found.limit()
+        spendings = Spendings(session)
+        session.shared.put(spendings)
+        spendings.limit()
 
 
 def spendings_of(session: Session) -> Spendings | None:
@@ -330,8 +330,8 @@ class FittingLimit(BudgetLimit):
 
     def _seconds(self, pod_class: PodClass | None = None) -> float:
         tasks = self._job.record.tasks.values()
-        found = [self._of.estimates.stated(one) for one in tasks if pod_class is None or one.pod_class is pod_class]
-        return max(found) if found and all(found) else 0.0
+        run_times = [self._of.estimates.stated(one) for one in tasks if pod_class is None or one.pod_class is pod_class]
+        return max(run_times) if run_times and all(run_times) else 0.0
 
     def needed(self, pod_class: PodClass) -> dict[str, float]:
         """What a pod of the class needs; nothing where it is not known how long it runs."""

@@ -60,7 +60,7 @@ def slots_of(
     Where only some of the nodes are meant, those come first that can take pods and that no older reservation has within
     the same window, then by name: so the choice stays the same from the first moment to the last.
     """
-    found: list[Slot] = []
+    slots: list[Slot] = []
     for booking in sorted(bookings.values(), key=lambda one: (one.created, one.name)):
         # One that is over goes on to have had its nodes: another one that has begun beside it keeps its own.
         window = booking.times.window(now) or booking.times.only
@@ -70,15 +70,15 @@ def slots_of(
         lacks = _lacking(booking, columns, table, tree, registry)
         if booking.count is not None or booking.amounts:
             taken = np.zeros(len(table), dtype=np.bool_)
-            for other in found:
+            for other in slots:
                 beside = _window(other.booking.times, window.start)
                 if beside is not None and beside.overlaps(window):
                     taken[other.columns] = True
             usable = table.ready & (~table.unschedulable | booking.maintenance)
             order = np.lexsort((columns, ~usable[columns], taken[columns]))
             columns = _enough(booking, table, registry, columns[order])
-        found.append(Slot(booking, window, np.sort(columns), lacks))
-    return [slot for slot in found if slot.window.end > now]
+        slots.append(Slot(booking, window, np.sort(columns), lacks))
+    return [slot for slot in slots if slot.window.end > now]
 
 
 def _matching(booking: Booking, table: NodeTable, tree: HyperNodeTree) -> npt.NDArray[np.bool_]:
@@ -119,22 +119,24 @@ def _lacking(
     booking: Booking, columns: Index, table: NodeTable, tree: HyperNodeTree, registry: ResourceRegistry
 ) -> str:
     """What it asks for that is not there, of the nodes that match."""
-    told = [f"there is no node {name}{did_you_mean(name, table.names)}" for name in booking.nodes - table.index.keys()]
-    told = [*sorted(told)[:_NAMED], *([f"and {len(told) - _NAMED} more"] if len(told) > _NAMED else [])]
+    problems = [
+        f"there is no node {name}{did_you_mean(name, table.names)}" for name in booking.nodes - table.index.keys()
+    ]
+    problems = [*sorted(problems)[:_NAMED], *([f"and {len(problems) - _NAMED} more"] if len(problems) > _NAMED else [])]
     if booking.hyper_node and booking.hyper_node not in tree.names:
-        told.append(f"there is no HyperNode {booking.hyper_node}{did_you_mean(booking.hyper_node, tree.names)}")
-    elif not len(columns) and not told:
-        told.append("no node matches")
+        problems.append(f"there is no HyperNode {booking.hyper_node}{did_you_mean(booking.hyper_node, tree.names)}")
+    elif not len(columns) and not problems:
+        problems.append("no node matches")
     elif booking.count is not None and len(columns) < booking.count:
-        told.append(f"{len(columns)} of {booking.count} nodes match")
+        problems.append(f"{len(columns)} of {booking.count} nodes match")
     for name, amount in booking.amounts.items():
         have = int(_offered(name, columns, table, registry).sum())
         if len(columns) and not have:
-            told.append(f"no node of these has {name}{did_you_mean(name, registry.names)}")
+            problems.append(f"no node of these has {name}{did_you_mean(name, registry.names)}")
         elif len(columns) and have < amount:
             there, asked = readable({name: have})[name], readable({name: amount})[name]
-            told.append(f"these nodes have {there} of {asked} {name}")
-    return "; ".join(told)
+            problems.append(f"these nodes have {there} of {asked} {name}")
+    return "; ".join(problems)
 
 
 @dataclass(slots=True)
@@ -175,15 +177,15 @@ def as_of(snapshot: Snapshot, now: float) -> tuple[Snapshot, float | None]:
     changed: dict[str, Queue] = {}
     until = inf
     for each in sorted(quotas.values(), key=lambda one: (one.created, one.name)) if quotas else ():
-        window, known = each.times.window(now), snapshot.queues.get(each.queue)
-        if window is None or known is None:
+        window, original = each.times.window(now), snapshot.queues.get(each.queue)
+        if window is None or original is None:
             continue
         until = min(until, window.end if window.holds(now) else window.start)
         if not window.holds(now):
             continue
         record = changed.get(each.queue)
         if record is None:
-            record = changed[each.queue] = copy(known)
+            record = changed[each.queue] = copy(original)
         for name, amounts in each.amounts.items():
             there = {key: amount for key, amount in amounts.items() if snapshot.registry.find(key) is not None}
             setattr(record, name, {**(getattr(record, name) or {}), **scheduled(there)})

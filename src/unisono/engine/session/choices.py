@@ -139,11 +139,11 @@ class Choice:
 
     def _as_tried(self) -> Job:
         """The job's record with pods that ask for what they take on the present kinds."""
-        found = copy(self.record)
-        found.derived = {}
-        found.pending = {key: self._pod(task) for key, task in self.record.pending.items()}
-        found.tasks = {**self.record.tasks, **found.pending}
-        return found
+        tried = copy(self.record)
+        tried.derived = {}
+        tried.pending = {key: self._pod(task) for key, task in self.record.pending.items()}
+        tried.tasks = {**self.record.tasks, **tried.pending}
+        return tried
 
     def _pod(self, task: Task) -> Task:
         said = one_of(task.pod_class.notes, self.record.annotations)
@@ -209,14 +209,14 @@ class Choices:
 
     def nodes(self, kind: NodeKind) -> BoolArray:
         """``[N]`` nodes of a kind; read only."""
-        found = self._masks.get(kind.labels)
-        if found is None:
+        mask = self._masks.get(kind.labels)
+        if mask is None:
             table = self._session.snapshot.nodes
-            found = np.ones(len(table), dtype=np.bool_)
+            mask = np.ones(len(table), dtype=np.bool_)
             for key, value in kind.labels:
-                found &= table.label_column(key) == table.label_code(key, value)
-            self._masks[kind.labels] = found
-        return found
+                mask &= table.label_column(key) == table.label_code(key, value)
+            self._masks[kind.labels] = mask
+        return mask
 
     def got(self, job: JobState) -> Mapping[str, str]:
         """What the PodGroup is told: the kinds of nodes that the job holds; empty while it holds none."""
@@ -279,10 +279,10 @@ class Choices:
 
     def _with_told(self, said: OneOf, task: Task) -> OneOf:
         """With the kind that a pod got which holds a node, where its list no longer names that."""
-        told = kind_told(task.annotations.get(GOT, "")) if task.status in ALLOCATED_STATES else None
-        if told is None or any(kind.name == told.name for kind in said.kinds):
+        given_kind = kind_told(task.annotations.get(GOT, "")) if task.status in ALLOCATED_STATES else None
+        if given_kind is None or any(kind.name == given_kind.name for kind in said.kinds):
             return said
-        return OneOf(said.text, (*said.kinds, told), said.way)
+        return OneOf(said.text, (*said.kinds, given_kind), said.way)
 
     def _in_vain(self, choice: Choice, trial: tuple[int, ...]) -> bool:
         """Whether pods were to be made again for a trial, and nobody has done so."""
@@ -301,10 +301,10 @@ class Choices:
 
     def _kind_on(self, said: OneOf, task: Task | None, node: str) -> int | None:
         """Number of the kind as which pods have a node: what the pod was told, else the first whose labels it has."""
-        told = task.annotations.get(GOT) if task is not None else None
+        kind_name = task.annotations.get(GOT) if task is not None else None
         column = self._session.snapshot.nodes.index.get(node, -1)
         for number, kind in enumerate(said.kinds):
-            if told == kind.name:
+            if kind_name == kind.name:
                 return number
         if column < 0:
             return None
@@ -318,13 +318,13 @@ class Choices:
         if said.way != PRICE or prices is None:
             return every
         key = said.text, said.way, task.pod_class.id, job.record.priority_class
-        found = self._orders.get(key)
-        if found is None:
+        order = self._orders.get(key)
+        if order is None:
             of = [task.scaled.get(kind.times, task.pod_class).requests for kind in said.kinds]
             pairs = zip(said.kinds, of, strict=True)
             cost = [self._cost(kind, requests, job.record.priority_class, prices) for kind, requests in pairs]
-            found = self._orders[key] = tuple(sorted(every, key=cost.__getitem__))
-        return found
+            order = self._orders[key] = tuple(sorted(every, key=cost.__getitem__))
+        return order
 
     def _cost(self, kind: NodeKind, requests: Mapping[str, int], priority_class: str, prices: Prices) -> float:
         """Money for the work of one pod that takes an hour at speed 1, on the cheapest node of a kind."""

@@ -86,11 +86,11 @@ class Source:
     def tally(self, key: str, mask: BoolArray | None = None) -> Tally:
         """Sums over the domains of a topology key; ``mask`` must live as long as the session."""
         name = (key, 0 if mask is None else id(mask))
-        found = self._tallies.get(name)
-        if found is None:
+        label_tally = self._tallies.get(name)
+        if label_tally is None:
             codes, domains = self.snapshot.domains_of(key), self.snapshot.domain_count(key)
-            found = self._tallies[name] = Tally(codes, domains, self.counts, mask)
-        return found
+            label_tally = self._tallies[name] = Tally(codes, domains, self.counts, mask)
+        return label_tally
 
     def move(self, column: int, number: int) -> None:
         """Follow a placement."""
@@ -154,16 +154,16 @@ class Domains:
 
     def selected(self, selector: int) -> Source:
         """Pods that a selector selects, terminating ones included."""
-        found = self._by_selector[Which.SELECTED].get(selector)
-        if found is not None:
-            return found
+        source = self._by_selector[Which.SELECTED].get(selector)
+        if source is not None:
+            return source
         return self._selecting(Which.SELECTED, selector, self.affinity_index.selected.get(selector, {}), self._placed)
 
     def living(self, selector: int) -> Source:
         """Pods that a selector selects and that are not terminating."""
-        found = self._by_selector[Which.LIVING].get(selector)
-        if found is not None:
-            return found
+        source = self._by_selector[Which.LIVING].get(selector)
+        if source is not None:
+            return source
         leaving = self.affinity_index.leaving.get(selector, {})
         base = self.affinity_index.selected.get(selector, {})
         counts = {node: number - leaving.get(node, 0) for node, number in base.items()} if leaving else base
@@ -171,33 +171,33 @@ class Domains:
 
     def holding(self, held: Held) -> Source:
         """Pods that hold a term."""
-        found = self._by_term[Which.HOLDING].get(held)
-        if found is not None:
-            return found
+        source = self._by_term[Which.HOLDING].get(held)
+        if source is not None:
+            return source
         return self._of_holders(Which.HOLDING, held, self.affinity_index.holders.get(held, {}), self._placed)
 
     def pledged(self, selector: int) -> Source:
         """Pods that a selector selects and that were only promised a place."""
-        found = self._by_selector[Which.PLEDGED].get(selector)
-        return found or self._selecting(Which.PLEDGED, selector, {}, self._pledged)
+        source = self._by_selector[Which.PLEDGED].get(selector)
+        return source or self._selecting(Which.PLEDGED, selector, {}, self._pledged)
 
     def evicted(self, selector: int) -> Source:
         """Pods that a selector selects, that this session evicts and that are still there."""
-        found = self._by_selector[Which.EVICTED].get(selector)
-        return found or self._selecting(Which.EVICTED, selector, {}, self._evicted)
+        source = self._by_selector[Which.EVICTED].get(selector)
+        return source or self._selecting(Which.EVICTED, selector, {}, self._evicted)
 
     def evicted_holding(self, held: Held) -> Source:
         """Pods that hold a term, that this session evicts and that are still there."""
-        found = self._by_term[Which.EVICTED_HOLDING].get(held)
-        return found or self._of_holders(Which.EVICTED_HOLDING, held, {}, self._evicted)
+        source = self._by_term[Which.EVICTED_HOLDING].get(held)
+        return source or self._of_holders(Which.EVICTED_HOLDING, held, {}, self._evicted)
 
     def _selecting(self, which: Which, selector: int, base: Mapping[str, int], journal: _Journal) -> Source:
-        found = self._by_selector[which][selector] = self._made(base, journal.of_selector(selector))
-        return found
+        source = self._by_selector[which][selector] = self._made(base, journal.of_selector(selector))
+        return source
 
     def _of_holders(self, which: Which, held: Held, base: Mapping[str, int], journal: _Journal) -> Source:
-        found = self._by_term[which][held] = self._made(base, journal.of_holders(held))
-        return found
+        source = self._by_term[which][held] = self._made(base, journal.of_holders(held))
+        return source
 
     def _made(self, base: Mapping[str, int], moved: Iterable[_Columns]) -> Source:
         table = self.snapshot.nodes
@@ -227,21 +227,21 @@ class Domains:
         """Those of `move` were only promised their places, or are promised them no longer."""
         self.unsettled = self.unsettled or bool(pod_class.matched)
         self._pledged.note(pod_class, columns, sign)
-        known = self._by_selector[Which.PLEDGED]
-        _follow([known[s] for s in known.keys() & pod_class.matched], columns, sign)
+        by_selector = self._by_selector[Which.PLEDGED]
+        _follow([by_selector[s] for s in by_selector.keys() & pod_class.matched], columns, sign)
 
     def evict(self, pod_class: PodClass, columns: Sequence[int], sign: int) -> None:
         """Those of `move` are still there until they have terminated, or stay after all."""
         self.unsettled = self.unsettled or bool(pod_class.matched or pod_class.terms.held)
         self._evicted.note(pod_class, columns, sign)
-        known = self._by_selector[Which.EVICTED]
-        sources = [known[s] for s in known.keys() & pod_class.matched]
+        by_selector = self._by_selector[Which.EVICTED]
+        sources = [by_selector[s] for s in by_selector.keys() & pod_class.matched]
         _follow(sources + self._holding(Which.EVICTED_HOLDING, pod_class), columns, sign)
 
     def _holding(self, which: Which, pod_class: PodClass) -> list[Source]:
         """Sources of the terms that a class holds; one that it holds twice counts twice, as the index counts it."""
-        known = self._by_term[which]
-        return [known[held] for held in pod_class.terms.held if held in known]
+        by_term = self._by_term[which]
+        return [by_term[held] for held in pod_class.terms.held if held in by_term]
 
 
 def _follow(sources: Iterable[Source], columns: Sequence[int], sign: int) -> None:

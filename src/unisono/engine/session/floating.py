@@ -60,11 +60,12 @@ class FloatingLimit(Limit):
 
 def shortage_text(floating: Floating, name: str, need: int, held: int) -> str:
     """``needs 2 of matlab; of 10 there are 9 held and 0 elsewhere``."""
-    told = short(name)
+    short_name = short(name)
     if floating.problem:
-        return f"needs {_number(need)} of {told}, and nothing starts with it: {floating.problem}"
+        return f"needs {_number(need)} of {short_name}, and nothing starts with it: {floating.problem}"
     where = f", {_number(floating.elsewhere)} outside of this cluster" if floating.elsewhere else ""
-    return f"needs {_number(need)} of {told}: there are {_number(floating.amount)}, and {_number(held)} are held{where}"
+    there = f"there are {_number(floating.amount)}, and {_number(held)} are held{where}"
+    return f"needs {_number(need)} of {short_name}: {there}"
 
 
 def _number(amount: int) -> str:
@@ -73,7 +74,7 @@ def _number(amount: int) -> str:
 
 def floating_limits(snapshot: Snapshot, now: float, queues: Collection[str]) -> tuple[FloatingLimit, ...]:
     """A limit for each floating resource that anybody asks for, with what is held."""
-    registry, nodes, found = snapshot.registry, snapshot.nodes, list[FloatingLimit]()
+    registry, nodes, limits = snapshot.registry, snapshot.nodes, list[FloatingLimit]()
     for row in registry.floating:
         floating = nodes.floating.get(row, NO_FLOATING).at(now)
         limit = FloatingLimit(row, floating, registry)
@@ -81,15 +82,15 @@ def floating_limits(snapshot: Snapshot, now: float, queues: Collection[str]) -> 
         leaving = int(nodes.releasing[row].sum())
         limit.held[row] = int(nodes.used[row].sum()) - leaving + floating.by_jobs
         limit.leaving[row] = leaving
-        found.append(limit)
+        limits.append(limit)
     for key in snapshot.licensed:
         job = snapshot.jobs[key]
         if job.license_vector is not None and leave_together(job):
-            for limit in found:
+            for limit in limits:
                 held = int(job.license_vector[limit.row])
                 limit.held[limit.row] -= held
                 limit.leaving[limit.row] += held
-    return tuple(found)
+    return tuple(limits)
 
 
 _KEEPS = [bool(CLAIMS[status]) or status is TaskStatus.UNKNOWN for status in TaskStatus]

@@ -24,12 +24,12 @@ def once(function: Callable[P, T]) -> Callable[P, T]:
     @wraps(function)
     def answer(*args: P.args, **kwargs: P.kwargs) -> T:
         of: Any = args[0]
-        known = getattr(of, "session", of).shared.of(_Answers, _Answers)
+        answers = getattr(of, "session", of).shared.of(_Answers, _Answers)
         key = (function, *args[1:], *kwargs.values())
-        found: Any = known.get(key, _NOTHING)
-        if found is _NOTHING:
-            found = known[key] = function(*args, **kwargs)
-        result: T = found
+        cached: Any = answers.get(key, _NOTHING)
+        if cached is _NOTHING:
+            cached = answers[key] = function(*args, **kwargs)
+        result: T = cached
         return result
 
     return answer

@@ -49,21 +49,21 @@ def set_limits(queues: Mapping[str, QueueState], snapshot: Snapshot) -> None:
 
 def limits_of(snapshot: Snapshot, registry: ResourceRegistry) -> dict[str, Limit]:
     """Queues with a capability and what they hold, by name."""
-    found: dict[str, Limit] = {}
+    limits: dict[str, Limit] = {}
     if not any(record.capability for record in snapshot.queues.values()):
-        return found
-    known = {name: record for name, record in snapshot.queues.items() if record.known}
+        return limits
+    records = {name: record for name, record in snapshot.queues.items() if record.known}
     size = len(registry)
-    for name, record in known.items():
+    for name, record in records.items():
         given = {registry.find(resource): most for resource, most in (record.capability or {}).items()}
         rows = {row: most for row, most in given.items() if row is not None}
         if rows:
-            found[name] = Limit(name, rows, registry)
-    if not found:
-        return found
-    parents = {name: record.parent for name, record in known.items()}
-    above = {name: [found[each] for each in lineage(name, parents) if each in found] for name in known}
-    for name, record in known.items():
+            limits[name] = Limit(name, rows, registry)
+    if not limits:
+        return limits
+    parents = {name: record.parent for name, record in records.items()}
+    above = {name: [limits[each] for each in lineage(name, parents) if each in limits] for name in records}
+    for name, record in records.items():
         for limit in above[name]:
             if name != limit.name:
                 limit.family.append(name)
@@ -78,7 +78,7 @@ def limits_of(snapshot: Snapshot, registry: ResourceRegistry) -> dict[str, Limit
                 limit.leaving += fitted(job.license_vector, size)
             elif keeps_places(job) and not count(job.counts, ALLOCATED_STATES):
                 limit.held += fitted(job.license_vector, size)
-    return found
+    return limits
 
 
 def count_others(snapshot: Snapshot, limits: Callable[[Job], Iterable[Limit]]) -> None:

@@ -73,16 +73,16 @@ class RunLimits:
     def _least(self, key: str, record: Job) -> tuple[float, str]:
         """The least of what the queue and those above it say, for the job's PriorityClass or for all."""
         place = key, record.queue, record.priority_class
-        found = self._known.get(place)
-        if found is None:
+        least = self._known.get(place)
+        if least is None:
             said: list[tuple[float, str]] = []
             for name in lineage(record.queue, self._parents):
                 with suppress(ValueError):  # where no admission looks at it; such a text counts as absent
                     times = run_times_of(self._texts.get(name, {}).get(key, ""))
                     seconds = times.get(record.priority_class, times.get("", 0.0))
                     said += [(seconds, name)] if seconds else []
-            found = self._known[place] = min(said, default=(0.0, ""))
-        return found
+            least = self._known[place] = min(said, default=(0.0, ""))
+        return least
 
 
 class RunEstimates:
@@ -168,11 +168,11 @@ class RunEstimates:
         """
         kept: dict[object, Any] = self._longest if self.learned else record.derived
         key = (record.key if self.learned else RUNS, pod_class.id, self.stamp)
-        found: float | None = kept.get(key)
-        if found is None:
+        duration: float | None = kept.get(key)
+        if duration is None:
             seconds = [self.seconds(task) for task in record.pending.values() if task.pod_class is pod_class]
-            found = kept[key] = max(seconds) if seconds and all(seconds) else 0.0
-        return found
+            duration = kept[key] = max(seconds) if seconds and all(seconds) else 0.0
+        return duration
 
 
 def _seconds(text: str) -> float:

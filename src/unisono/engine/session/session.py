@@ -232,15 +232,15 @@ class Session:
     @cached_property
     def active(self) -> list[JobState]:
         """Jobs with pending tasks or not yet running, in order of their keys."""
-        known, jobs, found = self._jobs, self.snapshot.jobs, list[JobState]()
+        states, jobs, active_jobs = self._jobs, self.snapshot.jobs, list[JobState]()
         for key in sorted(self.snapshot.active):
             record = jobs.get(key)
             queue = self.queues.get(record.queue) if record is not None and record.known else None
             if record is not None and queue is not None:
-                state = known.get(key) or JobState(record, queue, self.snapshot.priority_of(record))
-                known[key] = state
-                found.append(state)
-        return found
+                state = states.get(key) or JobState(record, queue, self.snapshot.priority_of(record))
+                states[key] = state
+                active_jobs.append(state)
+        return active_jobs
 
     def opened(self) -> Mapping[str, JobState]:
         """Jobs that have been asked for in this session."""

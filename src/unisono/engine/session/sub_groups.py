@@ -262,10 +262,10 @@ class Groups(list[SubGroup]):
     @property
     def at(self) -> int:
         """Lowest HyperNode that holds every task that has a place; -1 when none has."""
-        found = NOWHERE
+        lowest = NOWHERE
         for group in self:
-            found = group.tree.common(found, group.at)
-        return found
+            lowest = group.tree.common(lowest, group.at)
+        return lowest
 
 
 class _GroupsByJob(dict[str, Groups]):
@@ -274,11 +274,11 @@ class _GroupsByJob(dict[str, Groups]):
 
 def groups_of(session: Session, job: JobState) -> Groups:
     """The groups of a job, in order of their policies and of their values; made once per session."""
-    known = session.shared.of(_GroupsByJob, _GroupsByJob)
-    found = known.get(job.key)
-    if found is None:
-        found = known[job.key] = _make(session, job, job.record.topology, job.record.sub_groups)
-    return found
+    by_job = session.shared.of(_GroupsByJob, _GroupsByJob)
+    groups = by_job.get(job.key)
+    if groups is None:
+        groups = by_job[job.key] = _make(session, job, job.record.topology, job.record.sub_groups)
+    return groups
 
 
 def _make(

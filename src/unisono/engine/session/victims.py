@@ -61,9 +61,9 @@ class Bundle:
         """
         if self.safe:
             return float("inf")
-        wanted = need > 0
-        local = np.minimum(self.amounts(len(need))[wanted], need[wanted]) / need[wanted]
-        whole = fitted(self.job.allocated, len(need))[wanted] / need[wanted]
+        needed = need > 0
+        local = np.minimum(self.amounts(len(need))[needed], need[needed]) / need[needed]
+        whole = fitted(self.job.allocated, len(need))[needed] / need[needed]
         total = float(whole.sum())
         return float(local.sum()) / total if total > 0 else float("inf")
 
@@ -88,9 +88,9 @@ class Surplus:
 
     def copy(self) -> Surplus:
         """The same, to try something."""
-        found = copy(self)
-        found.roles, found.groups = dict(self.roles), dict(self.groups)
-        return found
+        duplicate = copy(self)
+        duplicate.roles, duplicate.groups = dict(self.roles), dict(self.groups)
+        return duplicate
 
     def take(self, task: Task) -> bool:
         """Whether the task can go; then it is counted as gone."""
@@ -249,12 +249,12 @@ class VictimIndex:
         """What the tasks of ``mask`` hold, ``[R]`` by name of their queue."""
         chosen = np.flatnonzero(mask)
         queues = self.jobs.queue[self.job[chosen]]
-        found: dict[str, list[int]] = {}
+        by_queue: dict[str, list[int]] = {}
         for at in np.unique(queues).tolist():
             numbers = np.bincount(self._class[chosen[queues == at]], minlength=len(self._vectors))
             held = numbers[:, None].astype(object) * self._vectors
-            found[self.jobs.queues[at].name] = [int(amount) for amount in held.sum(axis=0)]
-        return found
+            by_queue[self.jobs.queues[at].name] = [int(amount) for amount in held.sum(axis=0)]
+        return by_queue
 
     def sums(self, mask: BoolArray, row: int) -> Vector:
         """``[N]`` what the tasks of ``mask`` hold of one resource, by node."""

@@ -130,14 +130,14 @@ class _Attempt:
         first = before_others(cycle, job, self.draft.verdict.position) if job is not None else [()]
         pods = max(job.min_member, job.size, 1) if job is not None else 1
         search = Composition(trials, self.key, first, pods)
-        found = search.find(self.draft, _AT_FIRST)
-        self.steps = [_Step(change) for change in found]
+        changes = search.find(self.draft, _AT_FIRST)
+        self.steps = [_Step(change) for change in changes]
         left = [ladder for ladder in self.draft.ladders if not any(step in search.refuted for step in ladder)]
         # Where many wait, others take what one step brings: none is offered that was not tried.
-        self.draft = structs.replace(self.draft, ladders=left if found or not trials.crowded else [])
+        self.draft = structs.replace(self.draft, ladders=left if changes or not trials.crowded else [])
         if job is not None and search.alone is not None and self.draft.verdict.cause in _OF_THE_MOMENT:
             self.draft = structs.replace(self.draft, verdict=_in_its_line(cycle, job, search.alone.verdict))
-        self.tried, self.ended, self.cut = True, True, search.cut and not found
+        self.tried, self.ended, self.cut = True, True, search.cut and not changes
 
 
 def advise(
@@ -206,8 +206,8 @@ def _end_others(cycle: Cycle, trials: Trials, evictable: Evictable, attempt: _At
         return
     victims = evictable.victims(job)
     if victims and trials.starts(attempt.key, EvictPods(victims)):
-        found = structs.replace(attempt.draft.verdict, would_run_after=victims, spared=spared(cycle, job, victims))
-        attempt.draft = structs.replace(attempt.draft, verdict=found)
+        amended = structs.replace(attempt.draft.verdict, would_run_after=victims, spared=spared(cycle, job, victims))
+        attempt.draft = structs.replace(attempt.draft, verdict=amended)
 
 
 def _least(trials: Trials, key: str, step: _Step) -> Change:

@@ -144,9 +144,9 @@ def _raised_below(cycle: Cycle, name: str, step: dict[str, int]) -> Change:
     """A larger capability of a queue, and of those above it that would be smaller, which the API refuses."""
     queues, parts = cycle.session.snapshot.queues, [RaiseCapability(name, step)]
     families = {each: Family(record.parent, record.capability or {}) for each, record in queues.items()}
-    wanted = {each: families[name].capability.get(each, 0) + amount for each, amount in step.items()}
+    target = {each: families[name].capability.get(each, 0) + amount for each, amount in step.items()}
     for above, limits in capabilities_above(name, families.get):
-        short = {each: amount - limits[each] for each, amount in wanted.items() if amount > limits.get(each, amount)}
+        short = {each: amount - limits[each] for each, amount in target.items() if amount > limits.get(each, amount)}
         if short:
             parts.insert(0, RaiseCapability(above, short))
     return Together(tuple(parts)) if len(parts) > 1 else parts[0]
@@ -168,15 +168,15 @@ def _raised_for(job: JobState, ladder: list[Change], rivals: Rivals) -> list[Cha
 def _less_guaranteed(cycle: Cycle, job: JobState, short: Mapping[str, int]) -> Ladders:
     """Take what is short from guarantees that their queues do not use."""
     registry, queues = cycle.session.registry, cycle.session.queues
-    found, some = list[tuple[int, str]](), list[tuple[int, str, dict[str, int]]]()
+    sufficient, some = list[tuple[int, str]](), list[tuple[int, str, dict[str, int]]]()
     for name, kept in guarantees_of_others(cycle.session, job, short):
         unused = {each: kept.get(each, 0) - int(queues[name].allocated[registry.requested(each)]) for each in short}
         if all(unused[each] >= amount for each, amount in short.items()):
-            found.append((-min(unused.values()), name))
+            sufficient.append((-min(unused.values()), name))
         elif any(amount > 0 for amount in unused.values()):
             some.append((-sum(unused.values()), name, unused))
-    if found or not some:
-        return [[LowerGuarantee(name, short)] for _, name in sorted(found)[:_GUARANTEES_TRIED]]
+    if sufficient or not some:
+        return [[LowerGuarantee(name, short)] for _, name in sorted(sufficient)[:_GUARANTEES_TRIED]]
     left, parts = dict(short), list[Change]()
     for _, name, unused in sorted(some, key=lambda one: one[:2]):
         if taken := {each: min(unused[each], amount) for each, amount in left.items() if min(unused[each], amount) > 0}:
@@ -258,8 +258,10 @@ def meant_resources(cycle: Cycle, names: Iterable[str]) -> Ladders:
 
 def higher_priorities(cycle: Cycle, job: JobState) -> Ladders:
     """PriorityClasses above the job's own, the lowest first; the system's own are not for users."""
-    known = cycle.session.snapshot.priorities
-    higher = sorted((value, name) for name, value in known.items() if value > job.priority and _for_users(name))
+    priority_classes = cycle.session.snapshot.priorities
+    higher = sorted(
+        (value, name) for name, value in priority_classes.items() if value > job.priority and _for_users(name)
+    )
     return [[UsePriority(name) for _, name in higher[:_PRIORITIES_TRIED]]] if higher else []
 
 
@@ -267,12 +269,12 @@ def before_others(cycle: Cycle, job: JobState, position: int) -> list[tuple[Chan
     """Steps that bring a job to the front, the first one is nothing: before its queue, then before other queues."""
     higher = higher_priorities(cycle, job) if position > 1 else []
     priority = tuple(ladder[-1] for ladder in higher)
-    found: list[tuple[Change, ...]] = [(), *([priority] if priority else [])]
+    steps: list[tuple[Change, ...]] = [(), *([priority] if priority else [])]
     waiting = {other.queue.name for other in cycle.eligible if other.phase == "Pending" or other.record.pending}
     if others := waiting - {job.queue.name}:
         first = 1 + max(cycle.session.queues[name].record.priority for name in others)
-        found.append((*priority, RaiseQueuePriority(job.queue.name, first)))
-    return found
+        steps.append((*priority, RaiseQueuePriority(job.queue.name, first)))
+    return steps
 
 
 def _for_users(name: str) -> bool:
@@ -283,11 +285,11 @@ def giving_back(cycle: Cycle, job: JobState) -> Ladders:
     """Queues that hold more than they deserve and give nothing back, where an action would take it."""
     if not _TAKING & set(cycle.config.actions):
         return []
-    found = []
+    holders = []
     for name, queue in sorted(cycle.session.queues.items()):
         if queue is not job.queue and not queue.record.reclaimable and queue.allocated.any():
-            found.append((-int(queue.allocated[0]), name))
-    return [[AllowReclaim(name)] for _, name in sorted(found)[:_QUEUES_TRIED]]
+            holders.append((-int(queue.allocated[0]), name))
+    return [[AllowReclaim(name)] for _, name in sorted(holders)[:_QUEUES_TRIED]]
 
 
 # ---- nodes
@@ -296,8 +298,10 @@ def giving_back(cycle: Cycle, job: JobState) -> Ladders:
 def smaller_pods(waiting: Waiting) -> Ladders:
     """Of pods that no node could hold even if it were empty: as small as nodes are."""
     every = ((task, waiting.tools.capacity.empty(task.pod_class)) for task in waiting.samples)
-    found = (_smaller_pods(waiting.cycle, task, empty, waiting.missing) for task, empty in every if not empty.per_node)
-    return [ladder for ladder in found if ladder]
+    ladders = (
+        _smaller_pods(waiting.cycle, task, empty, waiting.missing) for task, empty in every if not empty.per_node
+    )
+    return [ladder for ladder in ladders if ladder]
 
 
 def asking_less(ladders: Ladders, at_most: Mapping[str, int]) -> Ladders:
@@ -427,30 +431,30 @@ def slightly_less(cycle: Cycle, task: Task, missing: int) -> list[Change]:
     usable = nodes.table.ready & ~nodes.table.unschedulable
     if int(usable.sum()) < missing:
         return []
-    found: dict[str, int] = {}
+    reduced: dict[str, int] = {}
     for name in [one for one in requests if one in _SHRUNK or "/" in one]:
         amount = requests[name]
         free = int(np.sort(np.maximum(nodes.idle[registry.requested(name)], 0) * usable)[-missing])
         free, least = (free // 1000 * 1000, _HALF) if "/" in name else (free, _MOST_OF_IT)
         if amount > free >= least * amount:
-            found[name] = free
-    return [RequestAtMost(found)] if found else []
+            reduced[name] = free
+    return [RequestAtMost(reduced)] if reduced else []
 
 
 def _ports(cycle: Cycle, job: JobState, task: Task, missing: int) -> list[Change]:
     """End the holders of the port on as many nodes as are needed, those first that have fewest."""
     session = cycle.session
     held = port_holders(cycle)
-    wanted = {(protocol, port) for protocol, _, port in task.pod_class.host_ports}
-    found: list[tuple[int, str, tuple[str, ...], int]] = []
+    ports = {(protocol, port) for protocol, _, port in task.pod_class.host_ports}
+    options: list[tuple[int, str, tuple[str, ...], int]] = []
     for name in sorted(held.keys() & session.snapshot.nodes.index.keys()):
-        taken = {key: _shared(pod_class, wanted) for key, pod_class in held[name].items()}
+        taken = {key: _shared(pod_class, ports) for key, pod_class in held[name].items()}
         pods = tuple(sorted(key for key, port in taken.items() if port))
         if any(key in job.record.tasks or comes_again(cycle, key) for key in pods):  # they would take it again
             continue
         if pods and _fits_without(cycle, task.pod_class, name, [held[name][key] for key in pods]):
-            found.append((len(pods), name, pods, taken[pods[0]]))
-    chosen = sorted(found)[:missing]
+            options.append((len(pods), name, pods, taken[pods[0]]))
+    chosen = sorted(options)[:missing]
     if len(chosen) < missing:
         return []
     pods = tuple(sorted({pod for _, _, pods, _ in chosen for pod in pods}))

@@ -23,18 +23,18 @@ from unisono.engine.verdicts.labels import enough
 
 def waiting_for_checks(cycle: Cycle, counts: Mapping[str, int]) -> str:
     """Sentences about the checks for which nodes wait; empty where none of ``counts`` (nodes by reason) names one."""
-    told, table = list[str](), cycle.session.nodes.table
+    sentences, table = list[str](), cycle.session.nodes.table
     for rule, closed in _refusing(cycle, counts):
         facts = [table.facts[at] for at in np.flatnonzero(closed).tolist()]
         marks = ((one.name, book_of(one.annotations).get(rule.name)) for one in facts)
         busy = tuple(name for name, mark in marks if mark is not None and mark.state == CHECKING)
         out = sum(quarantined_by(one.taints) == rule.name for one in table.facts)
-        told.append(
+        sentences.append(
             f"{counted(len(facts), 'node')} {'waits' if len(facts) == 1 else 'wait'} for NodeCheck {rule.name}, "
             f"{len(busy)} being checked now{f' ({listed(busy)})' if busy else ''}; "
             f"{out} failed it and {'is' if out == 1 else 'are'} out"
         )
-    return f" {'; '.join(told)}." if told else ""
+    return f" {'; '.join(sentences)}." if sentences else ""
 
 
 def end_of_check(cycle: Cycle, counts: Mapping[str, int]) -> str:

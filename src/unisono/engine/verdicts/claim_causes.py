@@ -101,14 +101,14 @@ def _volume_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) 
 
 def _users(cycle: Cycle, key: str) -> tuple[str, ...]:
     """Pods that mount a claim, by name; also those that this cycle places."""
-    snapshot, found = cycle.session.snapshot, dict[str, None]()
+    snapshot, users = cycle.session.snapshot, dict[str, None]()
     on_nodes = (node for node, claims in snapshot.affinity_index.volume_users.items() if key in claims)
     for task in (task for node in on_nodes for task in snapshot.tasks_on.get(node, {}).values()):
-        found |= {f"pod {task.name}": None} if key in task.pod_class.volumes else {}
+        users |= {f"pod {task.name}": None} if key in task.pod_class.volumes else {}
     for placement in cycle.bound:
         if key in placement.pod_class.volumes:
-            found.update((f"pod {task.name}", None) for task in placement.tasks)
-    return tuple(found)
+            users.update((f"pod {task.name}", None) for task in placement.tasks)
+    return tuple(users)
 
 
 def _wanted(claim: PersistentVolumeClaim) -> str:
@@ -127,26 +127,26 @@ def _unbound(cycle: Cycle, claim: PersistentVolumeClaim) -> Lack:
     """Why no volume is bound to a claim, and none can be."""
     catalogue, spec, name = cycle.session.snapshot.catalogue, claim.spec, claim.metadata.name
     class_name, remedy, change = spec.storage_class_name or "", f"create a volume that fits claim {name}", None
-    found, default = catalogue.storage_classes.get(class_name), _default_class(catalogue.storage_classes)
+    storage_class, default = catalogue.storage_classes.get(class_name), _default_class(catalogue.storage_classes)
     if spec.volume_name and spec.volume_name not in catalogue.volumes:
         meant = _meant(spec.volume_name, islice(catalogue.volumes, MOST_LACKS))
         why, remedy = f"volume {spec.volume_name} does not exist{meant}", f"name a volume that exists in claim {name}"
     elif not class_name:
         why, remedy = f"no volume without a class fits{_misfits(cycle, claim)}", f"{remedy}, or name a class in it"
         change = UseStorageClass(name, default) if default else None
-    elif found is None:
-        near = nearest(class_name, known := sorted(catalogue.storage_classes))
-        why = f"storage class {class_name} does not exist{_meant(class_name, known)}"
+    elif storage_class is None:
+        near = nearest(class_name, class_names := sorted(catalogue.storage_classes))
+        why = f"storage class {class_name} does not exist{_meant(class_name, class_names)}"
         remedy = f"name storage class {near} in claim {name}" if near else f"create storage class {class_name}"
         change = UseStorageClass(name, near or default) if near or default else None
-    elif found.provisioner == NO_PROVISIONER:
+    elif storage_class.provisioner == NO_PROVISIONER:
         why = f"its class provisions no volumes, and no free one that fits is in reach{_misfits(cycle, claim)}"
-    elif found.allowed_topologies:
-        why = f"its class makes volumes only on nodes with {_places(found)}{_nodes_there(cycle, found)}"
-        remedy = f"add a node with {_places(found)}"
+    elif storage_class.allowed_topologies:
+        why = f"its class makes volumes only on nodes with {_places(storage_class)}{_nodes_there(cycle, storage_class)}"
+        remedy = f"add a node with {_places(storage_class)}"
     else:
-        why = f"{found.provisioner} has provisioned no volume for it yet"
-        remedy = f"see whether {found.provisioner} runs, or {remedy}"
+        why = f"{storage_class.provisioner} has provisioned no volume for it yet"
+        remedy = f"see whether {storage_class.provisioner} runs, or {remedy}"
     return Lack(f"{_wanted(claim)} is not bound: {why}", remedy, change)
 
 
@@ -159,29 +159,29 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 def _misfits(cycle: Cycle, claim: PersistentVolumeClaim) -> str:
     """`` (volume disk has volumeMode Filesystem, not Block)``, of volumes of the claim's class."""
-    wanted = claim.spec.storage_class_name or ""
-    found: list[tuple[bool, str]] = []
+    class_name = claim.spec.storage_class_name or ""
+    misfits: list[tuple[bool, str]] = []
     for volume in islice(cycle.session.snapshot.catalogue.volumes.values(), _LOOKED_AT):
         reason = misfit(volume, claim)
-        if reason not in _ELSEWHERE and (volume.spec.storage_class_name or "") == wanted:
-            found.append((reason is Misfit.TAKEN, f"volume {volume.metadata.name} {_text(volume, claim, reason)}"))
-    return f" ({'; '.join(text for _, text in sorted(found)[:_SHOWN])})" if found else ""
+        if reason not in _ELSEWHERE and (volume.spec.storage_class_name or "") == class_name:
+            misfits.append((reason is Misfit.TAKEN, f"volume {volume.metadata.name} {_text(volume, claim, reason)}"))
+    return f" ({'; '.join(text for _, text in sorted(misfits)[:_SHOWN])})" if misfits else ""
 
 
 def _text(volume: PersistentVolume, claim: PersistentVolumeClaim, reason: Misfit) -> str:
-    spec, wanted = volume.spec, claim.spec
+    spec, claim_spec = volume.spec, claim.spec
     match reason:
         case Misfit.SIZE:
             return f"has {(spec.capacity or {}).get('storage')}"
         case Misfit.MODE:
-            return f"has volumeMode {spec.volume_mode or 'Filesystem'}, not {wanted.volume_mode or 'Filesystem'}"
+            return f"has volumeMode {spec.volume_mode or 'Filesystem'}, not {claim_spec.volume_mode or 'Filesystem'}"
         case Misfit.TAKEN if spec.claim_ref is not None:
             owner = spec.claim_ref
             if (owner.namespace, owner.name) == (claim.metadata.namespace, claim.metadata.name):
                 return "belonged to an earlier claim of this name, which was deleted (its claimRef has that UID)"
             return f"belongs to {reference(f'{owner.namespace}/{owner.name}', 'claim')}"
         case Misfit.LABELS:
-            asked = selector_text(wanted.selector) if wanted.selector is not None else ""
+            asked = selector_text(claim_spec.selector) if claim_spec.selector is not None else ""
             return f"does not have the labels that the claim selects ({asked})"
         case Misfit.ACCESS:
             return f"allows {', '.join(spec.access_modes or ())} only"
@@ -196,8 +196,8 @@ def _text(volume: PersistentVolume, claim: PersistentVolumeClaim, reason: Misfit
 def _places(storage_class: StorageClass) -> str:
     """Where alone a class makes volumes."""
     terms = (term.match_label_expressions or () for term in storage_class.allowed_topologies or ())
-    told = (" and ".join(f"{one.key}={' or '.join(one.values or ())}" for one in term) for term in terms)
-    return ", or ".join(filter(None, told))
+    places = (" and ".join(f"{one.key}={' or '.join(one.values or ())}" for one in term) for term in terms)
+    return ", or ".join(filter(None, places))
 
 
 def _nodes_there(cycle: Cycle, storage_class: StorageClass) -> str:
@@ -214,13 +214,13 @@ def _nodes_there(cycle: Cycle, storage_class: StorageClass) -> str:
 def _most_free(cycle: Cycle, claim: PersistentVolumeClaim) -> str:
     """The largest volume that the driver of the claim's class says it can still make on a node, as it writes it."""
     name = claim.spec.storage_class_name or ""
-    found = [
+    capacities = [
         stated
         for one in islice(cycle.session.snapshot.catalogue.storage_capacities.values(), _LOOKED_AT)
         if one.storage_class_name == name
         and (stated := one.capacity if one.maximum_volume_size is None else one.maximum_volume_size) is not None
     ]
-    return str(max(found, key=to_int, default=""))
+    return str(max(capacities, key=to_int, default=""))
 
 
 def _default_class(classes: Mapping[str, StorageClass]) -> str:

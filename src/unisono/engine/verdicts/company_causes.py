@@ -26,18 +26,18 @@ _MOST_TIERS = 8
 def company(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int], namespace: str) -> Iterator[str]:
     """Topology keys that no node has, selectors that select no pod, and pods that stand too near."""
     session, terms = cycle.session, pod_class.terms
-    known = session.snapshot.topology_keys()
+    existing_keys = session.snapshot.topology_keys()
     for at, term in enumerate(terms.near if NOT_NEAR.text in counts else ()):
         rule, where, who = _rule(pod_class, NEAR, at), _where(term.key), _who(cycle, term.selector)
-        if term.key not in known:
+        if term.key not in existing_keys:
             yield f"{rule} asks for {_unknown(cycle, term.key)}"
         if not session.domains.selected(term.selector).counts.any():
-            if term.key in known and terms.near_all in pod_class.matched:
+            if term.key in existing_keys and terms.near_all in pod_class.matched:
                 own = f"the same {where} as {who}, and its own are such pods"
                 yield f"{rule} asks for {own}: one {where} has to hold them all"
             else:
                 yield _no_company(cycle, rule, term.selector, namespace)
-        elif term.key in known:
+        elif term.key in existing_keys:
             yield f"{rule} asks for the same {where} as {who}{_there(cycle, term)}"
     for at, term in enumerate(terms.away if TOO_NEAR.text in counts else ()):
         rule, who = _rule(pod_class, APART, at), _who(cycle, term.selector)
@@ -82,15 +82,15 @@ def _there(cycle: Cycle, term: Term) -> str:
     snapshot, counts = cycle.session.snapshot, cycle.session.domains.selected(term.selector).counts
     codes = snapshot.domains_of(term.key)
     names = snapshot.domain_names(term.key)
-    found = sorted({names[at] for at in codes[(counts > 0) & (codes >= 0)].tolist()})
-    more = f" and {len(found) - _MOST_DOMAINS} more" if len(found) > _MOST_DOMAINS else ""
-    return f", which are in {listed(tuple(found[:_MOST_DOMAINS]))}{more}" if found else ""
+    hyper_nodes = sorted({names[at] for at in codes[(counts > 0) & (codes >= 0)].tolist()})
+    more = f" and {len(hyper_nodes) - _MOST_DOMAINS} more" if len(hyper_nodes) > _MOST_DOMAINS else ""
+    return f", which are in {listed(tuple(hyper_nodes[:_MOST_DOMAINS]))}{more}" if hyper_nodes else ""
 
 
 def _who(cycle: Cycle, selector: int) -> str:
     """``pods with app=trainer of other gangs``."""
-    found = cycle.session.snapshot.affinity_index.selectors.all.get(selector)
-    asked = found.labels.match_expressions if found is not None and found.labels else None
+    other_pods = cycle.session.snapshot.affinity_index.selectors.all.get(selector)
+    asked = other_pods.labels.match_expressions if other_pods is not None and other_pods.labels else None
     gang = next((one.operator for one in asked or () if one.key == GROUP_NAME), "")
     pairs = _labels(cycle, selector)
     if gang == "In" and not pairs:
@@ -100,8 +100,8 @@ def _who(cycle: Cycle, selector: int) -> str:
 
 
 def _labels(cycle: Cycle, selector: int) -> dict[str, str]:
-    found = cycle.session.snapshot.affinity_index.selectors.all.get(selector)
-    return dict((found.labels.match_labels or {}) if found is not None and found.labels else {})
+    term = cycle.session.snapshot.affinity_index.selectors.all.get(selector)
+    return dict((term.labels.match_labels or {}) if term is not None and term.labels else {})
 
 
 def _pairs(pairs: Mapping[str, str]) -> str:
@@ -150,10 +150,13 @@ def _no_company(cycle: Cycle, rule: str, selector: int, namespace: str) -> str:
     if meant or not elsewhere:
         return text
     spaces = f"namespace{'s' if len(elsewhere) > 1 else ''} {listed(tuple(sorted(elsewhere)))}"
-    wanted = (term.namespace_selector.match_labels if term is not None and term.namespace_selector else None) or {}
-    if wanted:
+    namespace_labels = (
+        term.namespace_selector.match_labels if term is not None and term.namespace_selector else None
+    ) or {}
+    if namespace_labels:
         have = "have" if len(elsewhere) > 1 else "has"
-        return f"{text} in a namespace labelled {_pairs(wanted)}: such pods run in {spaces}, which {have} no such label"
+        labelled = f"{text} in a namespace labelled {_pairs(namespace_labels)}"
+        return f"{labelled}: such pods run in {spaces}, which {have} no such label"
     return f"{text} in namespace {namespace}: such pods run in {spaces}, which the term does not name"
 
 
@@ -165,14 +168,14 @@ def _sees(book: SelectorBook, term: Selector | None, space: str, namespace: str)
 
 def uneven(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
     """Spread constraints that keep the class away, with how many pods each domain has."""
-    known = cycle.session.snapshot.topology_keys()
+    existing_keys = cycle.session.snapshot.topology_keys()
     every = pod_class.terms.spread
-    absent = [spread for spread in every if spread.hard and spread.key not in known]
+    absent = [spread for spread in every if spread.hard and spread.key not in existing_keys]
     for spread in absent:
         what = _unknown(cycle, spread.key).replace("the topology key", "the label")
         yield f"{_rule(pod_class, SPREAD, every.index(spread))} asks for {what}"
-    found = SpreadFilter.of(pod_class, cycle.session) if not absent else None
-    for spread, domains in found.domains() if found is not None else ():
+    spread_filter = SpreadFilter.of(pod_class, cycle.session) if not absent else None
+    for spread, domains in spread_filter.domains() if spread_filter is not None else ():
         yield _skew(_rule(pod_class, SPREAD, every.index(spread)), spread, domains)
 
 
@@ -185,9 +188,9 @@ def _skew(rule: str, spread: Spread, domains: Mapping[str, int]) -> str:
     ordered = sorted(domains.items(), key=lambda one: (one[1], one[0]))
     if ordered and ordered[-1][1] - ordered[0][1] < spread.max_skew:
         return f"{text}, which the pods of the gang itself would exceed"
-    told = ", ".join(f"{value} {number}" for value, number in ordered[:_MOST_DOMAINS])
+    counts = ", ".join(f"{value} {number}" for value, number in ordered[:_MOST_DOMAINS])
     more = f", and {len(ordered) - _MOST_DOMAINS} more" if len(ordered) > _MOST_DOMAINS else ""
-    return f"{text} (pods per domain: {told}{more})" if ordered else text
+    return f"{text} (pods per domain: {counts}{more})" if ordered else text
 
 
 def _are(there: str) -> str:

@@ -63,10 +63,10 @@ def together(parts: Parts) -> Change:
 def beside(parts: Parts, change: Change) -> Parts | None:
     """The parts with one more change, or with more of one of them; None where both cannot be."""
     if isinstance(change, Together):
-        found: Parts | None = parts
+        combined: Parts | None = parts
         for one in reversed(change.changes):
-            found = None if found is None else beside(found, one)
-        return found
+            combined = None if combined is None else beside(combined, one)
+        return combined
     for at, one in enumerate(parts):
         if (more := _more(one, change)) is not None:
             return (*parts[:at], more, *parts[at + 1 :])
@@ -143,15 +143,15 @@ class Composition:
 
     def find(self, draft: Draft, most: int) -> list[Change]:
         """At most so many ways, those of which nothing can be left out; ``draft``: why it waits."""
-        found: list[Change] = []
+        changes: list[Change] = []
         for parts in self._ways(draft):
             whole = self._in_line(parts)
             change = together(whole) if whole else None
-            if change is not None and not any(_same(change, one) for one in found):
-                found.append(change)
-            if len(found) >= most or self.cut:
+            if change is not None and not any(_same(change, one) for one in changes):
+                changes.append(change)
+            if len(changes) >= most or self.cut:
                 break
-        return found
+        return changes
 
     def _ways(self, draft: Draft) -> Iterator[Parts]:
         """Ways to start the job if no other one waited; one of no changes where only others keep it."""
@@ -168,14 +168,14 @@ class Composition:
         here = _mark(draft)
         for ladder in _larger_first(draft.ladders):
             for change in ladder:
-                wanted = self._beside(parts, change)
-                if wanted is None or self._late():
+                extended = self._beside(parts, change)
+                if extended is None or self._late():
                     continue
                 if isinstance(change, LowerMinAvailable) and parts:  # the rest of the job would still wait
                     continue
-                answer = self.trials.ask(self.key, together(wanted), alone=True)
+                answer = self.trials.ask(self.key, together(extended), alone=True)
                 if answer is None:
-                    least = self._least(wanted)
+                    least = self._least(extended)
                     if least not in self._found:
                         self._found.append(least)
                         yield least
@@ -183,18 +183,18 @@ class Composition:
                 self.refuted += [change] if not parts else []
                 if answer is True or isinstance(change, LowerMinAvailable) or (mark := _mark(answer)) == here:
                     continue
-                if mark not in self._seen and len(wanted) < _MOST_PARTS:
+                if mark not in self._seen and len(extended) < _MOST_PARTS:
                     self._seen.add(mark)
-                    deeper.append((wanted, answer))
+                    deeper.append((extended, answer))
                 break
-        for wanted, answer in deeper:
-            yield from self._alone(wanted, answer)
+        for extended, answer in deeper:
+            yield from self._alone(extended, answer)
 
     def _beside(self, parts: Parts, change: Change) -> Parts | None:
         """`beside`; None as well where that is more nodes than anybody would add for this job."""
-        found = beside(parts, change)
-        nodes = sum(one.count for one in found or () if isinstance(one, AddNodes))
-        return found if nodes <= max(_FEW_NODES, 2 * self.pods) else None
+        combined = beside(parts, change)
+        nodes = sum(one.count for one in combined or () if isinstance(one, AddNodes))
+        return combined if nodes <= max(_FEW_NODES, 2 * self.pods) else None
 
     def _least(self, parts: Parts) -> Parts:
         """Without what is not needed."""
@@ -227,11 +227,13 @@ class Composition:
             others = [ladder for ladder in ladders if _target(ladder[0]) not in vain]
             steps = [(_larger(ladder, times), ladder in others) for ladder in (*others, *ladders)]
             bases = (parts if known and not times[_target(step)] else taken for step, known in steps)
-            wanted = ((self._beside(base, step), step) for base, (step, _) in zip(bases, steps, strict=True))
-            found = next(((one, step) for one, step in wanted if one is not None and len(one) <= _MOST_PARTS), None)
-            if found is None:
+            attempts = ((self._beside(base, step), step) for base, (step, _) in zip(bases, steps, strict=True))
+            next_step = next(
+                ((one, step) for one, step in attempts if one is not None and len(one) <= _MOST_PARTS), None
+            )
+            if next_step is None:
                 break
-            taken, step = found
+            taken, step = next_step
             times[_target(step)] += 1
             after = self._asked(taken)
             if after is True:  # such as what the API refuses

@@ -46,23 +46,23 @@ def of_class(device_class: DeviceClass, inventory: Inventory) -> list[Unit]:
 
 def taints_of(want: Want, inventory: Inventory) -> str:
     """``gpu.example.com/xid=79:NoSchedule`` of devices that would do without their taints; empty where none would."""
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for unit in islice((unit for units in inventory.by_node for unit in units if unit.taints), _MOST_UNITS):
         if want.matches(dataclasses.replace(unit, kind=_PLAIN - unit.kind, taints=())):
-            found.update((f"{one.key}{f'={one.value}' if one.value else ''}:{one.effect}", None) for one in unit.taints)
-    return ", ".join(list(found)[:_MOST_VALUES])
+            texts.update((f"{one.key}{f'={one.value}' if one.value else ''}:{one.effect}", None) for one in unit.taints)
+    return ", ".join(list(texts)[:_MOST_VALUES])
 
 
 def facts_asked(rules: Iterable[str], units: Iterable[Unit]) -> str:
     """``memory 80Gi and productName A100``: what devices have of the facts that rules speak of; empty where of none."""
-    units, told = list(units), dict[str, None]()
+    units, facts = list(units), dict[str, None]()
     for part, domain, short, quoted in islice(_FACT.findall(" ".join(rules)), _MOST_FACTS):
         name = short or quoted
         values = {str(value) for unit in units if (value := _fact(unit, part, domain, name)) is not None}
         shown = ", ".join(one[:_LONGEST] for one in sorted(values)[:_MOST_VALUES])
         more = ", ..." if len(values) > _MOST_VALUES else ""
-        told[f"{name} {shown}{more}" if values else f"no {name} of {domain}"] = None
-    return listed(tuple(told)) if told and units else ""
+        facts[f"{name} {shown}{more}" if values else f"no {name} of {domain}"] = None
+    return listed(tuple(facts)) if facts and units else ""
 
 
 def _fact(unit: Unit, part: str, domain: str, name: str) -> Any:
@@ -76,9 +76,9 @@ def _fact(unit: Unit, part: str, domain: str, name: str) -> Any:
             continue
         value = (unit.device.attributes or {}).get(given)
         if value is not None:
-            known = (value.int_value, value.bool_value, value.string_value, value.version_value)
-            found = next((one for one in known if one is not None), None)
-            return str(found).lower() if isinstance(found, bool) else found
+            values = (value.int_value, value.bool_value, value.string_value, value.version_value)
+            stated = next((one for one in values if one is not None), None)
+            return str(stated).lower() if isinstance(stated, bool) else stated
     return None
 
 
@@ -113,16 +113,16 @@ class _Devices:
 
     def serving(self, ways: Sequence[Want]) -> set[int]:
         """Columns of the nodes that have enough free devices for a request by itself."""
-        known: dict[tuple[_Kinds, _Kinds], bool] = {}
+        serves: dict[tuple[_Kinds, _Kinds], bool] = {}
         for kinds in self.kinds:
-            if kinds not in known:
-                known[kinds] = any(_serves(want, *kinds) for want in ways)
-        return {at for at, kinds in enumerate(self.kinds) if known[kinds]}
+            if kinds not in serves:
+                serves[kinds] = any(_serves(want, *kinds) for want in ways)
+        return {at for at, kinds in enumerate(self.kinds) if serves[kinds]}
 
     def users(self, cycle: Cycle, units: Iterable[Unit]) -> tuple[str, ...]:
         """Pods for which the claims are reserved that hold some of the devices, else the claims."""
         taken = {unit.name for unit in units if self.inventory.book.in_use(unit.name)}
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         for claim in cycle.session.snapshot.catalogue.device_claims.values():
             allocation = claim.status.allocation
             results = (allocation.devices.results or ()) if allocation is not None else ()
@@ -131,8 +131,8 @@ class _Devices:
                     reference(f"{claim.metadata.namespace}/{user.name}", user.resource.removesuffix("s"))
                     for user in claim.status.reserved_for or ()
                 ]
-                found.update(dict.fromkeys(users or [reference(claim.key, "resource claim")]))
-        return tuple(found)
+                names.update(dict.fromkeys(users or [reference(claim.key, "resource claim")]))
+        return tuple(names)
 
 
 def _serves(want: Want, free: _Kinds, whole: _Kinds) -> bool:
@@ -200,14 +200,14 @@ def _of_classes(cycle: Cycle, claim: ResourceClaim, title: str, template: str) -
     """Device classes that a claim names and that do not exist."""
     classes, name = cycle.session.snapshot.catalogue.device_classes, claim.metadata.name
     drivers = {piece.spec.driver for piece in cycle.session.snapshot.catalogue.device_slices.values()}
-    for wanted in device_classes(claim):
-        if wanted in classes:
+    for class_name in device_classes(claim):
+        if class_name in classes:
             continue
-        near = nearest(wanted, sorted({*classes, *drivers}))
+        near = nearest(class_name, sorted({*classes, *drivers}))
         meant = f" (did you mean {near}?)" if near else ""
-        what = f"{title} names device class {wanted}, which does not exist{meant}"
-        change = UseDeviceClass(name, wanted, near, template) if near in classes else None
-        yield Lack(what, change.text() if change is not None else f"create device class {wanted}", change)
+        what = f"{title} names device class {class_name}, which does not exist{meant}"
+        change = UseDeviceClass(name, class_name, near, template) if near in classes else None
+        yield Lack(what, change.text() if change is not None else f"create device class {class_name}", change)
 
 
 def _of_devices(cycle: Cycle, asked: _Asked) -> Lack | None:
@@ -220,9 +220,9 @@ def _of_devices(cycle: Cycle, asked: _Asked) -> Lack | None:
             classes = dict.fromkeys(way.device_class_name for way in ways)
             asked.requests.append((f"{given.name} (class {', '.join(classes)})", alternatives))
             if not _devices(cycle.session).serving(alternatives):
-                found = [_short(cycle, way, want) for way, want in zip(ways, alternatives, strict=True)]
-                text = "; ".join(dict.fromkeys(text for text, _ in found))
-                holders = next((holders for _, holders in found if holders), ())
+                shortfalls = [_short(cycle, way, want) for way, want in zip(ways, alternatives, strict=True)]
+                text = "; ".join(dict.fromkeys(text for text, _ in shortfalls))
+                holders = next((holders for _, holders in shortfalls if holders), ())
                 return Lack(f"{asked.title} asks for {text}", _remedy(asked.title, holders))
     except ClaimError as error:
         return Lack(f"{asked.title}: {error}", _remedy(asked.title, ()))
@@ -242,8 +242,8 @@ def _short(cycle: Cycle, given: ExactDeviceRequest | DeviceSubRequest, want: Wan
     if not most:
         if tainted := taints_of(want, inventory):
             return f"{what}, and the devices have taints that it does not tolerate ({tainted})", ()
-        known = cycle.session.snapshot.catalogue.device_classes[device_class]
-        there = facts_asked(rules, of_class(known, inventory)) if rules else ""
+        definition = cycle.session.snapshot.catalogue.device_classes[device_class]
+        there = facts_asked(rules, of_class(definition, inventory)) if rules else ""
         ruled = f" with {' and '.join(rules)[:_LONGEST_SELECTOR]}" if rules else ""
         return f"{what}{ruled}, and no node has any{f' (devices have {there})' if there else ''}", ()
     if most < want.count:

@@ -92,8 +92,8 @@ class Drafts:
         return drafts
 
     def _last_examined(self, job: JobState) -> int:
-        found = self._kept.found.get(job.key)
-        return found.cycle if found is not None else 0
+        previous = self._kept.found.get(job.key)
+        return previous.cycle if previous is not None else 0
 
     def _put(self, drafts: dict[str, Draft], job: JobState, *, sure: bool = False) -> None:
         try:
@@ -107,13 +107,13 @@ class Drafts:
     def _draft(self, job: JobState, *, sure: bool) -> Draft:
         report = self.cycle.reports.get(job.key, _EMPTY)
         key = self._likeness(job, report)
-        found = self._alike.get(key) if key else None
-        if found is not None:
-            return self._for(job, report, found)
-        told = _told(job, report)
+        similar = self._alike.get(key) if key else None
+        if similar is not None:
+            return self._for(job, report, similar)
+        statements = _told(job, report)
         if not sure and self._left < self._cost:
             kept = self._kept.found.get(job.key)
-            if kept is not None and kept.told == told:
+            if kept is not None and kept.told == statements:
                 self._new[job.key] = kept
                 return self._for(job, report, kept)
             brief = _brief(Waiting(self.tools, job, report))
@@ -122,7 +122,7 @@ class Drafts:
         self._left -= self._cost
         draft = first_cause(Waiting(self.tools, job, report))
         line = place_in_line(self.cycle, job)
-        made = self._new[job.key] = _Found(draft, line, _which(draft, report), told, self._kept.cycle)
+        made = self._new[job.key] = _Found(draft, line, _which(draft, report), statements, self._kept.cycle)
         if key and key not in self._alike:
             self._alike[key] = None if _names(draft, job, line) else made
         return draft

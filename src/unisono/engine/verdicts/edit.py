@@ -91,20 +91,20 @@ class Edit:
         """Let there be so many (engine units) of a floating resource; of one that nobody asks for nothing changes."""
         row = self.origin.registry.find(f"{PREFIX}{name}")
         if row is not None:
-            known = self.origin.nodes.floating.get(row, NO_FLOATING)
+            current = self.origin.nodes.floating.get(row, NO_FLOATING)
             self._floating[row] = replace(
-                known, name=name, amount=amount, problem="" if known is NO_FLOATING else known.problem
+                current, name=name, amount=amount, problem="" if current is NO_FLOATING else current.problem
             )
 
     def budget(self, name: str, amounts: Mapping[str, float]) -> None:
         """Let a budget have other amounts; what was used stays."""
         if self._catalogue is None:
             self._catalogue = copy(self.origin.catalogue)
-        known, changed = self._catalogue.budgets, Budgets()
-        changed.update(known)
-        changed.tallies, changed.version = dict(known.tallies), known.version
-        purse = known[name]
-        changed.set(replace(purse, amounts={**purse.amounts, **amounts}), known.tallies[name])
+        original, changed = self._catalogue.budgets, Budgets()
+        changed.update(original)
+        changed.tallies, changed.version = dict(original.tallies), original.version
+        purse = original[name]
+        changed.set(replace(purse, amounts={**purse.amounts, **amounts}), original.tallies[name])
         self._catalogue.budgets = changed
 
     def claim(self, claim: PersistentVolumeClaim | ResourceClaim) -> None:
@@ -141,8 +141,8 @@ class Edit:
         """A queue's record, to be changed; new when there was none."""
         record = self._queues.get(name)
         if record is None:
-            known = self.origin.queues.get(name)
-            record = copy(known) if known is not None else Queue(name, len(self.origin.registry))
+            original = self.origin.queues.get(name)
+            record = copy(original) if original is not None else Queue(name, len(self.origin.registry))
             record.take_sums(record.sums.copy())
             self._queues[name] = record
         return record
@@ -218,9 +218,9 @@ class Edit:
     def edited_class(self, task: Task, change: OfPods, what: str) -> PodClass:
         """The class of a pod whose spec is changed, one for each ``what``; its claims are the same."""
         old = task.pod_class
-        known = self._classes.get((old.id, what))
-        if known is not None:
-            return known
+        edited = self._classes.get((old.id, what))
+        if edited is not None:
+            return edited
         kept = self.origin.memo.of(_Edited, _Edited)
         _, like = kept.get((id(old.spec), what)) or (None, None)
         if like is None:
@@ -277,13 +277,13 @@ class Edit:
         if self._facts or self._classes or self._catalogue:
             memo = SharedObjects(origin.memo)
             memo.put(origin.memo.of(Promises, Promises))
-        known = origin.active if isinstance(origin.active, frozenset | set) else set(origin.active)
-        self.woken = [key for key, record in self._jobs.items() if record.pending and key not in known]
+        active_keys = origin.active if isinstance(origin.active, frozenset | set) else set(origin.active)
+        self.woken = [key for key, record in self._jobs.items() if record.pending and key not in active_keys]
         return replace(
             origin,
             version=origin.version + 1,  # what was tried in vain until now is not tried for the first time
             active=[*origin.active, *self.woken] if self.woken else origin.active,
-            waiting=self._waiting(known),
+            waiting=self._waiting(active_keys),
             nodes=nodes,
             next_class=origin.next_class + len(self._classes),
             tasks=_laid_over(origin.tasks, self._tasks),
@@ -300,15 +300,15 @@ class Edit:
 
     def _floating_now(self) -> Mapping[int, Floating]:
         """Floating resources with what jobs hold of them as a whole after the changes."""
-        found = {**self.origin.nodes.floating, **self._floating}
+        by_row = {**self.origin.nodes.floating, **self._floating}
         for key, record in self._jobs.items():
             vector, change = record.license_vector, holds_licenses(record) - holds_licenses(self._before[key])
             if vector is None or not change:
                 continue
             for row in np.flatnonzero(vector).tolist():
-                one = found.get(row, NO_FLOATING)
-                found[row] = replace(one, by_jobs=one.by_jobs + change * int(vector[row]))
-        return found
+                one = by_row.get(row, NO_FLOATING)
+                by_row[row] = replace(one, by_jobs=one.by_jobs + change * int(vector[row]))
+        return by_row
 
     def _waiting(self, active: Collection[str]) -> WaitingJobs | None:
         waiting = self.origin.waiting

@@ -139,13 +139,13 @@ def _of_limits(
 
 
 def _changed(limits: Mapping[str, int] | None, change: changes.OfLimits) -> dict[str, int]:
-    known = dict(limits or {})
-    return known | {name: max(known.get(name, 0) + step, 0) for name, step in change.steps().items()}
+    amounts = dict(limits or {})
+    return amounts | {name: max(amounts.get(name, 0) + step, 0) for name, step in change.steps().items()}
 
 
 def _family(edit: Edit, name: str) -> Family | None:
-    known = name in edit.origin.queues
-    return Family(edit.origin.queues[name].parent, edit.queue(name).capability or {}) if known else None
+    exists = name in edit.origin.queues
+    return Family(edit.origin.queues[name].parent, edit.queue(name).capability or {}) if exists else None
 
 
 @apply.register
@@ -336,8 +336,8 @@ def _use_queue(change: changes.UseQueue, edit: Edit, job: str) -> None:
 @apply.register
 def _use_role(change: changes.UseRole, edit: Edit, job: str) -> None:
     record = edit.job(job)
-    known = record.min_task_member.items()
-    record.min_task_member = {change.instead if role == change.name else role: need for role, need in known}
+    minimums = record.min_task_member.items()
+    record.min_task_member = {change.instead if role == change.name else role: need for role, need in minimums}
 
 
 @apply.register
@@ -355,10 +355,10 @@ def _use_resource(change: changes.UseResource, edit: Edit, job: str) -> None:
 
 def renamed(amounts: Mapping[str, int], name: str, instead: str) -> dict[str, int]:
     """The amounts with one resource counted as another one."""
-    found = {key: amount for key, amount in amounts.items() if key != name}
+    result = {key: amount for key, amount in amounts.items() if key != name}
     if name in amounts:
-        found[instead] = found.get(instead, 0) + amounts[name]
-    return found
+        result[instead] = result.get(instead, 0) + amounts[name]
+    return result
 
 
 @apply.register

@@ -34,13 +34,13 @@ class Evictable:
     @cached_property
     def _holding(self) -> dict[tuple[str, int], list[Job]]:
         """Jobs whose pods may be evicted, by queue and priority."""
-        found: dict[tuple[str, int], list[Job]] = {}
+        by_queue: dict[tuple[str, int], list[Job]] = {}
         snapshot = self.session.snapshot
         if len(snapshot.tasks) <= MOST_RUNNING:
             for record in snapshot.jobs.values():
                 if record.known and record.queue in self.session.queues and count(record.counts, PREEMPTABLE_STATES):
-                    found.setdefault((record.queue, snapshot.priority_of(record)), []).append(record)
-        return found
+                    by_queue.setdefault((record.queue, snapshot.priority_of(record)), []).append(record)
+        return by_queue
 
     def victims(self, job: JobState) -> tuple[str, ...]:
         """Keys of pods without which the job would have room, few of them; empty when there are none."""

@@ -65,12 +65,12 @@ def _waits(cycle: Cycle, job: JobState) -> bool:
 
 def _missing_queue(cycle: Cycle, record: Job) -> Draft:
     """A near miss of a queue that exists is no queue to be created."""
-    known = sorted(cycle.session.queues)
-    near = nearest(record.queue, known)
+    queue_names = sorted(cycle.session.queues)
+    near = nearest(record.queue, queue_names)
     verdict = Verdict(
         record.key,
         Cause.QUEUE_MISSING,
-        f"queue {record.queue} does not exist{did_you_mean(record.queue, known)}",
+        f"queue {record.queue} does not exist{did_you_mean(record.queue, queue_names)}",
         tasks_needed=record.min_member,
         queue=record.queue,
     )

@@ -44,20 +44,20 @@ def numa_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> 
         others = sorted({node.policy for node in book.nodes.values()} - {policy})
         what = f"the pods ask for topology policy {policy}, and nodes have {listed(tuple(others))}"
         yield Lack(what, f"ask for topology policy {' or '.join(others)}, or add nodes with {policy}")
-    wanted = max((whole_cpus(one) for one in pod_class.containers), default=0)
-    found = [
+    requested = max((whole_cpus(one) for one in pod_class.containers), default=0)
+    candidates = [
         ((cpus & book.free(column)).bit_count(), cpus.bit_count(), cycle.session.snapshot.nodes.names[column])
         for column, node in book.nodes.items()
         if node.topology is not None and node.policy in (SINGLE, RESTRICTED)
         for _, cpus in node.topology.numa
     ]
-    if REFUSED.text in counts and wanted and found:
-        free, whole, name = max(found)
+    if REFUSED.text in counts and requested and candidates:
+        free, whole, name = max(candidates)
         most = f"the NUMA node with most free (of {name}) has {free} of {whole}"
         alone = len(pod_class.containers) == 1 and not pod_class.init_containers
         change = RequestAtMost({"cpu": free * 1000}) if alone and free else None
         remedy = f"ask for at most {free} CPUs per container" if free else "wait until CPUs are free"
-        yield Lack(f"a container asks for {wanted} CPUs of one NUMA node, and {most}", remedy, change)
+        yield Lack(f"a container asks for {requested} CPUs of one NUMA node, and {most}", remedy, change)
 
 
 _CHOICES = frozenset(
@@ -140,12 +140,12 @@ class FilterCauses:
     def text(self, pod_class: PodClass, fit: FitErrors, namespace: str) -> str:
         """What `filter_causes` answers."""
         key = pod_class.id, namespace, frozenset(fit.counts)
-        found = self._known.get(key)
-        if found is None:
+        sentence = self._known.get(key)
+        if sentence is None:
             if len(self._known) >= MOST_CLASSES:
                 return ""
-            found = self._known[key] = filter_causes(self.cycle, pod_class, fit, namespace)
-        return found
+            sentence = self._known[key] = filter_causes(self.cycle, pod_class, fit, namespace)
+        return sentence
 
 
 def filter_causes(cycle: Cycle, pod_class: PodClass, fit: FitErrors, namespace: str) -> str:
@@ -167,8 +167,8 @@ def filter_causes(cycle: Cycle, pod_class: PodClass, fit: FitErrors, namespace: 
     made = [make() for texts, make in asked if any(text in fit.counts for text in texts)]
     lacks = lacks_of(cycle, pod_class, fit.counts)
     made.append(lack.text_after(fit.counts) for lack in lacks)
-    found = list(islice((text for text in chain.from_iterable(made) if text), _MOST_CAUSES))
-    text = "; ".join(dict.fromkeys(found))
+    causes = list(islice((text for text in chain.from_iterable(made) if text), _MOST_CAUSES))
+    text = "; ".join(dict.fromkeys(causes))
     return f" {text[0].upper()}{text[1:]}{'' if text.endswith('?') else '.'}" if text else ""
 
 
@@ -218,9 +218,9 @@ def _away(cycle: Cycle, pod_class: PodClass, mask: BoolArray, state: str) -> Ite
 
 
 def _ports(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
-    wanted = {(protocol, port) for protocol, _, port in pod_class.host_ports}
+    ports = {(protocol, port) for protocol, _, port in pod_class.host_ports}
     held = port_holders(cycle)
-    for protocol, port in sorted(wanted):
+    for protocol, port in sorted(ports):
         pods: dict[str, list[str]] = {}
         for node in sorted(held.keys() & cycle.session.snapshot.nodes.index.keys()):
             for key, other in held[node].items():

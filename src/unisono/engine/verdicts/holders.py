@@ -55,8 +55,8 @@ def is_of_daemonset(task: Task) -> bool:
 def _owner(task: Task) -> tuple[str, str]:
     labels = task.labels
     if labels.get(keys.POD_TEMPLATE_HASH):
-        name, found, _ = task.name.rpartition(f"-{labels[keys.POD_TEMPLATE_HASH]}-")
-        if found:
+        name, separator, _ = task.name.rpartition(f"-{labels[keys.POD_TEMPLATE_HASH]}-")
+        if separator:
             return "Deployment", name
     if keys.STATEFUL_POD_NAME in labels:
         return "StatefulSet", task.name.rpartition("-")[0]
@@ -116,11 +116,11 @@ def _amounts(cycle: Cycle, row: int, queue: str) -> Iterable[tuple[int, str]]:
 
 def _keys(cycle: Cycle, queue: str) -> list[str]:
     """PodGroups of a queue and of those below it."""
-    found: list[str] = []
+    group_keys: list[str] = []
     for name, state in cycle.session.queues.items():
         if queue in chain(cycle.session, name):
-            found += [key for key in state.record.jobs if key in cycle.session.snapshot.jobs]
-    return found
+            group_keys += [key for key in state.record.jobs if key in cycle.session.snapshot.jobs]
+    return group_keys
 
 
 @once
@@ -154,17 +154,17 @@ def holders_text(cycle: Cycle, job: JobState, name: str, queue: str = "", *, nod
 
     """
     if nodes is not None and not nodes.all():
-        found = holders_on(cycle, job, name, nodes)
-        if found is not None:
-            return found
+        on_nodes = holders_on(cycle, job, name, nodes)
+        if on_nodes is not None:
+            return on_nodes
     # A job that holds nothing is left out of nothing.
     return _holders_text(cycle, job if job.allocated.any() else None, name, queue)
 
 
 @once
 def _holders_text(cycle: Cycle, job: JobState | None, name: str, queue: str) -> _Held:
-    found = jobs_holding(cycle, name, job, queue)
-    rows = [(amount, holder_of(other.record)) for amount, other in found]
+    holdings = jobs_holding(cycle, name, job, queue)
+    rows = [(amount, holder_of(other.record)) for amount, other in holdings]
     if not queue:
         rows = sorted([*rows, *others_holding(cycle, name)], key=lambda one: (-one[0], one[1].name))
     rows = rows[:_MOST_NAMED]
@@ -172,7 +172,7 @@ def _holders_text(cycle: Cycle, job: JobState | None, name: str, queue: str) -> 
     return (
         text,
         tuple(structs.replace(who, amounts={name: amount}) for amount, who in rows),
-        [other for _, other in found],
+        [other for _, other in holdings],
     )
 
 
@@ -266,14 +266,14 @@ def daemonset_of(cycle: Cycle, key: str) -> str:
 
 def leaving(cycle: Cycle, job: JobState) -> list[Task]:
     """Pods evicted for the job in this cycle, and those that are ending on the nodes of its pipelined tasks."""
-    found = dict(_victims(cycle).get(job.key, {}))
+    pods = dict(_victims(cycle).get(job.key, {}))
     columns = {column for status, column in job.places.values() if status is TaskStatus.PIPELINED}
     names, tasks_on = cycle.session.snapshot.nodes.names, cycle.session.snapshot.tasks_on
     for column in columns:
         for key, task in tasks_on.get(names[column], {}).items():
             if task.status is TaskStatus.RELEASING:
-                found[key] = task
-    return [found[key] for key in sorted(found)]
+                pods[key] = task
+    return [pods[key] for key in sorted(pods)]
 
 
 @once

@@ -36,13 +36,13 @@ def kept_for_others(cycle: Cycle, job: JobState, pod_class: PodClass) -> str:
     if calendar is None or not slots:
         return ""
     longest = calendar.estimates.longest(job.record, pod_class)
-    told = [
+    phrases = [
         f"{_what(slot)} {slot.booking.name} has {_nodes(slot)} {_whose(slot)}, {slot.window.text}" for slot in slots
     ]
     soon = any(not slot.window.holds(cycle.session.now) for slot in slots)
     runs = f"its pods may run for {format_duration(longest)}" if longest else "how long its pods run is not stated"
     ends = f"; {runs}" if soon else ""
-    text = "; ".join(told) + ends
+    text = "; ".join(phrases) + ends
     return f" {text[0].upper()}{text[1:]}."
 
 
@@ -77,12 +77,14 @@ def numbers_for_a_time(cycle: Cycle, job: JobState) -> str:
     if not quotas:
         return ""
     parents = {name: queue.record.parent for name, queue in cycle.session.queues.items()}
-    above, told = set(lineage(job.queue.name, parents)), list[str]()
+    above, sentences = set(lineage(job.queue.name, parents)), list[str]()
     for each in sorted(quotas.values(), key=lambda one: one.name):
         window = each.times.window(now) if each.queue in above else None
         if window is not None and window.holds(now):
-            told.append(f"TemporaryQuota {each.name} gives queue {each.queue} its numbers until {rfc3339(window.end)}")
-    return "; ".join(told)
+            sentences.append(
+                f"TemporaryQuota {each.name} gives queue {each.queue} its numbers until {rfc3339(window.end)}"
+            )
+    return "; ".join(sentences)
 
 
 def queues_of_reservations(cycle: Cycle, job: JobState, pod_class: PodClass) -> Ladders:
@@ -90,8 +92,8 @@ def queues_of_reservations(cycle: Cycle, job: JobState, pod_class: PodClass) -> 
     if named_by(job.record, pod_class):
         return []
     names = sorted({name for slot in _keeping(cycle, job, pod_class) for name in slot.booking.queues})
-    found: Ladders = [[UseQueue(name)] for name in names if name in cycle.session.queues]
-    return found[:_QUEUES_TRIED]
+    ladders: Ladders = [[UseQueue(name)] for name in names if name in cycle.session.queues]
+    return ladders[:_QUEUES_TRIED]
 
 
 def without_new_nodes(job: JobState, pod_class: PodClass, ladders: Ladders) -> Ladders:
@@ -168,9 +170,9 @@ def for_node_groups(cycle: Cycle, queue: QueueState, task: Task, missing: int, r
     there = nodes.table.present_values(NODE_GROUP)
     rules = rules_of(queues[owner].record if owner else queue.record)
     lacking = [name for name in (*rules.required, *rules.preferred) if name not in there][:_GROUPS_TRIED]
-    found: list[Change] = [UseNodeGroup(owner, name, near) for name in lacking if (near := nearest(name, there))]
-    if found or not lacking:
-        return [found] if found else []
+    corrections: list[Change] = [UseNodeGroup(owner, name, near) for name in lacking if (near := nearest(name, there))]
+    if corrections or not lacking:
+        return [corrections] if corrections else []
     usable = (nodes.table.label_column(NODE_GROUP) < 0) & nodes.table.ready & ~nodes.table.unschedulable
     chosen = enough(usable, tasks_fitting(np.maximum(nodes.future_idle, 0), task.pod_class), missing)
     return [[AddLabels(tuple(nodes.table.names[at] for at in chosen), {NODE_GROUP: lacking[0]})]] if chosen else []

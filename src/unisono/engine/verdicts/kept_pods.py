@@ -45,9 +45,9 @@ def _kept(cycle: Cycle, job: JobState, other: JobState, name: str) -> str:
     purpose = gang if gang.value in cycle.config.actions else plain
     reasons = (_of_priorities(job, other),) if same else ()
     reasons = (*reasons, _of_configuration(cycle, job, purpose), *(() if same else (_of_queues(cycle, other, name),)))
-    found = next(filter(None, chain(*reasons, _of_pods(cycle, job, other, name, purpose))), "")
+    reason = next(filter(None, chain(*reasons, _of_pods(cycle, job, other, name, purpose))), "")
     word = "preemption" if same else "reclaim"
-    return found if not found or found.startswith("no ") else f"no {word}: {found}"
+    return reason if not reason or reason.startswith("no ") else f"no {word}: {reason}"
 
 
 def _of_priorities(job: JobState, other: JobState) -> Iterator[str]:
@@ -110,8 +110,10 @@ def _of_pods(cycle: Cycle, job: JobState, other: JobState, name: str, purpose: P
 def _of_plugin(cycle: Cycle, other: JobState, who: str, task: Task, plugin: str) -> str:
     if plugin == "pdb":
         budgets = cycle.session.snapshot.budgets.get(other.namespace, {}).values()
-        found = (one.key for one in budgets if not one.allowed and selects(one.selector, task.labels))
-        return next((f"{reference(key, 'PodDisruptionBudget')} allows no disruption of its pods" for key in found), "")
+        blocking = (one.key for one in budgets if not one.allowed and selects(one.selector, task.labels))
+        return next(
+            (f"{reference(key, 'PodDisruptionBudget')} allows no disruption of its pods" for key in blocking), ""
+        )
     share = f"queue {other.queue.name} holds no more than its share"
     words = {
         "gang": f"{who} has no pods beyond its minimum, {other.min_member}",

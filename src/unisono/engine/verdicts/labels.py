@@ -68,22 +68,22 @@ def other_labels(pod_class: PodClass, nodes: NodeView, room: npt.NDArray[np.int6
     some = match_pod(pod_class, nodes).any()
     usable = nodes.table.ready & ~nodes.table.unschedulable
     usable &= per_node(nodes, lambda taints: repels(taints, pod_class.tolerations)) == 0
-    free, found, roomier = np.where(usable, room, 0), list[UseLabel](), list[tuple[int, UseLabel]]()
+    free, near_misses, roomier = np.where(usable, room, 0), list[UseLabel](), list[tuple[int, UseLabel]]()
     selected = list(pod_class.node_selector.items()) if required_of(pod_class) is None else []
     asked = dict.fromkeys([*unmatched(pod_class, nodes), *selected] if some else _asked_labels(pod_class))
     for key, value in list(asked)[:_MOST_ASKED]:
         near = meant_label(nodes, key, value)
         if near is not None:
-            found.append(UseLabel(*near, key, value))
+            near_misses.append(UseLabel(*near, key, value))
         elif value and key not in (HOSTNAME, ARCH, OS) and (not some or free.sum() >= missing):
             others = {other: int(free[mask].sum()) for other, mask in values_beside(pod_class, nodes, key).items()}
             ways = sorted((-number, other) for other, number in others.items() if other != value)
             roomier += [(number, UseLabel(key, other, key, value)) for number, other in ways[:_VALUES_TRIED]]
     if not some:
-        return [[one] for one in (*found, *(one for _, one in roomier))]
+        return [[one] for one in (*near_misses, *(one for _, one in roomier))]
     enough_there = sorted((each for each in roomier if -each[0] >= missing), key=lambda each: each[0])
     roomiest: list[Change] = [one for _, one in enough_there[:_VALUES_TRIED]]
-    likely: Ladders = [[one] for one in found]
+    likely: Ladders = [[one] for one in near_misses]
     return [*likely, roomiest]
 
 
@@ -100,8 +100,8 @@ def unselected(pod_class: PodClass, nodes: NodeView) -> list[list[Change]]:
 def _asked_labels(pod_class: PodClass) -> list[tuple[str, str]]:
     asked = list(pod_class.node_selector.items())
     for term in _terms(pod_class):
-        wanted = [one for one in term.match_expressions or () if one.operator in ("In", "Exists")]
-        asked += [(one.key, value) for one in wanted for value in one.values or ("",)]
+        requirements = [one for one in term.match_expressions or () if one.operator in ("In", "Exists")]
+        asked += [(one.key, value) for one in requirements for value in one.values or ("",)]
     return asked
 
 
@@ -145,10 +145,10 @@ def _ways(pod_class: PodClass, nodes: NodeView) -> list[tuple[dict[str, str], Bo
         return [(given, everywhere)]
     ways = []
     for term in (required.node_selector_terms or ())[:_TERMS_TRIED]:
-        found = _labels_for(term, given)
-        if found is None:
+        parts = _labels_for(term, given)
+        if parts is None:
             continue
-        labels, rest = found
+        labels, rest = parts
         unmet = bool(rest.match_expressions or rest.match_fields)
         ways.append((labels, match_term(rest, nodes) if unmet else everywhere))
     return ways

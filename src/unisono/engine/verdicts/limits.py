@@ -61,12 +61,12 @@ def _guaranteed(session: Session, parent: str, but: str) -> dict[str, int]:
 
 def guarantees_of_others(session: Session, job: JobState, names: Iterable[str]) -> list[tuple[str, dict[str, int]]]:
     """Queues beside the job's own and those above it, with what is guaranteed to them of these resources."""
-    names, own, found = list(names), set(chain(session, job.queue.name)), []
+    names, own, guarantees = list(names), set(chain(session, job.queue.name)), []
     for queue in session.queues.values():
         kept = {each: amount for each in names if (amount := (queue.record.guarantee or {}).get(each, 0))}
         if kept and queue.name not in own and job.queue.name not in chain(session, queue.name):
-            found.append((queue.name, kept))
-    return found
+            guarantees.append((queue.name, kept))
+    return guarantees
 
 
 def chain(session: Session, name: str) -> Iterable[str]:

@@ -36,12 +36,12 @@ def unoffered(cycle: Cycle, names: Iterable[str]) -> tuple[str, ...]:
 def unoffered_text(cycle: Cycle, names: Iterable[str]) -> str:
     """``no node offers nvidia.com/gpus (did you mean nvidia.com/gpu?)``."""
     offered = _offered(cycle)
-    told = []
+    texts = []
     for name in names:
         others = [] if meant(cycle, name) else alternatives(cycle, name) or _other_pages(name, offered)
         hint = f" (nodes have {listed(tuple(others))})" if others else did_you_mean(name, offered)
-        told.append(f"{name}{hint}")
-    return f"no node offers {' or '.join(told)}"
+        texts.append(f"{name}{hint}")
+    return f"no node offers {' or '.join(texts)}"
 
 
 def asked_text(cycle: Cycle, need: Mapping[str, int], names: Iterable[str], kinds: Sequence[Kind]) -> str:
@@ -59,8 +59,8 @@ def asking(kinds: Sequence[Kind], names: Iterable[str]) -> str:
     roles = " and ".join(dict.fromkeys(kind.role for kind in those if kind.role)) if some else ""
     whose = f"{'role' if ' and ' not in roles else 'roles'} {roles}" if roles else ""
     inits = bool(those) and all(_by_init_containers(kind, asked) for kind in those)
-    told = " of ".join(filter(None, ("init containers" if inits else "", whose)))
-    return f" by {told}" if told else ""
+    askers = " of ".join(filter(None, ("init containers" if inits else "", whose)))
+    return f" by {askers}" if askers else ""
 
 
 def _by_init_containers(kind: Kind, names: Collection[str]) -> bool:
@@ -166,8 +166,8 @@ def _beside_containers(kind: Kind, names: list[str]) -> str:
         if inits and max(inits) > sum(mains):
             return f" (an init container asks for {amounts_text({name: max(inits)})})"
         who = "its sidecars" if rest <= sum(inits) else "its overhead" if not any(inits) else "sidecars and overhead"
-        told = readable({name: sum(mains)})[name], readable({name: rest})[name]
-        return f" ({told[0]} for its containers and {told[1]} for {who})" if mains else ""
+        amounts = readable({name: sum(mains)})[name], readable({name: rest})[name]
+        return f" ({amounts[0]} for its containers and {amounts[1]} for {who})" if mains else ""
     return ""
 
 

@@ -32,7 +32,7 @@ def each_kind(waiting: Waiting) -> tuple[str, Ladders]:
     session.subject = job
     ladders: Ladders = []
     evicts = not FOR_WAITING.isdisjoint(waiting.cycle.config.actions)
-    told, chosen = [], False
+    phrases, chosen = [], False
     for _ in choice.each():
         kinds = kinds_of(session, job)
         names = " and ".join(part.kind.name for part in choice.parts.values())
@@ -41,20 +41,20 @@ def each_kind(waiting: Waiting) -> tuple[str, Ladders]:
         chosen |= not left_out
         limit = _limit(waiting, choice)
         if limit is not None and not left_out:
-            told.append(f"{names}: {limit.verdict.message}{spared}")
+            phrases.append(f"{names}: {limit.verdict.message}{spared}")
             ladders += limit.ladders
         else:
-            told.append(f"{names}: {_NOT_SELECTED if left_out else _lack(waiting, kinds)}{spared}")
+            phrases.append(f"{names}: {_NOT_SELECTED if left_out else _lack(waiting, kinds)}{spared}")
     choice.rest()
     late = ""
     if choice.late:
         late = f"its pods should have been made again for {choice.late} within {REMAKE_SECONDS:g} s, and were not"
     if not chosen:
         text = f"no node of a kind that it names is one that {_SELECTED}"
-    elif len(told) < 2:
+    elif len(phrases) < 2:
         text = _SPARED if evicts and not choice.suits(choice.trials[0]) else ""
     else:
-        text = f"one kind of nodes would be enough: {'; '.join(told)}"
+        text = f"one kind of nodes would be enough: {'; '.join(phrases)}"
     return "; ".join(filter(None, (text, late))), ladders
 
 
@@ -88,17 +88,17 @@ def _lack(waiting: Waiting, kinds: list[Kind]) -> str:
     own = [(kind, nodes, mask) for kind, nodes, mask in every if nodes is not None]
     if not own or not all(nodes.any() for _, nodes, _ in own):
         return "there is no such node"
-    found = waiting.tools.shortages.find_room(job, kinds, masks)
+    placeable = waiting.tools.shortages.find_room(job, kinds, masks)
     number = int(np.logical_or.reduce([nodes for _, nodes, _ in own]).sum())
     needed = max(job.min_member, 1)
     where = f"on {number} {'node' if number == 1 else 'nodes'}"
-    if found >= needed:
-        return f"{found} of {needed} pods find room {where}, but not all of what they need"
+    if placeable >= needed:
+        return f"{placeable} of {needed} pods find room {where}, but not all of what they need"
     lacking = list(dict.fromkeys(name for kind, nodes, _ in own for name in _short(waiting, kind, nodes)))[:_MOST_NAMED]
     if not lacking and not any((nodes & ~mask).any() for _, nodes, mask in own):
         lacking = [_scarcest(waiting, own[0][0], own[0][1])]  # which those that find room use up
     why = f" (too little {' and '.join(lacking)})" if lacking else " (they refuse the others)"
-    return f"{found} of {needed} pods find room {where}{why}"
+    return f"{placeable} of {needed} pods find room {where}{why}"
 
 
 def _of(waiting: Waiting, kind: Kind) -> BoolArray | None:
@@ -115,8 +115,8 @@ def _short(waiting: Waiting, kind: Kind, mask: BoolArray) -> list[str]:
         return []
     short = np.any((session.nodes.future_idle[pod_class.rows] < pod_class.amounts[:, None])[:, mask], axis=1)
     names = pod_class.resource_names(session.registry)
-    found = [name for name, lacks in zip(names, short.tolist(), strict=True) if lacks]
-    return [name for name in found if name != "pods"] or found
+    scarce = [name for name, lacks in zip(names, short.tolist(), strict=True) if lacks]
+    return [name for name in scarce if name != "pods"] or scarce
 
 
 def _scarcest(waiting: Waiting, kind: Kind, mask: BoolArray) -> str:

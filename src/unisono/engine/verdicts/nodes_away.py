@@ -71,11 +71,11 @@ def untolerated(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
     codes = np.where(allowed, nodes.taint_codes, -1) if allowed.any() else nodes.taint_codes
     for code in np.unique(codes[codes >= 0]).tolist():
         for taint in nodes.table.taint_sets[code]:
-            known = (
+            already_said = (
                 taint.key in _SAID_BY_NODES
                 and not (nodes.table.ready & ~nodes.table.unschedulable)[codes == code].any()
             )
-            if taint.effect in _REPELLING and not known and not tolerated(taint, pod_class.tolerations):
+            if taint.effect in _REPELLING and not already_said and not tolerated(taint, pod_class.tolerations):
                 name = taint.key or "", taint.value or "", taint.effect or ""
                 where.setdefault(name, []).extend(np.flatnonzero(codes == code).tolist())
     for (key, value, effect), columns in sorted(where.items(), key=lambda item: (-len(item[1]), item[0])):
@@ -101,12 +101,12 @@ def _of_taint(taint: Taint, names: tuple[str, ...], pod_class: PodClass, why: st
         return f"{are} {_meaning(key)} (taint {text}){lift}"
     others = [one.value or "" for one in pod_class.tolerations if one.key == key and one.operator != "Exists"]
     keys = [one.key or "" for one in pod_class.tolerations if one.key != key]
-    told = ""
+    hint = ""
     if others:
-        told = f" (they tolerate {key}={others[0]})"
+        hint = f" (they tolerate {key}={others[0]})"
     elif near := nearest(key, keys):
-        told = f" (they tolerate {near})"
-    return f"the pods do not tolerate the taint {text} of {listed(names)}{told}"
+        hint = f" (they tolerate {near})"
+    return f"the pods do not tolerate the taint {text} of {listed(names)}{hint}"
 
 
 def out_of_sight(cycle: Cycle, rows: list[int]) -> list[str]:
@@ -150,11 +150,11 @@ def bringing_back(cycle: Cycle, names: Iterable[str], pod_class: PodClass | None
             "see to the device plug-in of {}",
         ),
     )
-    told = []
+    remedies = []
     for columns, text in parts:
         which = listed(tuple(table.names[at] for at in columns.tolist()))
-        told += [text.format(which, "is" if len(columns) == 1 else "are")] if columns.size else []
-    return listed(tuple(told)) if told else ""
+        remedies += [text.format(which, "is" if len(columns) == 1 else "are")] if columns.size else []
+    return listed(tuple(remedies)) if remedies else ""
 
 
 def _repelling(taints: Iterable[Taint], pod_class: PodClass) -> list[Taint]:

@@ -82,10 +82,10 @@ def first_cause(waiting: Waiting) -> Draft:
     if ends:
         message = f"{draft.verdict.message.removesuffix('.')}; {ends}"
         draft = structs.replace(draft, verdict=structs.replace(draft.verdict, message=message))
-    told, ladders = each_kind(waiting) if draft.verdict.cause in _OF_NODES else ("", [])
-    if not told:
+    kinds_text, ladders = each_kind(waiting) if draft.verdict.cause in _OF_NODES else ("", [])
+    if not kinds_text:
         return draft
-    message = f"{draft.verdict.message.removesuffix('.')}; {told}"
+    message = f"{draft.verdict.message.removesuffix('.')}; {kinds_text}"
     verdict = structs.replace(draft.verdict, message=message)
     more = [ladder for ladder in ladders if ladder not in draft.ladders]
     return structs.replace(draft, verdict=verdict, ladders=[*draft.ladders, *more])

@@ -49,10 +49,10 @@ class _Reader:
         """Nodes by reason."""
         if not any(map(has_references, counts)):
             return counts
-        found: dict[str, int] = {}
+        totals: dict[str, int] = {}
         for text, nodes in counts.items():
-            found[self.text(text)] = found.get(self.text(text), 0) + nodes
-        return found
+            totals[self.text(text)] = totals.get(self.text(text), 0) + nodes
+        return totals
 
     def holder(self, holder: Holder) -> Holder:
         """The holder, its name only where it may be seen."""

@@ -46,10 +46,10 @@ def in_order(tasks: Mapping[str, Task]) -> list[Task]:
 
 def pending_pods(record: Job) -> PendingPods:
     """All pending pods of a job, whether or not the session has placed some."""
-    found: PendingPods | None = record.derived.get(PendingPods)
-    if found is None:
-        found = record.derived[PendingPods] = look_at(in_order(record.pending))
-    return found
+    cached: PendingPods | None = record.derived.get(PendingPods)
+    if cached is None:
+        cached = record.derived[PendingPods] = look_at(in_order(record.pending))
+    return cached
 
 
 def look_at(tasks: list[Task]) -> PendingPods:
@@ -65,6 +65,6 @@ def look_at(tasks: list[Task]) -> PendingPods:
             classes.setdefault(pod_class.id, task)
         if task.owned and len(groups) <= _MOST_GROUPS:
             groups.setdefault((pod_class.id, task.role), []).append(task)
-    known = [PodsAlike(alike[0].pod_class, role, alike[0].name, len(alike)) for (_, role), alike in groups.items()]
+    pods_alike = [PodsAlike(alike[0].pod_class, role, alike[0].name, len(alike)) for (_, role), alike in groups.items()]
     each = tuple(({one.pod_class.id: one for one in samples.values()} | classes).values())[:MOST_SAMPLES]
-    return PendingPods(gated, each, tuple(known) if len(groups) <= _MOST_GROUPS else ())
+    return PendingPods(gated, each, tuple(pods_alike) if len(groups) <= _MOST_GROUPS else ())

@@ -48,8 +48,8 @@ class Shortage:
     @property
     def change(self) -> RaiseQuota:
         """What makes room, in whatever order pods are created."""
-        wanted = {name: amount + self.others[name] for name, amount in self.need.items()}
-        return RaiseQuota(self.quota, {name: wanted[name] - self.hard[name] + self.used[name] for name in wanted})
+        requested = {name: amount + self.others[name] for name, amount in self.need.items()}
+        return RaiseQuota(self.quota, {name: requested[name] - self.hard[name] + self.used[name] for name in requested})
 
     def text(self) -> str:
         """For people."""
@@ -98,32 +98,32 @@ class QuotaRoom:
     def holders(self, job: JobState, names: Iterable[str]) -> tuple[Holder, ...]:
         """Other jobs of the namespace that take most of the first of these entries of a quota, the largest first."""
         name = next(iter(names), "")
-        found: list[tuple[int, str, Holder]] = []
-        known = not name.startswith(("limits.", "count/"))
-        for key in self._holding.get(job.namespace, ()) if name and known else ():
+        rows: list[tuple[int, str, Holder]] = []
+        countable = not name.startswith(("limits.", "count/"))
+        for key in self._holding.get(job.namespace, ()) if name and countable else ():
             other = self.session.job(key) if key != job.key else None
             if other is None:
                 continue
             held = amount_of({**present(other.record, self.session.registry), "pods": other.valid_count}, name)
             if held > 0:
                 holder = holder_of(other.record)
-                found.append((-held, key, Holder(holder.kind, holder.name, {name: held})))
-        return tuple(holder for _, _, holder in sorted(found, key=lambda one: one[:2])[:_MOST_HOLDERS])
+                rows.append((-held, key, Holder(holder.kind, holder.name, {name: held})))
+        return tuple(holder for _, _, holder in sorted(rows, key=lambda one: one[:2])[:_MOST_HOLDERS])
 
     @cached_property
     def _holding(self) -> dict[str, list[str]]:
         """Keys of jobs with pods by namespace, of namespaces with quotas."""
-        found: dict[str, list[str]] = {namespace: [] for namespace in self.session.snapshot.quotas}
+        by_namespace: dict[str, list[str]] = {namespace: [] for namespace in self.session.snapshot.quotas}
         for key, record in self.session.snapshot.jobs.items():
-            if record.tasks and record.namespace in found:
-                found[record.namespace].append(key)
-        return found
+            if record.tasks and record.namespace in by_namespace:
+                by_namespace[record.namespace].append(key)
+        return by_namespace
 
     def _lacked(self, namespace: str, quota: Quota) -> Counter[str]:
         """What the pods ask for that all jobs of the namespace lack, and that may be created once there is room."""
-        found = self._lacking.get((namespace, quota.name))
-        if found is None:
-            found = self._lacking[namespace, quota.name] = Counter()
+        lacked = self._lacking.get((namespace, quota.name))
+        if lacked is None:
+            lacked = self._lacking[namespace, quota.name] = Counter()
             for job in self.session.active:
                 missing = job.min_member - job.valid_count
                 if (
@@ -132,8 +132,8 @@ class QuotaRoom:
                     and job.phase != "Pending"
                     and concerns(quota, job.record)
                 ):
-                    found.update({name: self._wanted(job, missing, name) for name in quota.hard})
-        return found
+                    lacked.update({name: self._wanted(job, missing, name) for name in quota.hard})
+        return lacked
 
     def _wanted(self, job: JobState, missing: int, name: str) -> int:
         """What ``missing`` more pods ask of one entry of a quota; 0 where it cannot be known."""

@@ -54,8 +54,8 @@ def meant_label(nodes: NodeView, key: str, value: str) -> tuple[str, str] | None
     near = nearest(key, nodes.table.label_keys())
     if not near:
         return None
-    known = nodes.table.present_values(near)
-    return near, value if value in known else _near_value(value, known) or value
+    near_values = nodes.table.present_values(near)
+    return near, value if value in near_values else _near_value(value, near_values) or value
 
 
 @lru_cache(maxsize=512)
@@ -76,15 +76,15 @@ def missing_label(nodes: NodeView, key: str, value: str) -> str:
     values = nodes.table.present_values(key)
     if value in values:
         return ""
-    found = meant_label(nodes, key, value)
-    if found is not None:
-        told = f" (did you mean {found[1]}?)" if values else f" (did you mean {found[0]}={found[1]}?)"
+    meant = meant_label(nodes, key, value)
+    if meant is not None:
+        hint = f" (did you mean {meant[1]}?)" if values else f" (did you mean {meant[0]}={meant[1]}?)"
     elif values:
         shown = listed(tuple(values[:_MOST_VALUES])) + (" and others" if len(values) > _MOST_VALUES else "")
-        told = f" (nodes have {shown})"
+        hint = f" (nodes have {shown})"
     else:
-        told = ""
-    return f"no node has the label {key}={value}{told}"
+        hint = ""
+    return f"no node has the label {key}={value}{hint}"
 
 
 def selector_cause(pod_class: PodClass, nodes: NodeView) -> str:
@@ -95,13 +95,15 @@ def selector_cause(pod_class: PodClass, nodes: NodeView) -> str:
     selected = [f"{key}={value}" for key, value in sorted(pod_class.node_selector.items())]
     if len(matching):
         names = listed(tuple(nodes.table.names[at] for at in matching.tolist()))
-        wanted = (
+        requirement = (
             f"the {plural(len(selected), 'label')} {', '.join(selected)}"
             if selected
             else "what the node affinity requires"
         )
-        told = [f"only {names} {'has' if len(matching) == 1 else 'have'} {wanted}"]
-        return "; ".join([*told, *(missing_label(nodes, key, value) for key, value in unmatched(pod_class, nodes))])
+        sentences = [f"only {names} {'has' if len(matching) == 1 else 'have'} {requirement}"]
+        return "; ".join(
+            [*sentences, *(missing_label(nodes, key, value) for key, value in unmatched(pod_class, nodes))]
+        )
     parts = list(dict.fromkeys(islice((text for text in _unmet(pod_class, nodes) if text), _MOST_PARTS)))
     if parts:
         return "; ".join(parts)
@@ -135,11 +137,11 @@ def values_beside(pod_class: PodClass, nodes: NodeView, key: str) -> dict[str, B
 
 def terms_text(selector: NodeSelector) -> str:
     """``zone=a and disk In ssd, nvme``, the terms with ``or`` between them."""
-    told = []
+    texts = []
     for term in (selector.node_selector_terms or ())[:_MOST_PARTS]:
         parts = [*(term.match_expressions or ()), *(term.match_fields or ())][:_MOST_PARTS]
-        told.append(" and ".join(map(_requirement_text, parts)))
-    return " or ".join(filter(None, told))
+        texts.append(" and ".join(map(_requirement_text, parts)))
+    return " or ".join(filter(None, texts))
 
 
 def _requirement_text(one: NodeSelectorRequirement) -> str:
@@ -153,14 +155,14 @@ def unmatched(pod_class: PodClass, nodes: NodeView) -> list[tuple[str, str]]:
     """Labels that no node has, of terms of the node affinity beside others that some node matches."""
     required = required_of(pod_class)
     terms = (required.node_selector_terms or ()) if required is not None else ()
-    wanted = [
+    pairs = [
         (one.key, one.values[0])
         for term in terms[:_MOST_PARTS]
         if not match_term(term, nodes).any()
         for one in term.match_expressions or ()
         if one.operator == "In" and one.values and len(one.values) == 1
     ]
-    return [(key, value) for key, value in wanted if value not in nodes.table.present_values(key)]
+    return [(key, value) for key, value in pairs if value not in nodes.table.present_values(key)]
 
 
 def _unmet(pod_class: PodClass, nodes: NodeView) -> Iterator[str]:
@@ -175,19 +177,21 @@ def _unmet(pod_class: PodClass, nodes: NodeView) -> Iterator[str]:
 
 
 def _requirement(requirement: NodeSelectorRequirement, nodes: NodeView) -> str:
-    key, wanted = requirement.key, requirement.values or []
-    known = nodes.table.present_values(key)
+    key, requested = requirement.key, requirement.values or []
+    present = nodes.table.present_values(key)
     match requirement.operator:
-        case "In" if wanted and not set(wanted) & set(known):
-            if len(wanted) == 1:
-                return missing_label(nodes, key, wanted[0])
-            near = next((f" (did you mean {near}?)" for value in wanted if (near := _near_value(value, known))), "")
-            return f"no node has {key} in ({', '.join(wanted[:_MOST_VALUES])}){near}"
-        case "Exists" | "Gt" | "Lt" if not known:
+        case "In" if requested and not set(requested) & set(present):
+            if len(requested) == 1:
+                return missing_label(nodes, key, requested[0])
+            near = next(
+                (f" (did you mean {near}?)" for value in requested if (near := _near_value(value, present))), ""
+            )
+            return f"no node has {key} in ({', '.join(requested[:_MOST_VALUES])}){near}"
+        case "Exists" | "Gt" | "Lt" if not present:
             return f"no node has the label {key}{did_you_mean(key, nodes.table.label_keys())}"
-        case "NotIn" if known and set(known) <= set(wanted):
-            return f"the node affinity excludes {key}={listed(tuple(known[:_MOST_VALUES]))}, and every node has that"
-        case "DoesNotExist" if known:
+        case "NotIn" if present and set(present) <= set(requested):
+            return f"the node affinity excludes {key}={listed(tuple(present[:_MOST_VALUES]))}, and every node has that"
+        case "DoesNotExist" if present:
             return f"the node affinity excludes the label {key}, and every node has it"
         case "Gt" | "Lt":
             return _bound(requirement, nodes)
@@ -202,10 +206,10 @@ def _bound(requirement: NodeSelectorRequirement, nodes: NodeView) -> str:
     values = nodes.table.present_values(requirement.key)
     numbers = [number for one in values if (number := parse_integer(one)) is not None]
     if numbers:
-        told = f"the {'highest' if above else 'lowest'} of the nodes is {max(numbers) if above else min(numbers)}"
+        hint = f"the {'highest' if above else 'lowest'} of the nodes is {max(numbers) if above else min(numbers)}"
     else:
-        told = f"nodes have {listed(tuple(values[:_MOST_VALUES]))}, and only whole numbers count"
-    return f"the label {requirement.key} must be {'above' if above else 'below'} {bound} ({told})"
+        hint = f"nodes have {listed(tuple(values[:_MOST_VALUES]))}, and only whole numbers count"
+    return f"the label {requirement.key} must be {'above' if above else 'below'} {bound} ({hint})"
 
 
 def _field(wanted: Iterable[str], nodes: NodeView) -> str:

@@ -51,9 +51,9 @@ def free_text(free: Mapping[str, int], there: Mapping[str, int], names: Sequence
     """``cpu 2 of 8, memory 4Gi of 32Gi is free``."""
     if list(names) == [_PODS]:
         return f"{free[_PODS]} of the {there[_PODS]} that nodes with room offer are free"
-    told = readable({name: free[name] for name in names}, "down")
+    available = readable({name: free[name] for name in names}, "down")
     whole = readable({name: there[name] for name in names}, "down")
-    return ", ".join(f"{name} {told[name]} of {whole[name]}" for name in told) + " is free"
+    return ", ".join(f"{name} {available[name]} of {whole[name]}" for name in available) + " is free"
 
 
 def largest_hole(kinds: list[Kind], most: Mapping[str, int], free: Mapping[str, int], names: Iterable[str]) -> str:
@@ -83,11 +83,11 @@ def never_together(kinds: list[Kind], idle: Matrix, nodes: Sequence[str], short:
         if len(short) < 2 or (parts.min(axis=0) >= 1).any() or (parts.max(axis=1) < 1).any():
             continue
         nearest = np.argsort(-parts.sum(axis=0), kind="stable")[:_MOST_SHOWN].tolist()
-        told = [
+        node_texts = [
             f"{nodes[at]} has {amounts_text({name: int(idle[row, at]) for name, row in short.items()}, 'down')}"
             for at in nearest
         ]
-        return f", but not together on one node ({'; '.join(told)})"
+        return f", but not together on one node ({'; '.join(node_texts)})"
     return ""
 
 
@@ -120,11 +120,11 @@ class Lack:
 @once
 def _unhealthy(cycle: Cycle) -> dict[str, list[tuple[int, int, int]]]:
     """Columns, allocatable amounts and capacities of nodes with unhealthy devices, by resource name."""
-    found: dict[str, list[tuple[int, int, int]]] = {}
+    by_resource: dict[str, list[tuple[int, int, int]]] = {}
     for column, facts in enumerate(cycle.session.snapshot.nodes.facts):
         for name, capacity in facts.unhealthy.items():
-            found.setdefault(name, []).append((column, facts.allocatable.get(name, 0), capacity))
-    return found
+            by_resource.setdefault(name, []).append((column, facts.allocatable.get(name, 0), capacity))
+    return by_resource
 
 
 class Shortages:
@@ -152,15 +152,15 @@ class Shortages:
 
         """
         lack, held = self._lack(job, need, have, allowed, rivals)
-        found = [holders_text(self.cycle, job, name, nodes=allowed) for name in held[:_MOST_HELD]]
-        if not found:
+        holdings = [holders_text(self.cycle, job, name, nodes=allowed) for name in held[:_MOST_HELD]]
+        if not holdings:
             return lack
         holding: dict[tuple[str, str], Holder] = {}
-        for one in (one for _, holders, _ in found for one in holders):
+        for one in (one for _, holders, _ in holdings for one in holders):
             same = holding.setdefault((one.kind, one.name), one)
             holding[one.kind, one.name] = structs.replace(same, amounts={**same.amounts, **one.amounts})
-        firsts = {holders[0].name if holders else "": text for text, holders, _ in reversed(found)}
-        kept = not_evicted(self.cycle, job, found[0][2], held[0])
+        firsts = {holders[0].name if holders else "": text for text, holders, _ in reversed(holdings)}
+        kept = not_evicted(self.cycle, job, holdings[0][2], held[0])
         more = (*reversed(firsts.values()), kept, place_in_line(self.cycle, job))
         message = "; ".join(filter(None, (lack.message, *more)))
         return replace(lack, message=message, holders=tuple(holding.values()))
@@ -176,10 +176,10 @@ class Shortages:
         """Without holders; and the resources whose holders keep the gang waiting, if any do."""
         nodes, registry = self.cycle.session.nodes, self.cycle.session.registry
         kinds = every = kinds_of(self.cycle.session, job)
-        wanted, ready = max(job.min_member, 1), job.ready_count
+        needed, ready = max(job.min_member, 1), job.ready_count
         if rivals is not None and len(rivals) < len(every):
             others = sum(kind.count for kind in every) - sum(kind.count for kind in rivals)
-            kinds, wanted, ready = rivals, max(wanted - ready - others, 1), 0
+            kinds, needed, ready = rivals, max(needed - ready - others, 1), 0
         names = sorted((name for name in need if registry.find(name) is not None), key=by_importance)
         if not nodes.size or not names:
             text = "the cluster has no nodes" if not nodes.size else "no node offers it"
@@ -193,7 +193,7 @@ class Shortages:
             if row in registry.floating:  # nodes pretend to have plenty of it
                 there[name] = int(sums.usable[row])
                 free[name] = max(there[name] - int(sums.used[row]), 0)
-        if sum(kind.count for kind in kinds) == wanted - ready:  # a refusal may speak of some pods only
+        if sum(kind.count for kind in kinds) == needed - ready:  # a refusal may speak of some pods only
             need = {name: _all_of(kinds, name) for name in need}
         lost = self.lost_devices(kinds, names)
         if not lost:
@@ -209,9 +209,9 @@ class Shortages:
         most = _sums(names, (np.maximum(nodes.idle[rows], 0) * usable).max(axis=1, keepdims=True))
         holes = [name for name in names if any(kind.requests.get(name, 0) > most[name] for kind in kinds)]
         short, by_row = lacking or holes or names, dict(zip(names, rows, strict=True))
-        empty = min(_most_placed(kinds, nodes.allocatable[:, usable]), wanted)
-        if kinds and empty < wanted - ready and usable.any():
-            fits = _fits(empty + ready, wanted)
+        empty = min(_most_placed(kinds, nodes.allocatable[:, usable]), needed)
+        if kinds and empty < needed - ready and usable.any():
+            fits = _fits(empty + ready, needed)
             parts.append(f"{fits}: {asked_text(need, short)}, and they have {has_text(there, short)}")
             parts += self._roles(kinds, nodes.allocatable[:, usable], short)
             return Lack("; ".join(parts), _of(free, short), too_large=True), ()
@@ -222,9 +222,9 @@ class Shortages:
             return Lack("; ".join(parts), _of(free, short), too_large=True), ()
         more = self._also_short(kinds, names, usable)
         parts += more.values()
-        now = min(_most_placed(kinds, nodes.idle[:, usable]), wanted)
-        if wanted > 1 and kinds and 0 < now + ready < wanted:
-            parts.append(f"{now + ready} of {wanted} pods find room")
+        now = min(_most_placed(kinds, nodes.idle[:, usable]), needed)
+        if needed > 1 and kinds and 0 < now + ready < needed:
+            parts.append(f"{now + ready} of {needed} pods find room")
         if not lacking and not holes and any(have.get(name, 0) for name in short):
             promised = amounts_text({name: have.get(name, 0) for name in short})
             parts.append(f"{promised} is promised to jobs that were admitted before it")
@@ -236,14 +236,14 @@ class Shortages:
         nodes, registry, asked = self.cycle.session.nodes, self.cycle.session.registry, Counter[str]()
         for kind in kinds:
             asked.update({name: amount * kind.count for name, amount in kind.requests.items()})
-        found = {}
+        texts = {}
         for name in sorted(asked.keys() - set(names), key=by_importance):
             row = registry.find(name)
             free = int((np.maximum(nodes.idle[row], 0) * usable).sum()) if row is not None else asked[name]
             if row is not None and free < asked[name]:
                 there = {name: int((nodes.allocatable[row] * usable).sum())}
-                found[name] = f"{asked_text(asked, [name])}, and {free_text({name: free}, there, [name])}"
-        return found
+                texts[name] = f"{asked_text(asked, [name])}, and {free_text({name: free}, there, [name])}"
+        return texts
 
     def find_room(self, job: JobState, kinds: list[Kind], masks: list[BoolArray]) -> int:
         """How many of a gang's pods have a place or would find one now, at most its minimum.
@@ -254,24 +254,24 @@ class Shortages:
             masks: ``[N]`` for each of them, the nodes that it may use.
 
         """
-        found = _most_placed(kinds, self.cycle.session.nodes.idle, masks)
-        return min(found + job.ready_count, max(job.min_member, 1))
+        placed = _most_placed(kinds, self.cycle.session.nodes.idle, masks)
+        return min(placed + job.ready_count, max(job.min_member, 1))
 
     def lost_devices(self, kinds: list[Kind], names: Iterable[str]) -> list[str]:
         """Nodes on which a pod would fit if all their devices were healthy."""
-        known, table = _unhealthy(self.cycle), self.cycle.session.snapshot.nodes
+        unhealthy, table = _unhealthy(self.cycle), self.cycle.session.snapshot.nodes
         parts = []
         for name in names:
             least = min((kind.requests[name] for kind in kinds if name in kind.requests), default=1)
-            nodes = [one for one in known.get(name, ()) if one[2] >= least]
+            nodes = [one for one in unhealthy.get(name, ()) if one[2] >= least]
             if not nodes:
                 continue
             _, allocatable, capacity = nodes[0]
             which = listed(tuple(table.names[column] for column, _, _ in nodes))
-            told = readable({name: allocatable}, "down")[name], readable({name: capacity}, "down")[name]
+            amounts = readable({name: allocatable}, "down")[name], readable({name: capacity}, "down")[name]
             on = "node" if len(nodes) == 1 else "each of nodes" if len({one[1:] for one in nodes}) == 1 else "nodes"
             why = "is its device plug-in down?" if not allocatable else "the others are unhealthy"
-            some = f"{told[0]} of {told[1]}"
+            some = f"{amounts[0]} of {amounts[1]}"
             parts.append(f"only {some} {name} can be used on {on} {which} ({why})")
         return parts
 
@@ -281,20 +281,20 @@ class Shortages:
             return []
         orders = ((_placed(order, amounts), order) for order in (kinds, kinds[::-1]))
         placed, order = max(orders, key=lambda one: sum(one[0]))
-        told = []
+        sentences = []
         for number, kind in zip(placed, order, strict=True):
             each = {name: kind.requests[name] for name in names if name in kind.requests}
             if number < kind.count and each:
                 pods = f"{counted(kind.count, 'pod')} of role {kind.role}" if kind.role else kind.who
-                told.append(f"{number} of {pods} fit ({amounts_text(each)} each)")
-        return told
+                sentences.append(f"{number} of {pods} fit ({amounts_text(each)} each)")
+        return sentences
 
 
 def _most_placed(kinds: list[Kind], amounts: Matrix, masks: list[BoolArray] | None = None) -> int:
     """How many pods find room together, whichever kind comes first."""
     ways = (1, -1) if len(kinds) > 1 else (1,)
-    found = (sum(_placed(kinds[::way], amounts, masks[::way] if masks is not None else None)) for way in ways)
-    return max(found, default=0)
+    totals = (sum(_placed(kinds[::way], amounts, masks[::way] if masks is not None else None)) for way in ways)
+    return max(totals, default=0)
 
 
 def _placed(kinds: list[Kind], amounts: Matrix, masks: list[BoolArray] | None = None) -> list[int]:
@@ -377,6 +377,6 @@ def contradiction(
     if not over:
         return None
     right = amounts_text(_of(asked, over))
-    told = amounts_text({name: record.min_amounts[name] for name in over})
-    text = f"minResources ({told}) ask for more than all its {counted(size, 'pod')} do ({right})"
+    stated_text = amounts_text({name: record.min_amounts[name] for name in over})
+    text = f"minResources ({stated_text}) ask for more than all its {counted(size, 'pod')} do ({right})"
     return text, _of(asked, over)

@@ -269,9 +269,9 @@ class Trials:
             if self.strict:
                 raise
             kinds = sorted({type(one).__name__ for stage in stages for one in stage})
-            told, kind = self.cycle.session.snapshot.memo.of(ErrorsTold, ErrorsTold), (*kinds, type(error).__name__)
-            if kind not in told:
-                told.add(kind)
+            reported, kind = self.cycle.session.snapshot.memo.of(ErrorsTold, ErrorsTold), (*kinds, type(error).__name__)
+            if kind not in reported:
+                reported.add(kind)
                 self.cycle.fail(f"trying {' and '.join(kinds) or 'nothing'} for PodGroup {job}", error)
             return False
 
@@ -290,13 +290,13 @@ class Trials:
         made, way = list[Change](), (key, prefix, slow)
         evicting = any(isinstance(one, UsePriority | AllowReclaim) for one in stages[-1])
         first = stages[:1] if len(stages) > 1 else ()  # after the last one it is looked whether the job starts
-        known = next((one for one in self._settled if one.way == way and one.stages == first), None)
-        edit, own = (Edit(*known.cluster), [*known.own]) if known else (self._begun(key), list[Task]())
-        slow = known.slow if known else slow
+        settled = next((one for one in self._settled if one.way == way and one.stages == first), None)
+        edit, own = (Edit(*settled.cluster), [*settled.own]) if settled else (self._begun(key), list[Task]())
+        slow = settled.slow if settled else slow
         for at, stage in enumerate(stages, start=1):
             made += stage
             last = at == len(stages)
-            if known and not last:
+            if settled and not last:
                 continue
             for one in stage:
                 if isinstance(one, AddNodes):
@@ -444,9 +444,9 @@ class Trials:
             the cluster, whether the job has pods, and whether others have got some.
 
         """
-        edit, left, known, others = _without_victims(trial), MOST_ADDED, bool(own) and not early, False
+        edit, left, has_pods, others = _without_victims(trial), MOST_ADDED, bool(own) and not early, False
         _tell_in_vain(edit, trial)
-        for task in own if known else ():
+        for task in own if has_pods else ():
             edit.put(task)
         for other in sorted(trial.jobs, key=turn):
             mine = other is job
@@ -455,12 +455,12 @@ class Trials:
                 # A smaller gang has as many pods as before.
                 record = self._next[0].jobs.get(other.key, other.record) if mine else other.record
                 added = add_unmade_pods(edit, other.key, unmade_pods(trial.session.snapshot, record), left)
-                known, left = known or (mine and added > 0), left - added
+                has_pods, left = has_pods or (mine and added > 0), left - added
                 others = others or (added > 0 and not mine)
-        if known and job is not None:
+        if has_pods and job is not None:
             apply_to_pods(made, edit, job.key)
             drop_refused_pods(edit, job, self._held)
-        return edit, known, others
+        return edit, has_pods, others
 
     @cached_property
     def _held(self) -> dict[str, Counter[str]]:

@@ -34,16 +34,16 @@ class _Classes:
         self, text: str, namespace: str, parts: tuple[Part, ...], registry: ResourceRegistry
     ) -> tuple[PodClass, ...]:
         """One class for each part."""
-        found = self._known.pop((text, namespace), None)
-        if found is None:
-            found = tuple(self._class(part, namespace, registry) for part in parts)
-        for one in (each for made in found for each in {made.id: made, made.base.id: made.base}.values()):
+        classes = self._known.pop((text, namespace), None)
+        if classes is None:
+            classes = tuple(self._class(part, namespace, registry) for part in parts)
+        for one in (each for made in classes for each in {made.id: made, made.base.id: made.base}.values()):
             if len(one.vector) != len(registry):
                 one.lay_out(registry)
-        self._known[text, namespace] = found
+        self._known[text, namespace] = classes
         if len(self._known) > _KEPT:
             del self._known[next(iter(self._known))]
-        return found
+        return classes
 
     def _class(self, part: Part, namespace: str, registry: ResourceRegistry) -> PodClass:
         base = PodClass(self._next(), part.spec, registry)
@@ -71,10 +71,10 @@ def unmade_pods(snapshot: Snapshot, record: Job) -> list[PodsAlike]:
     if there.keys() - {part.role for part in parts}:
         return []
     classes = snapshot.memo.of(_Classes, _Classes).of(text, record.namespace, parts, snapshot.registry)
-    found = (
+    missing = (
         PodsAlike(one, part.role, "", part.count - there[part.role]) for part, one in zip(parts, classes, strict=True)
     )
-    return [one for one in found if one.count > 0]
+    return [one for one in missing if one.count > 0]
 
 
 def imagined(record: Job, unmade: list[PodsAlike], most: int = 1) -> Iterator[Task]:
@@ -109,15 +109,15 @@ def add_unmade_pods(edit: Edit, key: str, unmade: list[PodsAlike], most: int) ->
     above ``most``. Which taints such pods will tolerate is not known either: those that users put on nodes do not count
     against an offer.
     """
-    known = edit.origin.jobs.get(key)
-    if known is None:
+    record = edit.origin.jobs.get(key)
+    if record is None:
         return 0
-    if not unmade and not known.tasks:
-        unmade = _equal_parts(edit, known)
+    if not unmade and not record.tasks:
+        unmade = _equal_parts(edit, record)
     number = sum(one.count for one in unmade)
     if number > most:
         return 0
-    for task in imagined(known, unmade, number):
+    for task in imagined(record, unmade, number):
         task.pod_class = edit.pod_class(task.pod_class, "unmade")
         edit.put(task)
     return number

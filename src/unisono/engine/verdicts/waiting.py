@@ -79,12 +79,12 @@ class Waiting:
     @cached_property
     def samples(self) -> list[Task]:
         """One pod of each kind: it waits, or stands for those that do not exist yet."""
-        found = {task.pod_class.id: task for task in pending_pods(self.job.record).samples}
+        by_class = {task.pod_class.id: task for task in pending_pods(self.job.record).samples}
         for task in imagined(self.job.record, self.unmade):
-            if len(found) == MOST_SAMPLES:
+            if len(by_class) == MOST_SAMPLES:
                 break
-            found.setdefault(task.pod_class.id, task)
-        return list(found.values())
+            by_class.setdefault(task.pod_class.id, task)
+        return list(by_class.values())
 
     @property
     def placeable(self) -> int:
@@ -116,9 +116,9 @@ class Waiting:
     def verdict(self, cause: Cause, message: str, **more: Any) -> Verdict:
         """A verdict on this job; ``more``: further attributes of it."""
         position, ahead = place(self.cycle, self.job)
-        known: dict[str, Any] = {"tasks_placeable": self.job.ready_count, "tasks_needed": self.job.min_member}
-        known |= {"position": position, "ahead": ahead}
-        return Verdict(self.job.key, cause, message, queue=self.job.queue.name, **(known | more))
+        fields: dict[str, Any] = {"tasks_placeable": self.job.ready_count, "tasks_needed": self.job.min_member}
+        fields |= {"position": position, "ahead": ahead}
+        return Verdict(self.job.key, cause, message, queue=self.job.queue.name, **(fields | more))
 
     def simple(self, cause: Cause, message: str, last: str = "") -> Draft:
         """A draft without changes to try; ``last``: advice in words."""

@@ -95,7 +95,7 @@ def bundle(
         ConfigError: an object cannot be applied, or there are too many.
 
     """
-    found: list[dict[str, Any]] = []
+    bundled: list[dict[str, Any]] = []
     seen: set[tuple[str, str, str, str]] = set()
     for place, value in _flat(objects):
         meta = _metadata(value, place)
@@ -111,12 +111,12 @@ def bundle(
         if key in seen:
             raise ConfigError(f"{place}: {value['kind']} {meta['name']} is there twice")
         seen.add(key)
-        found.append(made)
-        if len(found) > MOST_OBJECTS:
+        bundled.append(made)
+        if len(bundled) > MOST_OBJECTS:
             raise ConfigError(f"a policy may have {MOST_OBJECTS} objects at most: divide it")
-    if sum(len(json.dumps(each)) for each in found) > MOST_BYTES:
+    if sum(len(json.dumps(each)) for each in bundled) > MOST_BYTES:
         raise ConfigError(f"the objects of a policy may have {MOST_BYTES // 1024**2} MiB at most: divide it")
-    return sorted(found, key=lambda each: rank(each["kind"]))
+    return sorted(bundled, key=lambda each: rank(each["kind"]))
 
 
 def belongs_to(live: Mapping[str, Any], application: str, hub: str) -> bool:
@@ -127,17 +127,17 @@ def belongs_to(live: Mapping[str, Any], application: str, hub: str) -> bool:
 
 
 def _flat(objects: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
-    found: list[tuple[str, Mapping[str, Any]]] = []
+    flattened: list[tuple[str, Mapping[str, Any]]] = []
     for index, value in enumerate(objects):
         place = f"object {index}"
         if not isinstance(value, Mapping):
             raise ConfigError(f"{place}: is no Kubernetes object but {type(value).__name__}")
         items = value.get("items")
         if str(value.get("kind", "")).endswith("List") and isinstance(items, list):
-            found += [(f"{place}.items[{number}]", item) for number, item in enumerate(items)]
+            flattened += [(f"{place}.items[{number}]", item) for number, item in enumerate(items)]
         else:
-            found.append((place, value))
-    return found
+            flattened.append((place, value))
+    return flattened
 
 
 def _metadata(value: Mapping[str, Any], place: str) -> dict[str, Any]:
@@ -271,8 +271,8 @@ def _chosen(
             yield member.name or ""
             continue
         cluster = clusters(f"{fleet.metadata.namespace}/{member.name}")
-        found = (cluster.metadata.labels or {}) if cluster is not None else {}
-        if all(found.get(key) == value for key, value in labels.items()):
+        cluster_labels = (cluster.metadata.labels or {}) if cluster is not None else {}
+        if all(cluster_labels.get(key) == value for key, value in labels.items()):
             yield member.name or ""
 
 
@@ -336,10 +336,10 @@ class HttpTarget:
         path = await self._path(ref)
         try:
             async with self._member.writing() as client:
-                found: dict[str, Any] = await request_json(client, "GET", path)
+                obj: dict[str, Any] = await request_json(client, "GET", path)
         except NotFound:
             return None
-        return found
+        return obj
 
     async def apply(self, ref: Ref, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """See `Target`."""

@@ -112,20 +112,20 @@ class ApplicationsController(Controller):
         if application is None:
             self._forget(name)
             return None
-        known = self._known.get(name)
-        if known is None or known.uid != application.metadata.uid:
+        state = self._known.get(name)
+        if state is None or state.uid != application.metadata.uid:
             self._forget(name)
-            known = self._known[name] = _Known(application.metadata.uid or "")
+            state = self._known[name] = _Known(application.metadata.uid or "")
         if not cluster:
-            await self._look(application, known)
+            await self._look(application, state)
             return None
-        again = await self._bring(application, known, cluster)
+        again = await self._bring(application, state, cluster)
         self._context.enqueue(name)
         return again
 
     def _forget(self, name: str) -> None:
-        known = self._known.pop(name, None)
-        for each in known.rendered.values() if known is not None else ():
+        state = self._known.pop(name, None)
+        for each in state.rendered.values() if state is not None else ():
             each.task.cancel()
 
     # ---- the whole
@@ -135,14 +135,14 @@ class ApplicationsController(Controller):
             await self._leave(application, known)
             return
         await add_finalizer(self._client, APPLICATIONS, application, FINALIZER)
-        wanted = self._wanted(application)
-        if not wanted.problem:
-            self._take_leave(application, known, set(brought(application)) - wanted.places.keys())
-            known.results = {place: each for place, each in known.results.items() if place in wanted.places}
-            known.leaving = {place: each for place, each in known.leaving.items() if place not in wanted.places}
+        destinations = self._wanted(application)
+        if not destinations.problem:
+            self._take_leave(application, known, set(brought(application)) - destinations.places.keys())
+            known.results = {place: each for place, each in known.results.items() if place in destinations.places}
+            known.leaving = {place: each for place, each in known.leaving.items() if place not in destinations.places}
         changed = application.metadata.generation != application.status.observed_generation
-        self._enqueue(application, (each for each in wanted.places if changed or each not in known.results))
-        await self._write(application, known, wanted)
+        self._enqueue(application, (each for each in destinations.places if changed or each not in known.results))
+        await self._write(application, known, destinations)
 
     async def _leave(self, application: Application, known: _Known) -> None:
         """Take everything away; an AttachedCluster that is gone holds nothing up."""
@@ -173,17 +173,17 @@ class ApplicationsController(Controller):
         status = status_of(application, wanted, known.results, leaving, rfc3339(self._clock.time()))
         before = next((each.status for each in application.status.conditions or ()), "")
         await write_status(self._client, APPLICATIONS, application, status)
-        told = (status.conditions or [])[0]
-        if told.status == "True" != before:
-            self._recorder.event(application, "Normal", told.reason or "", "every cluster has it")
-        elif before == "True" != told.status:
-            self._recorder.event(application, "Warning", told.reason or "", told.message or "")
+        condition = (status.conditions or [])[0]
+        if condition.status == "True" != before:
+            self._recorder.event(application, "Normal", condition.reason or "", "every cluster has it")
+        elif before == "True" != condition.status:
+            self._recorder.event(application, "Warning", condition.reason or "", condition.message or "")
 
     # ---- one cluster
 
     async def _bring(self, application: Application, known: _Known, cluster: str) -> float | None:
-        wanted = Destinations() if application.metadata.deletion_timestamp else self._wanted(application)
-        places = wanted.of(cluster)
+        destinations = Destinations() if application.metadata.deletion_timestamp else self._wanted(application)
+        places = destinations.of(cluster)
         leaving = [place for place, each in known.leaving.items() if place.cluster == cluster and not each.synced]
         if not places and not leaving:
             return None
@@ -196,8 +196,8 @@ class ApplicationsController(Controller):
             known.leaving[place] = await self._take_away(application, place, target)
         soonest = _LATEST
         for place in places:
-            policy = (application.spec.sync_policies or [])[wanted.places[place]]
-            known.results[place] = await self._sync(application, known, place, wanted.places[place], target)
+            policy = (application.spec.sync_policies or [])[destinations.places[place]]
+            known.results[place] = await self._sync(application, known, place, destinations.places[place], target)
             soonest = min(soonest, where.interval(policy))
         late = any(not known.leaving[place].synced for place in leaving)
         if not late and all(known.results[place].synced for place in places):
@@ -265,30 +265,30 @@ class ApplicationsController(Controller):
 
         """
         now, generation = self._clock.monotonic(), application.metadata.generation or 0
-        found = known.rendered.get(index)
-        if found is None or found.generation != generation or (found.task.done() and now >= found.until):
-            again = found is not None and found.generation == generation
-            if found is not None:
-                found.task.cancel()
+        cached = known.rendered.get(index)
+        if cached is None or cached.generation != generation or (cached.task.done() and now >= cached.until):
+            again = cached is not None and cached.generation == generation
+            if cached is not None:
+                cached.task.cancel()
             policy = (application.spec.sync_policies or [])[index]
             task = asyncio.ensure_future(self._read(application, index))
-            found = known.rendered[index] = _Rendered(generation, now + where.interval(policy), task, again)
-        if not found.task.done():
+            cached = known.rendered[index] = _Rendered(generation, now + where.interval(policy), task, again)
+        if not cached.task.done():
             # One that is cancelled while it waits leaves the reading to the others.
             patience = asyncio.ensure_future(self._clock.sleep(_PATIENCE))
             try:
-                await asyncio.wait((found.task, patience), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((cached.task, patience), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 patience.cancel()
-        if not found.task.done():
-            found.task.add_done_callback(lambda _: self._enqueue(application, (place,)))
-            raise _BeingRead(again=found.again)
-        if found.task.cancelled():
+        if not cached.task.done():
+            cached.task.add_done_callback(lambda _: self._enqueue(application, (place,)))
+            raise _BeingRead(again=cached.again)
+        if cached.task.cancelled():
             raise _BeingRead(again=False)  # for the Application has changed, and is looked at again
         try:
-            return found.task.result()
+            return cached.task.result()
         except ConfigError:
-            found.until = min(found.until, now + _AGAIN)
+            cached.until = min(cached.until, now + _AGAIN)
             raise
 
     async def _read(self, application: Application, index: int) -> Sequence[Mapping[str, Any]]:

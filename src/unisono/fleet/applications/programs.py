@@ -65,14 +65,14 @@ async def run(command: Sequence[str], folder: Path, seconds: float) -> bytes:
         _, late = await asyncio.wait(reading, timeout=min(seconds, LONGEST_SECONDS))
     finally:
         kill()
-    printed, told = await asyncio.gather(*reading)
+    printed, error_output = await asyncio.gather(*reading)
     code = await process.wait()
     if late:
         raise ConfigError(f"{name} did not end within {seconds:g} seconds")
-    if printed is None or told is None:
+    if printed is None or error_output is None:
         raise ConfigError(f"{name} printed more than {MOST_OUTPUT // 1024**2} MiB")
     if code:
-        lines = [line for line in told.decode(errors="replace").splitlines() if line.strip()]
+        lines = [line for line in error_output.decode(errors="replace").splitlines() if line.strip()]
         raise ConfigError(f"{name} failed: {' '.join(lines[-3:])[:500] or f'it ended with {code}'}")
     return printed
 

@@ -41,12 +41,12 @@ def inside(root: Path, path: str) -> Path:
         ConfigError: it leads out of the source, or is not there.
 
     """
-    found = (root / path.lstrip("/")).resolve()
-    if not found.is_relative_to(root.resolve()):
+    resolved = (root / path.lstrip("/")).resolve()
+    if not resolved.is_relative_to(root.resolve()):
         raise ConfigError(f'kustomization.path "{path}" leads out of the source')
-    if not found.is_dir():
+    if not resolved.is_dir():
         raise ConfigError(f'kustomization.path: the source has no folder "{path}"')
-    return found
+    return resolved
 
 
 async def build(root: Path, policy: KustomizationPolicy, run: programs.Run, seconds: float) -> list[Mapping[str, Any]]:
@@ -172,8 +172,8 @@ def _target(folder: Path, lead: str) -> Path | None:
     if "://" in lead:
         return None
     try:
-        found = (folder / lead).resolve()
-        return found if found.exists() else None
+        target = (folder / lead).resolve()
+        return target if target.exists() else None
     except (OSError, ValueError, RuntimeError):  # too long, with a zero byte, or a link to itself
         return None
 
@@ -220,18 +220,18 @@ def _check_reads(value: Any, shown: str) -> None:
 
 
 def _files(folder: Path) -> list[Path]:
-    found = sorted(
+    files = sorted(
         path
         for path in folder.rglob("*")
         if path.suffix in _MANIFESTS and path.is_file() and not path.is_symlink() and ".git" not in path.parts
     )
-    if len(found) > MOST_FILES:
+    if len(files) > MOST_FILES:
         raise ConfigError(
-            f"the folder has {len(found)} manifests, and {MOST_FILES} are read at most: name a smaller path"
+            f"the folder has {len(files)} manifests, and {MOST_FILES} are read at most: name a smaller path"
         )
-    if sum(path.stat().st_size for path in found) > MOST_BYTES:
+    if sum(path.stat().st_size for path in files) > MOST_BYTES:
         raise ConfigError(f"the folder has more than {MOST_BYTES // 1024**2} MiB of manifests: name a smaller path")
-    return found
+    return files
 
 
 def _read(file: Path) -> list[Mapping[str, Any]]:
@@ -268,8 +268,8 @@ async def render(application: Application, index: int, run: programs.Run = progr
     with tempfile.TemporaryDirectory(prefix="unisono-application-") as made:
         folder = Path(made)
         if source.manifests is not None:
-            wanted = policy.kustomization or KustomizationPolicy()
-            return await transformed(source.manifests, wanted, folder, run, _seconds(wanted.timeout))
+            options = policy.kustomization or KustomizationPolicy()
+            return await transformed(source.manifests, options, folder, run, _seconds(options.timeout))
         if source.helm_repository is not None and policy.helm is not None:
             return await _chart(application, source.helm_repository, policy.helm, folder, run)
         if source.git_repository is not None:

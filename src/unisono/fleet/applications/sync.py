@@ -240,10 +240,10 @@ async def sync(
             located.append((await target.locate(manifest, namespace), manifest))
         except UnknownKind as error:
             outcome.problems.append(str(error))
-    wanted = {ref for ref, _ in located}
+    desired = {ref for ref, _ in located}
     before = await _recorded(target, owner)
-    await _record(target, owner, before, before | wanted)
-    for name in sorted({ref.namespace for ref in wanted if ref.namespace} - _namespaces(wanted)):
+    await _record(target, owner, before, before | desired)
+    for name in sorted({ref.namespace for ref in desired if ref.namespace} - _namespaces(desired)):
         await target.need_namespace(name)
     for ref, manifest in located:
         try:
@@ -256,8 +256,8 @@ async def sync(
             outcome.objects += 1
     # A kind that is not served may be that of an object of before: nothing goes before all is known.
     if len(located) == len(objects):
-        kept = await _delete(target, to_delete(before, wanted), owner) if prune else set()
-        await _record(target, owner, before | wanted, wanted | kept)
+        kept = await _delete(target, to_delete(before, desired), owner) if prune else set()
+        await _record(target, owner, before | desired, desired | kept)
     return outcome
 
 

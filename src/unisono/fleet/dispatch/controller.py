@@ -80,10 +80,10 @@ class KnownWork:
         meta = job.metadata
         own = {key: value for key, value in (meta.annotations or {}).items() if key not in _MARKS}
         key = (meta.uid, meta.generation, job.status.version, own, meta.labels)
-        known = self._known.get(job.key)
-        if known is None or known[0] != key or not meta.generation:
-            known = self._known[job.key] = key, work_of(kind, job, now, self._priority)
-        return known[1]
+        cached = self._known.get(job.key)
+        if cached is None or cached[0] != key or not meta.generation:
+            cached = self._known[job.key] = key, work_of(kind, job, now, self._priority)
+        return cached[1]
 
     def forget(self, key: str) -> None:
         """A job needs no pods any more."""
@@ -110,12 +110,12 @@ class LeftPods:
 
     def look(self, key: str, job: Object, copies: Iterable[Copy], now: float) -> set[str]:
         """The members whose pods are to be waited for."""
-        found = self._state.stand_ins.left_in(job.metadata.uid or "") - {copy.cluster for copy in copies}
-        if not found:
+        remaining = self._state.stand_ins.left_in(job.metadata.uid or "") - {copy.cluster for copy in copies}
+        if not remaining:
             self._since.pop(key, None)
-            return found
+            return remaining
         since = self._since.setdefault(key, now)
-        return found if now - since < annotated_seconds(job, WORKER_LOST_TIMEOUT, DEFAULT_TIMEOUT) else set()
+        return remaining if now - since < annotated_seconds(job, WORKER_LOST_TIMEOUT, DEFAULT_TIMEOUT) else set()
 
     def forget(self, key: str) -> None:
         """The job is gone."""
@@ -395,8 +395,8 @@ class DispatchController(Controller):
             self._guide.forget(uid)
 
     def _priority(self, name: str | None) -> int:
-        found = self._priorities.get(name) if name else None
-        return (found.value or 0) if found is not None else 0
+        priority_class = self._priorities.get(name) if name else None
+        return (priority_class.value or 0) if priority_class is not None else 0
 
     # ---- in members
 

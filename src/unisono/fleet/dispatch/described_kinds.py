@@ -44,17 +44,17 @@ class DescribedKinds(Controller):
         crd = self._definitions.get(key)
         if crd is None or crd.metadata.deletion_timestamp or not (is_described(crd) or key in self._kinds):
             return None
-        told = ((crd.metadata.annotations or {}).get(JOB_KIND), crd.spec.versions)
-        if self._told.get(key) == told:
+        definition = ((crd.metadata.annotations or {}).get(JOB_KIND), crd.spec.versions)
+        if self._told.get(key) == definition:
             return None
-        self._told[key] = told
-        known = kinds_of([crd]).get(key)
-        if known is None and key in self._kinds:
-            known = replace(self._kinds[key], fleet="")
-        if known is not None and key not in self._kinds and len(self._kinds) >= MOST_KINDS:
+        self._told[key] = definition
+        described = kinds_of([crd]).get(key)
+        if described is None and key in self._kinds:
+            described = replace(self._kinds[key], fleet="")
+        if described is not None and key not in self._kinds and len(self._kinds) >= MOST_KINDS:
             _log.warning("described_kinds.too_many", kind=key, most=MOST_KINDS)
             return None
-        if known is not None:
-            self._kinds[key] = known
-            self._found(known)
+        if described is not None:
+            self._kinds[key] = described
+            self._found(described)
         return None

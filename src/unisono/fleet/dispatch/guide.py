@@ -85,12 +85,12 @@ def why_move(seat: Seat, room: Collection[str]) -> str:
 def with_room(table: NodeTable, pods: Iterable[Pod]) -> set[str]:
     """Clusters whose nodes have room for pods of each kind, in the numbers that a job has of them."""
     classes = PodClasses(table.registry)
-    wanted = Counter(classes.intern(pod.spec, pod.metadata.annotations, pod.metadata.namespace or "") for pod in pods)
-    found: set[str] | None = None
-    for pod_class, number in wanted.items():
+    counts = Counter(classes.intern(pod.spec, pod.metadata.annotations, pod.metadata.namespace or "") for pod in pods)
+    clusters: set[str] | None = None
+    for pod_class, number in counts.items():
         enough = {name for name, (free, _) in room_by_member(table, pod_class).items() if free >= number}
-        found = enough if found is None else found & enough
-    return found or set()
+        clusters = enough if clusters is None else clusters & enough
+    return clusters or set()
 
 
 def _named(clusters: Collection[str]) -> str:

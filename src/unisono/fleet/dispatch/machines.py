@@ -183,13 +183,13 @@ class Machines:
     def pools(self, cluster: str) -> list[Pool]:
         """Groups of a member, with as many machines as may still be promised, and the times that were learnt."""
         now, promised = self._clock.monotonic(), self._promised(cluster)
-        found = []
+        adjusted = []
         for pool in self._state.pools(cluster, self._clock.time()):
             # Machines that boot are those that were promised, as far as anybody can tell.
             more = max(0, promised[pool.name] - pool.booting)
             back = self._setbacks.get((cluster, pool.name), (0, 0.0))[1] > now
             seconds = self._learnt.get((cluster, pool.name), pool.boot_seconds)
-            found.append(
+            adjusted.append(
                 replace(
                     pool,
                     most=max(pool.replicas, pool.most - more),
@@ -197,7 +197,7 @@ class Machines:
                     boot_seconds=seconds,
                 )
             )
-        return found
+        return adjusted
 
     def summary(self, cluster: str) -> list[NodeGroupSummary]:
         """The same for people."""
@@ -305,13 +305,13 @@ class Machines:
             return []
         free = (table.allocatable[:, columns] - table.used[:, columns]).clip(min=0)
         use = (table.used[:, columns] / table.allocatable[:, columns].clip(min=1)).sum(axis=0)
-        found = []
+        rooms = []
         for position in np.argsort(use, kind="stable")[:_MOST_ROOMS].tolist():
             facts = table.facts[columns[position]]
             amounts = {name: int(free[row, position]) for row, name in enumerate(table.registry.names[: len(free)])}
             pool = Pool(own_name(facts.name), 1, 0, 1, facts.allocatable, facts.labels, tuple(facts.taints))
-            found.append(Room(pool, amounts))
-        return found
+            rooms.append(Room(pool, amounts))
+        return rooms
 
     # ---- promises
 
@@ -380,8 +380,8 @@ class Machines:
         """
         if not 0 < sum(max(0, count) for count in record.machines.values()) <= most:
             return
-        known = {pool.name for pool in self._state.pools(cluster, self._clock.time())}
-        if uid in self._promises or not record.machines.keys() <= known or self._state.stand_ins.has_started(uid):
+        pool_names = {pool.name for pool in self._state.pools(cluster, self._clock.time())}
+        if uid in self._promises or not record.machines.keys() <= pool_names or self._state.stand_ins.has_started(uid):
             return
         way = Way(cluster, record.machines, record.seconds, record.price, record.patience)
         self.offer(uid, way)

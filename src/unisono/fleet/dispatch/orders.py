@@ -42,10 +42,10 @@ class OrdersController(Controller):
     async def reconcile(self, key: str) -> float | None:
         """Hand one order on."""
         command = self._commands.get(key)
-        found = target_of(command) if command is not None else None
-        if command is None or found is None or found[0] is not JOBS:
+        subject = target_of(command) if command is not None else None
+        if command is None or subject is None or subject[0] is not JOBS:
             return None
-        job: Job | None = self._jobs.job(found[1])
+        job: Job | None = self._jobs.job(subject[1])
         target = command.target
         if job is None or (target is not None and target.uid not in (None, "", job.metadata.uid)):
             await delete_seen(self._client, COMMANDS, command)
@@ -65,16 +65,16 @@ class OrdersController(Controller):
 
     def _copy(self, job: Job) -> Copy | None:
         """The copy that runs the job, as far as the hub knows; none while it is held back."""
-        found = self._current(job)
-        if found is None or not self._answers(found[0].cluster) or (is_held(found[1]) and not is_held(job)):
+        current = self._current(job)
+        if current is None or not self._answers(current[0].cluster) or (is_held(current[1]) and not is_held(job)):
             return None
-        return found[0]
+        return current[0]
 
     def _current(self, job: Job) -> tuple[Copy, Job] | None:
         placement, uid = self._jobs.where(job), job.metadata.uid
-        wanted = (placement.cluster, placement.generation, uid)
+        expected = (placement.cluster, placement.generation, uid)
         for copy, obj in self._state.copies(JOBS, job.key):
-            if (copy.cluster, copy.generation, copy.origin) == wanted and isinstance(obj, Job):
+            if (copy.cluster, copy.generation, copy.origin) == expected and isinstance(obj, Job):
                 return copy, obj
         return None
 

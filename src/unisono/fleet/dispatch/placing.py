@@ -184,10 +184,10 @@ class GangTarget:
         return max(1, JobView(self._parts[part]).min_available)
 
     def _places(self, binds: Iterable[Bind]) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
+        places: dict[str, set[str]] = {}
         for bind in binds:
-            found.setdefault(self._part_of(bind), set()).add(cluster_of(bind.node))
-        return found
+            places.setdefault(self._part_of(bind), set()).add(cluster_of(bind.node))
+        return places
 
     def _part_of(self, bind: Bind) -> str:
         task = self._feed.state.tasks.get(f"{bind.namespace}/{bind.pod}")
@@ -209,11 +209,11 @@ class TargetFinder:
 
     def of_group(self, group: str) -> Target | None:
         """What stands behind a PodGroup (``namespace/name``); None where there is nothing."""
-        found = self._feed.groups.get(group)
-        owner = controller_of(found) if found is not None else None
-        if found is None or owner is None:
+        pod_group = self._feed.groups.get(group)
+        owner = controller_of(pod_group) if pod_group is not None else None
+        if pod_group is None or owner is None:
             return None
-        key = f"{found.metadata.namespace}/{owner.name}"
+        key = f"{pod_group.metadata.namespace}/{owner.name}"
         if owner.kind == HYPER_JOBS.kind:
             hyper_job = self._gangs.hyper_job(key)
             if hyper_job is None or hyper_job.metadata.uid != owner.uid:

@@ -73,7 +73,7 @@ def summed(
         status = msgspec.structs.replace(status, observed_generation=obj.metadata.generation)
     make = DeploymentCondition if kind is DEPLOYMENTS else WorkloadCondition
     available = (status.available_replicas or 0) >= wanted and not why
-    told = [
+    new_conditions = [
         make(
             type="Available",
             status="True" if available else "False",
@@ -87,7 +87,9 @@ def summed(
             message=why or "all replicas have a member",
         ),
     ]
-    return msgspec.structs.replace(status, conditions=[_dated(old.conditions or (), each, now) for each in told])
+    return msgspec.structs.replace(
+        status, conditions=[_dated(old.conditions or (), each, now) for each in new_conditions]
+    )
 
 
 def _count(copy: Any, name: str) -> int:
@@ -150,13 +152,13 @@ class Flights:
         """How many replicas of a class what is on its way takes the room of, by cluster."""
         now = self.clock.monotonic()
         self.sent = [each for each in self.sent if each[0] > now]
-        found: dict[str, int] = {}
+        replicas: dict[str, int] = {}
         rows = np.flatnonzero(pod_class.vector)
         for _, cluster, vector in self.sent:
             there = rows[rows < len(vector)]
             if len(there):
-                found[cluster] = found.get(cluster, 0) + int(np.max(-(-vector[there] // pod_class.vector[there])))
-        return found
+                replicas[cluster] = replicas.get(cluster, 0) + int(np.max(-(-vector[there] // pod_class.vector[there])))
+        return replicas
 
 
 class DivisionController(Controller):
@@ -255,12 +257,12 @@ class DivisionController(Controller):
         wish = Wish(replicas_of(self.kind, obj), obj.metadata.uid or "", together=_is_indexed(self.kind, obj))
         candidates = Candidates(names, room, {name: count for name, count in before.items() if name in names})
         try:
-            found = plan(wish, policy.spec.placement, self._book.clusters(), candidates)
+            division = plan(wish, policy.spec.placement, self._book.clusters(), candidates)
         except NotEnoughRoom as error:
             return dict(before), str(error), min(_LOOK_AGAIN, rules.again or _LOOK_AGAIN)
-        for name, count in found.items():
+        for name, count in division.items():
             self._flights.add(name, pod_class, count - before.get(name, 0))
-        return found, "", rules.again
+        return division, "", rules.again
 
     def _rules(self, obj: Object) -> Rules:
         made = obj.metadata.creation_timestamp
@@ -273,12 +275,12 @@ class DivisionController(Controller):
         timeout = annotated_seconds(obj, WORKER_LOST_TIMEOUT, DEFAULT_TIMEOUT)
         trusted = is_trusted(views)
         ranks = rules.points.get(TIER, {})
-        found = []
+        eligible = []
         for name in self._state.members():
             keeps = before.get(name, 0) and (views.get(name, _GONE).lost_seconds < timeout or not trusted)
             if name not in rules.outside and (self._state.is_open(name) or keeps):
-                found.append(name)
-        return sorted(found, key=lambda name: (-ranks.get(name, 0.0), name))
+                eligible.append(name)
+        return sorted(eligible, key=lambda name: (-ranks.get(name, 0.0), name))
 
     def _class(self, obj: Any) -> PodClass:
         template = obj.spec.template
@@ -310,13 +312,15 @@ class DivisionController(Controller):
                 complete = False
                 continue
             labels = self._state.given_labels(name)
-            wanted = copy_with(self.kind, obj, self._state.hub, share, completions=completions.get(name), labels=labels)
+            desired = copy_with(
+                self.kind, obj, self._state.hub, share, completions=completions.get(name), labels=labels
+            )
             copied = own.get(name)
             if copied is None:
-                await self._write(obj, name, wanted, None)
+                await self._write(obj, name, desired, None)
                 complete = False
-            elif patch := changes_of(self.kind, wanted, copied[1]):
-                await self._write(obj, name, wanted, patch)
+            elif patch := changes_of(self.kind, desired, copied[1]):
+                await self._write(obj, name, desired, patch)
                 complete = False
         return complete
 
@@ -381,8 +385,8 @@ class DivisionController(Controller):
         if why_not := next(filter(None, map(disbelief, seen)), ""):
             self._telling.tell(obj, "StatusRefused", f"what a member says of it is not believed: {why_not}")
             return
-        wanted, now = sum(division.values()), self._clock.time()
-        status = summed(self.kind, obj, seen, complete=complete, wanted=wanted, why=why, now=now)
+        desired, now = sum(division.values()), self._clock.time()
+        status = summed(self.kind, obj, seen, complete=complete, wanted=desired, why=why, now=now)
         self._written.keep(await write_status(self._client, self.kind, obj, status))
 
     def _copies(self, key: str) -> list[tuple[Copy, Object]]:

@@ -77,15 +77,15 @@ def divide(demand: Demand) -> dict[str, int]:
     clusters = demand.clusters
     match demand.strategy:
         case Strategy.DUPLICATED:
-            found = dict.fromkeys(clusters, demand.replicas)
+            shares = dict.fromkeys(clusters, demand.replicas)
         case Strategy.STATIC:
             weights = {name: demand.weights.get(name, 0) for name in clusters}
             if not any(weights.values()):
                 weights = dict.fromkeys(clusters, 1)
-            found = apportion(demand.replicas, weights, demand.tie)
+            shares = apportion(demand.replicas, weights, demand.tie)
         case _:
-            found = _by_room(demand)
-    return {name: count for name, count in found.items() if count}
+            shares = _by_room(demand)
+    return {name: count for name, count in shares.items() if count}
 
 
 def apportion(
@@ -147,28 +147,28 @@ def _shares(demand: Demand, seats: int, weights: Mapping[str, int], present: Map
     if demand.strategy is Strategy.AGGREGATED:
         names = _fewest(demand, seats, weights, present)
     room = {name: weights[name] for name in names}
-    found = apportion(seats, room, demand.tie)
+    shares = apportion(seats, room, demand.tie)
     # The method may round a cluster up beyond its room; what is too much goes to the others.
-    while excess := sum(max(0, found[name] - room[name]) for name in found):
-        found = {name: min(count, room[name]) for name, count in found.items()}
-        open_ = {name: room[name] for name in found if found[name] < room[name]}
-        more = apportion(excess, open_, demand.tie, found)
-        found = {name: count + more.get(name, 0) for name, count in found.items()}
-    return found
+    while excess := sum(max(0, shares[name] - room[name]) for name in shares):
+        shares = {name: min(count, room[name]) for name, count in shares.items()}
+        open_ = {name: room[name] for name in shares if shares[name] < room[name]}
+        more = apportion(excess, open_, demand.tie, shares)
+        shares = {name: count + more.get(name, 0) for name, count in shares.items()}
+    return shares
 
 
 def _fewest(demand: Demand, seats: int, weights: Mapping[str, int], present: Mapping[str, int]) -> list[str]:
     """The shortest list of clusters with enough room: those that have some already first, then the roomiest."""
     order = {name: index for index, name in enumerate(demand.clusters)}
     ranked = sorted(weights, key=lambda name: (not present.get(name), -weights[name], order[name]))
-    found: list[str] = []
+    chosen: list[str] = []
     left = seats
     for name in ranked:
         if left <= 0:
             break
-        found.append(name)
+        chosen.append(name)
         left -= weights[name]
-    return found
+    return chosen
 
 
 # What a policy and the members mean for one replicated workload: which clusters, by which strategy (pure).
@@ -221,11 +221,11 @@ def weights_of(placement: Placement, clusters: Sequence[Cluster]) -> dict[str, i
     """Weights that the policy gives; the highest of all entries about a cluster."""
     given = placement.replica_scheduling
     listed = given.weight_preference.static_weight_list if given is not None and given.weight_preference else None
-    found: dict[str, int] = {}
+    weights: dict[str, int] = {}
     for entry in listed or ():
         for name in meant(entry.target_cluster, clusters):
-            found[name] = max(found.get(name, 0), entry.weight)
-    return found
+            weights[name] = max(weights.get(name, 0), entry.weight)
+    return weights
 
 
 def plan(wish: Wish, placement: Placement, clusters: Sequence[Cluster], candidates: Candidates) -> dict[str, int]:

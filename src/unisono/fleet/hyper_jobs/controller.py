@@ -161,8 +161,12 @@ class GangController(Controller):
     def of_part(self, job: Object) -> HyperJob | None:
         """The HyperJob that made a job or a PodGroup; None where no HyperJob that exists did."""
         owner = controller_of_kind(HYPER_JOBS, job)
-        found = self.hyper_job(f"{job.metadata.namespace}/{owner.name}") if owner is not None else None
-        return found if found is not None and owner is not None and found.metadata.uid == owner.uid else None
+        owning_job = self.hyper_job(f"{job.metadata.namespace}/{owner.name}") if owner is not None else None
+        return (
+            owning_job
+            if owning_job is not None and owner is not None and owning_job.metadata.uid == owner.uid
+            else None
+        )
 
     def part(self, job: Object) -> Part | None:
         """What the dispatch of a part goes by; None for a job that stands alone.
@@ -208,12 +212,12 @@ class GangController(Controller):
             SplitError: a split policy cannot be followed.
 
         """
-        wanted = {each.name for each in wanted_jobs(hyper_job)}
-        found = self._jobs.by_index(OWNER_INDEX, family(hyper_job))
-        jobs = [self._job(job.key) or job for job in found if not job.metadata.deletion_timestamp]
-        known = {job.metadata.name: job for job in jobs if job.metadata.name in wanted}
-        live = {name: job for name, job in known.items() if not has_ended(job)}
-        return live, wanted <= known.keys() | ended_states(hyper_job.status).keys()
+        expected = {each.name for each in wanted_jobs(hyper_job)}
+        children = self._jobs.by_index(OWNER_INDEX, family(hyper_job))
+        jobs = [self._job(job.key) or job for job in children if not job.metadata.deletion_timestamp]
+        jobs_by_name = {job.metadata.name: job for job in jobs if job.metadata.name in expected}
+        live = {name: job for name, job in jobs_by_name.items() if not has_ended(job)}
+        return live, expected <= jobs_by_name.keys() | ended_states(hyper_job.status).keys()
 
     def waiting(self, group: Object) -> WaitingParts | None:
         """The parts without a place of the HyperJob that a PodGroup stands for; None for another's PodGroup."""
@@ -238,7 +242,7 @@ class GangController(Controller):
 
         It is held from the choice of the member until the part has its nodes, or the time for that is over.
         """
-        found: list[tuple[str, PlacedPart, float, float]] = []
+        held_parts: list[tuple[str, PlacedPart, float, float]] = []
         now = self._clock.time()
         for hyper_job in self._hyper_jobs.items():
             record = self.record(hyper_job)
@@ -253,8 +257,8 @@ class GangController(Controller):
             for name, place in sorted(record.parts.items()):
                 if place.cluster == cluster and place.generation > record.started and place.uid in own:
                     until = since + bind + (reserve if record.is_held(name) else 0.0)
-                    found.append((hyper_job.metadata.namespace or "", place, until, reserve + bind))
-        return found
+                    held_parts.append((hyper_job.metadata.namespace or "", place, until, reserve + bind))
+        return held_parts
 
     async def send(self, hyper_job: HyperJob, places: Mapping[str, tuple[str, str]]) -> None:
         """Write down where parts go: part to member and uid of its job.
@@ -264,8 +268,10 @@ class GangController(Controller):
 
         """
         record = self.record(hyper_job).sent(places, self._clock.time())
-        told = ", ".join(f"{name} in {cluster}" for name, (cluster, _) in sorted(places.items()))
-        await self._write(hyper_job, record, "Normal", "Reserving", f"reserved until every member accepts: {told}")
+        destinations = ", ".join(f"{name} in {cluster}" for name, (cluster, _) in sorted(places.items()))
+        await self._write(
+            hyper_job, record, "Normal", "Reserving", f"reserved until every member accepts: {destinations}"
+        )
 
     async def take_back(self, hyper_job: HyperJob, why: str) -> None:
         """Let all parts wait on the hub again.
@@ -431,8 +437,8 @@ class GangController(Controller):
             self._context.enqueue(owner)
 
     def _priority(self, name: str | None) -> int:
-        found = self._priorities.get(name) if name else None
-        return (found.value or 0) if found is not None else 0
+        priority_class = self._priorities.get(name) if name else None
+        return (priority_class.value or 0) if priority_class is not None else 0
 
 
 def _is_at(copy: Copy, placement: Placement) -> bool:
@@ -448,5 +454,5 @@ def _runs(copied: Any) -> bool:
 
 def _policy(text: str | None) -> RestartPolicy:
     """The policy that a text names; a text that names none counts as none."""
-    found = [policy for policy in RestartPolicy if policy.value.lower() == (text or "").strip().lower()]
-    return found[0] if found else RestartPolicy.GANG
+    matches = [policy for policy in RestartPolicy if policy.value.lower() == (text or "").strip().lower()]
+    return matches[0] if matches else RestartPolicy.GANG

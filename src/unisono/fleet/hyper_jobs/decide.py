@@ -131,8 +131,8 @@ class Spreading:
         trial = self._trials.get(uid)
         if trial is None or trial.clusters is None:
             return tuple(bound)
-        found = tuple(each for each in trial.clusters if not bound or each in bound)
-        return found or _NOWHERE
+        allowed = tuple(each for each in trial.clusters if not bound or each in bound)
+        return allowed or _NOWHERE
 
     def look(self, hyper_job: HyperJob, group: str, live: Mapping[str, Job], record: GangRecord, now: float) -> Spread:
         """Choose for what waits.
@@ -172,7 +172,7 @@ class Spreading:
     def _split(self, hyper_job: HyperJob, waiting: Sequence[Job]) -> Mapping[str, Split] | None:
         """Into what each replicated job with ``mode: auto`` is split; None where that is what it should be."""
         before = split_of(hyper_job)
-        found = dict(before)
+        splits = dict(before)
         outside = {name for job in waiting for name in self._state.outside.get(job.metadata.uid or "", ())}
         takers = [name for name in self._state.members() if self._state.is_open(name) and name not in outside]
         for replicated in hyper_job.spec.replicated_jobs or ():
@@ -180,10 +180,10 @@ class Spreading:
             if whole is not None:
                 allowed = [name for name in takers if not replicated.cluster_names or name in replicated.cluster_names]
                 most = hyper_job.spec.max_domains or max(len(allowed), 1)
-                found[replicated.name] = best_split(
+                splits[replicated.name] = best_split(
                     self._state.feed.state.nodes, whole, allowed, most, before.get(replicated.name, 1)
                 )
-        return found if found != dict.fromkeys(found, 1) | before else None
+        return splits if splits != dict.fromkeys(splits, 1) | before else None
 
     def _room(self, pod_class: PodClass) -> dict[str, tuple[int, int]]:
         return room_by_member(self._state.feed.state.nodes, pod_class)
@@ -366,8 +366,8 @@ class _Decision:
                 newest[name] = PlacedPart(copy.cluster, copy.generation, part.uid)
         if newest.keys() == self.gang.parts.keys():
             top = max(self.record.number, self.beyond)
-            found = GangRecord(top, top, 0, self.now, {**self.record.parts, **newest})
-            return GangSteps(found, "its parts were found in members")
+            restored = GangRecord(top, top, 0, self.now, {**self.record.parts, **newest})
+            return GangSteps(restored, "its parts were found in members")
         unread = [view for view in self.members.values() if not view.reachable]
         if any(view.lost_seconds < self.gang.lost_timeout for view in unread) or (unread and not self.trusted):
             return GangSteps(again=_LOOK_AGAIN)

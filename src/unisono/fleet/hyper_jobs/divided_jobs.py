@@ -132,20 +132,20 @@ def status_of_parts(job: Job, hyper_job: HyperJob, parts: Sequence[Job]) -> dict
     counts = {name: sum(getattr(part.status, name) or 0 for part in parts) for name in _COUNTERS}
     by_task: dict[str, Counter[str]] = defaultdict(Counter)
     for part in parts:
-        for name, told in (part.status.task_status_count or {}).items():
-            by_task[name].update(told.phase or {})
+        for name, task_status in (part.status.task_status_count or {}).items():
+            by_task[name].update(task_status.phase or {})
     phase = _phase(job, hyper_job, parts, counts)
     before = to_json(job.status)
     state: dict[str, Any] = before.get("state") or {}
-    wanted = {
+    desired = {
         **{key: value for key, value in before.items() if key not in (*_COUNTERS, "taskStatusCount")},
         **{name: number for name, number in counts.items() if number},
         "state": state if state.get("phase") == phase else {"phase": phase},
         "minAvailable": JobView(job).min_available,
     }
     if by_task:
-        wanted["taskStatusCount"] = {name: {"phase": dict(found)} for name, found in sorted(by_task.items())}
-    return merge_diff(before, wanted)
+        desired["taskStatusCount"] = {name: {"phase": dict(found)} for name, found in sorted(by_task.items())}
+    return merge_diff(before, desired)
 
 
 def _phase(job: Job, hyper_job: HyperJob, parts: Sequence[Job], counts: Mapping[str, int]) -> str:
@@ -245,11 +245,11 @@ def find(
 
 def _networks(labels: Mapping[str, str]) -> Iterator[list[str]]:
     """Members of each network that several share."""
-    found: dict[str, list[str]] = defaultdict(list)
+    clusters_by_network: dict[str, list[str]] = defaultdict(list)
     for cluster, network in sorted(labels.items()):
         if network:
-            found[network].append(cluster)
-    return (clusters for _, clusters in sorted(found.items()) if len(clusters) > 1)
+            clusters_by_network[network].append(cluster)
+    return (clusters for _, clusters in sorted(clusters_by_network.items()) if len(clusters) > 1)
 
 
 class DividedJobsController(Controller):
@@ -324,17 +324,17 @@ class DividedJobsController(Controller):
             return left  # most jobs have a member by then
         if any(not view.reachable and view.lost_seconds < _SILENT_SECONDS for view in self._state.views.values()):
             return _LOOK_SECONDS  # a member that comes soon may take it whole
-        found = self._find(job)
-        self._why[uid] = found.why
-        if found.alone:
+        result = self._find(job)
+        self._why[uid] = result.why
+        if result.alone:
             return _FITS_SECONDS
-        if not found.clusters:
+        if not result.clusters:
             return _LOOK_SECONDS
         await self._mark(job, "true")
-        told = (
-            f"no member takes it whole; it is divided over {', '.join(found.clusters)} as HyperJob {job.metadata.name}"
+        message = (
+            f"no member takes it whole; it is divided over {', '.join(result.clusters)} as HyperJob {job.metadata.name}"
         )
-        self._announcer.tell(job, [Notice("Normal", "Divided", told, once=told)])
+        self._announcer.tell(job, [Notice("Normal", "Divided", message, once=message)])
         return None
 
     def _find(self, job: Any) -> Finding:
@@ -348,15 +348,15 @@ class DividedJobsController(Controller):
         return job if isinstance(job, Job) else whole_of(self.kind, job, self._clock.time(), self._priority)
 
     def _priority(self, name: str | None) -> int:
-        found = self._priorities.get(name) if name else None
-        return (found.value or 0) if found is not None else 0
+        priority_class = self._priorities.get(name) if name else None
+        return (priority_class.value or 0) if priority_class is not None else 0
 
     def _is_stopped(self, job: Any) -> bool:
         """Whether it has no pods any more, or none for now."""
         if isinstance(job, Job):
             return phase_of(job) in _STOPPED
-        known = job_kind(self.kind)
-        return has_ended(job) or (known is not None and known.is_suspended(job))
+        description = job_kind(self.kind)
+        return has_ended(job) or (description is not None and description.is_suspended(job))
 
     async def _follow(self, job: Any, hyper_job: HyperJob | None) -> float | None:
         stopped = self._is_stopped(job)
@@ -401,11 +401,11 @@ class DividedJobsController(Controller):
 
     async def _bring(self, job: Any) -> float | None:
         """Make the HyperJob of a job that is marked; where it is not to be divided any more, take the mark away."""
-        found = self._find(job)
-        if not found.clusters or found.spec is None:
+        result = self._find(job)
+        if not result.clusters or result.spec is None:
             return await self._unmark(job)
         try:
-            await create_once(self._client, HYPER_JOBS, hyper_job_for(self.kind, job, found.spec, found.clusters))
+            await create_once(self._client, HYPER_JOBS, hyper_job_for(self.kind, job, result.spec, result.clusters))
         except BeingDeleted:
             return _DELETION_SECONDS
         except ForeignObject as error:

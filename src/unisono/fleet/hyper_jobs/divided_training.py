@@ -88,8 +88,8 @@ class Whole:
 
     def obstacle(self) -> str:
         """Why it is not divided; empty where it may be."""
-        known = job_kind(self._kind)
-        if (pods := known.pods_of(self._job) if known is not None else 0) != len(self._pods):
+        description = job_kind(self._kind)
+        if (pods := description.pods_of(self._job) if description is not None else 0) != len(self._pods):
             return f"{len(self._pods)} of its {pods} pods are made at once, and the others when those run"
         topology = self._made.group.spec.network_topology
         if topology is not None and topology.mode != "soft":
@@ -111,18 +111,18 @@ class Whole:
 
     def status(self, parts: Sequence[Job]) -> dict[str, Any]:
         """Merge patch for the job's status: what its controller says of pods that fare as those of the parts do."""
-        found: dict[str, tuple[str, str]] = {}
+        states: dict[str, tuple[str, str]] = {}
         for part in parts:
-            for name, told in (part.status.task_status_count or {}).items():
-                if phase := next((phase for phase, number in (told.phase or {}).items() if number), ""):
-                    found[name] = part.metadata.name, phase
-        pods = [self._as(pod, found[name][1]) for name, pod in self._pods.items() if name in found]
+            for name, task_status in (part.status.task_status_count or {}).items():
+                if phase := next((phase for phase, number in (task_status.phase or {}).items() if number), ""):
+                    states[name] = part.metadata.name, phase
+        pods = [self._as(pod, states[name][1]) for name, pod in self._pods.items() if name in states]
         seen = _with_pods(self._made.seen, self._job, pods)
         written = plan_of(self._kind, seen, self._now).status
         before = to_json(getattr(self._job, "status", None))
         if written is None:
             return {}
-        hosts = {pod.metadata.name: f"{found[name][0]}-{name}-0" for name, pod in self._pods.items() if name in found}
+        hosts = {pod.metadata.name: f"{states[name][0]}-{name}-0" for name, pod in self._pods.items() if name in states}
         patch: dict[str, Any] = merge_diff(before, _exchanged(to_json(written), hosts))
         return patch
 
@@ -162,8 +162,8 @@ class Whole:
                 names[service.metadata.name] = f"$({host_variable(behind[0])})"
         longest = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
         tail = rf"(?:\.{namespace}(?:\.svc(?:\.cluster\.local)?)?)?"
-        found = re.compile(rf"(?<![\w.-])({longest}){tail}(?![\w-]|\.\w)")
-        return lambda text: found.sub(lambda match: names[match[1]], text)
+        pattern = re.compile(rf"(?<![\w.-])({longest}){tail}(?![\w-]|\.\w)")
+        return lambda text: pattern.sub(lambda match: names[match[1]], text)
 
 
 def whole_of(kind: Kind[Any], job: Object, now: float, priority: Priorities) -> Whole | None:
@@ -194,8 +194,8 @@ def _with_pods(seen: Seen[Any], job: Any, pods: list[Pod]) -> Seen[Any]:
 
 def _role(pod: Pod) -> str:
     labels = pod.metadata.labels or {}
-    found = next((labels[key] for key in PART_LABELS if labels.get(key)), "pod")
-    return _NO_NAME.sub("-", found.lower()).strip("-") or "pod"
+    role = next((labels[key] for key in PART_LABELS if labels.get(key)), "pod")
+    return _NO_NAME.sub("-", role.lower()).strip("-") or "pod"
 
 
 def _template(pod: Pod, renamed: Callable[[str], str]) -> PodTemplateSpec:

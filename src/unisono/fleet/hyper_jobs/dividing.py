@@ -106,15 +106,15 @@ class Floor:
         """Whether the smallest gang of each share finds room in its cluster; ``amounts``: ``[R, N]``."""
         by_cluster: dict[str, dict[str, int]] = {}
         for share in shares:
-            told = by_cluster.setdefault(share.cluster, {})
+            numbers = by_cluster.setdefault(share.cluster, {})
             for name, number in share.least.items():
-                told[name] = told.get(name, 0) + number
+                numbers[name] = numbers.get(name, 0) + number
         sums = {role.name: sum(each.get(role.name, 0) for each in by_cluster.values()) for role in self._roles}
         if any(sums[role.name] < role.least for role in self._roles):
             return False
         for cluster, least in by_cluster.items():
-            wanted = [Wanted(role.pod_class, least.get(role.name, 0)) for role in self._roles]
-            if int(self._placed(amounts, [cluster], wanted).sum()) < sum(each.number for each in wanted):
+            requests = [Wanted(role.pod_class, least.get(role.name, 0)) for role in self._roles]
+            if int(self._placed(amounts, [cluster], requests).sum()) < sum(each.number for each in requests):
                 return False
         return True
 
@@ -161,7 +161,7 @@ class Floor:
         fitting = [
             [at for at, column in enumerate(columns) if column in self._fits[roles[0]]] for roles in alike.values()
         ]
-        found = np.zeros((len(wanted), len(columns)), dtype=np.int64)
+        placed = np.zeros((len(wanted), len(columns)), dtype=np.int64)
         for row, roles in zip(together(amounts, merged, fitting), alike.values(), strict=True):
             places = iter(np.flatnonzero(row).tolist())
             place = next(places, -1)
@@ -170,11 +170,11 @@ class Floor:
                 number = wanted[at].number
                 while number and left:
                     taken = min(number, left)
-                    found[at, place] += taken
+                    placed[at, place] += taken
                     number, left = number - taken, left - taken
                     if not left and (following := next(places, None)) is not None:
                         place, left = following, int(row[following])
-        return found
+        return placed
 
     def _shares(self, amounts: NDArray[np.int64], clusters: Sequence[str], placed: NDArray[np.int64]) -> list[Share]:
         """By cluster, with the pods beyond the smallest gang where room is left, and else where most of the gang is."""
@@ -187,22 +187,22 @@ class Floor:
         surplus = [Wanted(role.pod_class, role.total - role.least) for role in self._roles]
         more = self._by_cluster(clusters, self._together(left.clip(min=0), columns, surplus))
         largest = max(clusters, key=lambda name: sum(least[name].values()))
-        found = []
+        shares = []
         for cluster in clusters:
             pods = {name: number + more[cluster][name] for name, number in least[cluster].items()}
             if cluster == largest:
                 for role in self._roles:
                     pods[role.name] += role.total - role.least - sum(each[role.name] for each in more.values())
             if any(pods.values()):
-                found.append(Share(cluster, pods, least[cluster]))
+                shares.append(Share(cluster, pods, least[cluster]))
         # The first pod of the first task, which is the first rank, is in the first part.
-        return sorted(found, key=lambda share: ([-number for number in share.pods.values()], share.cluster))
+        return sorted(shares, key=lambda share: ([-number for number in share.pods.values()], share.cluster))
 
     def _by_cluster(self, clusters: Sequence[str], placed: NDArray[np.int64]) -> dict[str, dict[str, int]]:
-        found, start = {}, 0
+        counts, start = {}, 0
         for cluster in clusters:
             end = start + len(self._columns[cluster])
             sums = placed[:, start:end].sum(axis=1).tolist()
-            found[cluster] = {role.name: int(number) for role, number in zip(self._roles, sums, strict=True)}
+            counts[cluster] = {role.name: int(number) for role, number in zip(self._roles, sums, strict=True)}
             start = end
-        return found
+        return counts

@@ -61,15 +61,15 @@ class HeldRoomController(Controller):
             return None
         now = self._clock.time()
         parts = [each for each in self._rooms(key) if each[2] > now]
-        wanted = rooms_to_tell(parts, self._state.stand_ins.places)
-        if wanted != self._told.get(key):
+        desired = rooms_to_tell(parts, self._state.stand_ins.places)
+        if desired != self._told.get(key):
             try:
                 async with member.writing() as client:
                     keys = {room_key(place.uid, place.generation) for _, place, _, _ in parts}
-                    await _write(client, self._state.hub, wanted, keys)
+                    await _write(client, self._state.hub, desired, keys)
             except Busy:
                 return _BUSY_SECONDS
-            self._told[key] = wanted
+            self._told[key] = desired
         return min((until - now for _, _, until, _ in parts), default=None)
 
 
@@ -77,7 +77,7 @@ def rooms_to_tell(
     parts: list[tuple[str, PlacedPart, float, float]], places: Callable[[str], list[tuple[str, Pod]]]
 ) -> dict[str, str]:
     """What a member's ConfigMap is to hold; ``places``: node and pod for each pod of a job that has no node yet."""
-    found: dict[str, str] = {}
+    rooms: dict[str, str] = {}
     size = 0
     for namespace, place, until, seconds in parts:
         chosen = places(place.uid)
@@ -91,8 +91,8 @@ def rooms_to_tell(
         text = encode_room(HeldRoom(namespace, until, seconds, [dict(asked) for asked in requests], pods))
         size += len(text)
         if size <= MOST_BYTES:
-            found[room_key(place.uid, place.generation)] = text
-    return found
+            rooms[room_key(place.uid, place.generation)] = text
+    return rooms
 
 
 async def _write(client: Any, hub: str, wanted: Mapping[str, str], keys: Collection[str]) -> None:
@@ -101,17 +101,17 @@ async def _write(client: Any, hub: str, wanted: Mapping[str, str], keys: Collect
     A hub that has started again knows no longer which nodes it chose.
     """
     try:
-        known: ConfigMap | None = await client.get(CONFIG_MAPS, NAME, NAMESPACE)
+        existing: ConfigMap | None = await client.get(CONFIG_MAPS, NAME, NAMESPACE)
     except NotFound:
-        known = None
-    if known is None:
+        existing = None
+    if existing is None:
         if wanted:
             meta = ObjectMeta(name=NAME, namespace=NAMESPACE, labels={HUB: hub})
             await bring(client, CONFIG_MAPS, ConfigMap(metadata=meta, data=dict(wanted)))
         return
-    if (known.metadata.labels or {}).get(HUB) != hub:
+    if (existing.metadata.labels or {}).get(HUB) != hub:
         return  # of another hub, which came first
-    data = known.data or {}
+    data = existing.data or {}
     gone = dict.fromkeys(data.keys() - wanted.keys() - set(keys))
     if gone or any(data.get(key) != text for key, text in wanted.items()):
         await client.patch(CONFIG_MAPS, NAME, {"data": {**gone, **wanted}}, namespace=NAMESPACE)

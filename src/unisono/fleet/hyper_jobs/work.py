@@ -178,7 +178,7 @@ def part_environment(
     index = order.index(name)
     clusters = {each: record.placement(each, parts[each].metadata.uid or "").cluster for each in order}
     names = {each: (ids or {}).get(cluster, "") for each, cluster in clusters.items()}
-    found = {
+    variables = {
         "HYPERJOB_PART": name,
         "HYPERJOB_PART_INDEX": str(index),
         "HYPERJOB_PART_COUNT": str(len(order)),
@@ -187,9 +187,9 @@ def part_environment(
         **_hosts_asked_for(parts[name], [(parts[each], names[each]) for each in order]),
     }
     if len(order) > MOST_PARTS:
-        return found
+        return variables
     return {
-        **found,
+        **variables,
         "HYPERJOB_PARTS": ",".join(order),
         "HYPERJOB_CLUSTERS": ",".join(clusters.values()),
         "HYPERJOB_HOSTS": ",".join(_first_host(parts[each], names[each]) for each in order),
@@ -199,13 +199,13 @@ def part_environment(
 def _hosts_asked_for(job: Job, parts: Sequence[tuple[Job, str]]) -> dict[str, str]:
     """The variables to which containers of a part refer that have names of first pods of tasks."""
     asked = set(_ASKED.findall(msgspec.json.encode(job.spec).decode()))
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for part, cluster_id in parts if asked else ():
         for task in JobView(part).tasks:
             variable = host_variable(task.name)
             if task.replicas and variable in asked:
-                found.setdefault(variable, _host(part, task.host(0), cluster_id))
-    return found
+                variables.setdefault(variable, _host(part, task.host(0), cluster_id))
+    return variables
 
 
 def _first_host(job: Job, cluster_id: str) -> str:

@@ -53,11 +53,11 @@ _ENDS: Final = frozenset({"Succeeded", "Failed", "Complete", "Completed"})
 
 def without_ttl(spec: dict[str, Any]) -> dict[str, Any]:
     """A job's spec, as JSON, without a time to live."""
-    found = {key: value for key, value in spec.items() if key != _TTL}
-    policy = found.get("runPolicy")
+    trimmed = {key: value for key, value in spec.items() if key != _TTL}
+    policy = trimmed.get("runPolicy")
     if isinstance(policy, dict):
-        found["runPolicy"] = {key: value for key, value in policy.items() if key != _TTL}
-    return found
+        trimmed["runPolicy"] = {key: value for key, value in policy.items() if key != _TTL}
+    return trimmed
 
 
 def expires_in(job: Object, now: float) -> float | None:
@@ -90,11 +90,11 @@ def with_environment(value: Any, variables: Mapping[str, str], depth: int = 0) -
         return [with_environment(each, variables, depth + 1) for each in value]
     if not isinstance(value, dict):
         return value
-    found = {key: with_environment(each, variables, depth + 1) for key, each in value.items()}
+    extended = {key: with_environment(each, variables, depth + 1) for key, each in value.items()}
     for key in ("containers", "initContainers"):
-        if isinstance(found.get(key), list):
-            found[key] = [_container(each, variables) for each in found[key]]
-    return found
+        if isinstance(extended.get(key), list):
+            extended[key] = [_container(each, variables) for each in extended[key]]
+    return extended
 
 
 def _container(container: Any, variables: Mapping[str, str]) -> Any:
@@ -131,11 +131,11 @@ def without_labels(value: Any, labels: Mapping[str, str], depth: int = 0) -> Any
 
 
 def _spec(spec: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
-    found = dict(spec)
-    selector = found.get("nodeSelector")
+    adapted = dict(spec)
+    selector = adapted.get("nodeSelector")
     if isinstance(selector, dict):
-        found["nodeSelector"] = {key: each for key, each in selector.items() if labels.get(key) != each}
-    nodes = (found.get("affinity") or {}).get("nodeAffinity") or {}
+        adapted["nodeSelector"] = {key: each for key, each in selector.items() if labels.get(key) != each}
+    nodes = (adapted.get("affinity") or {}).get("nodeAffinity") or {}
     terms = (nodes.get(_REQUIRED) or {}).get("nodeSelectorTerms")
     if terms:
         left = [each for each in (_term(term, labels) for term in terms) if each is not None]
@@ -143,8 +143,8 @@ def _spec(spec: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
         # One term that is met is enough; where none can be, the terms stay as they are.
         if all(_asks(each) for each in left):
             nodes[_REQUIRED] = {"nodeSelectorTerms": left or terms}
-        found["affinity"] = {**found["affinity"], "nodeAffinity": nodes}
-    return found
+        adapted["affinity"] = {**adapted["affinity"], "nodeAffinity": nodes}
+    return adapted
 
 
 def _term(term: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any] | None:
@@ -357,12 +357,12 @@ def status_patch(job: Object, copied: Object) -> dict[str, Any]:
 
     A copy that was opened just now says Running from when it asked for no pods: that is Pending until there are any.
     """
-    told = to_json(getattr(copied, "status", None))
-    if isinstance(copied, Job) and not any(told.get(name) for name in _POD_COUNTS):
-        state = told.get("state") or {}
+    copied_status = to_json(getattr(copied, "status", None))
+    if isinstance(copied, Job) and not any(copied_status.get(name) for name in _POD_COUNTS):
+        state = copied_status.get("state") or {}
         if state.get("phase") == view.RUNNING and any(task.replicas for task in copied.spec.tasks or ()):
-            told["state"] = {**state, "phase": view.PENDING}
-    patch = merge_diff(to_json(getattr(job, "status", None)), told)
+            copied_status["state"] = {**state, "phase": view.PENDING}
+    patch = merge_diff(to_json(getattr(job, "status", None)), copied_status)
     patch.pop("controlledResources", None)
     return patch
 

@@ -40,10 +40,12 @@ def kinds_of(crds: Iterable[CustomResourceDefinition]) -> dict[str, JobKind]:
     What a table says of a kind that this program knows by itself counts for nothing, as everywhere else.
     """
     crds = [crd for crd in crds if crd.metadata.name not in _OWN and crd.spec.scope == "Namespaced"]
-    known = {each.kind.resource: as_served(each, crds) for each in foreign()}
-    found = {each.kind.resource: each for each in described(crds, alone=True)[0]}
+    built_in = {each.kind.resource: as_served(each, crds) for each in foreign()}
+    described_kinds = {each.kind.resource: each for each in described(crds, alone=True)[0]}
     served = {crd.metadata.name for crd in crds}
-    return {name: each for name, each in (found | known).items() if name in served and each.fleet == "whole"}
+    return {
+        name: each for name, each in (described_kinds | built_in).items() if name in served and each.fleet == "whole"
+    }
 
 
 def is_described(crd: CustomResourceDefinition) -> bool:
@@ -100,20 +102,20 @@ def _pod(known: JobKind, job: Object, pods: PodSet, at: int, group: str) -> Pod:
 
 def changes(known: JobKind, job: Object, copied: Object) -> list[Operation]:
     """JSON patch that brings suspension and sizes of a job to its copy; empty where they agree."""
-    wanted, have = to_json(job).get("spec") or {}, to_json(copied).get("spec") or {}
+    desired, have = to_json(job).get("spec") or {}, to_json(copied).get("spec") or {}
     value: dict[str, Any] = {"spec": msgspec.json.decode(msgspec.json.encode(have))}
     if known.flag.startswith(_SPEC) and known.is_suspended(job) != known.is_suspended(copied):
         put(value, known.flag, known.flag_values[0 if known.is_suspended(job) else 1])
     if known.replicas.startswith(_SPEC) and SCALED_AT not in (copied.metadata.annotations or {}):
-        for path, number in walk({"spec": wanted}, known.replicas):
+        for path, number in walk({"spec": desired}, known.replicas):
             if first(value, path) not in (None, number):
                 put(value, path, number)
-    found: list[Operation] = [
+    operations: list[Operation] = [
         {"op": "add", "path": f"/spec/{_escaped(key)}", "value": each}
         for key, each in value["spec"].items()
         if have.get(key) != each
     ]
-    return [{"op": "test", "path": "/metadata/uid", "value": copied.metadata.uid}, *found] if found else []
+    return [{"op": "test", "path": "/metadata/uid", "value": copied.metadata.uid}, *operations] if operations else []
 
 
 def _escaped(key: str) -> str:

@@ -35,19 +35,19 @@ def replicas_of(kind: Kind[Any], obj: Any) -> int:
 
 
 def _path(kind: Kind[Any]) -> str:
-    found = job_kind(kind)
-    assert found is not None
-    return found.replicas
+    description = job_kind(kind)
+    assert description is not None
+    return description.replicas
 
 
 def recorded(obj: Object) -> dict[str, int]:
     """How a workload was divided last, as its annotation says; empty where that cannot be read."""
     text = (obj.metadata.annotations or {}).get(DIVISION)
     try:
-        found = msgspec.json.decode(text or "{}", type=dict[str, int])
+        division = msgspec.json.decode(text or "{}", type=dict[str, int])
     except (msgspec.DecodeError, RecursionError):
         return {}
-    return {name: count for name, count in found.items() if 0 < count <= MOST}
+    return {name: count for name, count in division.items() if 0 < count <= MOST}
 
 
 def record_text(division: Mapping[str, int]) -> str:
@@ -90,8 +90,8 @@ def copy_with(
     annotations[APPLIED] = hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()[:16]
     value["metadata"] = {**meta, "labels": {**(meta.get("labels") or {}), **marks}, "annotations": annotations}
     value["spec"] = spec
-    found: Object = msgspec.convert(value, kind.struct)
-    return found
+    member_copy: Object = msgspec.convert(value, kind.struct)
+    return member_copy
 
 
 def changes_of(kind: Kind[Any], wanted: Any, found: Any) -> list[dict[str, Any]]:

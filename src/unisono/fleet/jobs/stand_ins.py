@@ -49,8 +49,8 @@ class _Stand:
 
     def place(self, name: str) -> str:
         """Node of a pod that the member has not bound; empty where it has none."""
-        known = self.places.get(name, "")
-        return known or (within(self.placement.cluster, _SOMEWHERE) if name in self.adopted else "")
+        node = self.places.get(name, "")
+        return node or (within(self.placement.cluster, _SOMEWHERE) if name in self.adopted else "")
 
 
 class StandIns:
@@ -224,8 +224,8 @@ class StandIns:
             seats = [
                 name for name, made in stand.made.items() if name not in stand.hidden and made.key not in stand.real
             ]
-            wanted = pod_requests(pods[0].spec)
-            had = next((name for name in seats if pod_requests(stand.made[name].spec) == wanted), None)
+            requested = pod_requests(pods[0].spec)
+            had = next((name for name in seats if pod_requests(stand.made[name].spec) == requested), None)
             had = had or next(iter(seats), None)
             if had is None:
                 return []
@@ -280,17 +280,17 @@ class StandIns:
         made = stand.made.get(name)
         if made is not None and (made.key != key or name in stand.hidden):
             made = None
-        wanted: dict[str, Pod | None] = {key: None if made is None else self._stood(stand, made)}
+        desired: dict[str, Pod | None] = {key: None if made is None else self._stood(stand, made)}
         for cluster in clusters:
-            wanted.setdefault(within(cluster, key), None)
+            desired.setdefault(within(cluster, key), None)
         for origin, pod in stand.real.get(key, {}).values():
             if (own := self._believed(uid, stand, origin, pod)) is not None:
-                wanted[key] = self._within(stand, _settled(translation.pod(origin, own, stand.place(name))))
+                desired[key] = self._within(stand, _settled(translation.pod(origin, own, stand.place(name))))
             else:
                 # Of an old copy, or of a job that is gone: it is on its way out.
-                told = _leaving(translation.pod(Origin("", origin.cluster), pod))
-                wanted[told.key] = told
-        for each, told_now in wanted.items():
+                leaving = _leaving(translation.pod(Origin("", origin.cluster), pod))
+                desired[leaving.key] = leaving
+        for each, told_now in desired.items():
             before = stand.shown.get(each)
             if told_now is None:
                 if before is not None:

@@ -34,8 +34,8 @@ def within(cluster: str, name: str) -> str:
 
 def cluster_of(name: str) -> str:
     """The member that a name belongs to; empty for a name of the hub."""
-    cluster, found, _ = name.partition(SEPARATOR)
-    return cluster if found else ""
+    cluster, separator, _ = name.partition(SEPARATOR)
+    return cluster if separator else ""
 
 
 def own_name(name: str) -> str:
@@ -156,8 +156,8 @@ def _member(origin: Origin, member: MemberSpec) -> MemberSpec | None:
         # ``^`` of the pattern means the beginning of the node's own name.
         pattern = selector.regex_match.pattern or ""
         anchored = f"^{origin.cluster}:{pattern[1:]}" if pattern.startswith("^") else f"^{origin.cluster}:.*{pattern}"
-        found = msgspec.structs.replace(selector.regex_match, pattern=anchored)
-        return MemberSpec(type=member.type, selector=MemberSelector(regex_match=found))
+        prefixed = msgspec.structs.replace(selector.regex_match, pattern=anchored)
+        return MemberSpec(type=member.type, selector=MemberSelector(regex_match=prefixed))
     given = selector.label_match or LabelSelector()
     own = LabelSelector(
         match_labels={**(given.match_labels or {}), CLUSTER: origin.cluster}, match_expressions=given.match_expressions

@@ -229,8 +229,8 @@ def made_of(kind: Kind[Any], job: Object, now: float, priority: Priorities) -> M
         besides = tuple(plan.ensure)
         seen.services.extend(plan.create_services)
         fresh_pods = [build() for build in plan.create_pods]
-        known = {pod.metadata.name for pod in seen.pods}
-        fresh_pods = [pod for pod in fresh_pods if pod.metadata.name not in known]
+        names = {pod.metadata.name for pod in seen.pods}
+        fresh_pods = [pod for pod in fresh_pods if pod.metadata.name not in names]
         if not fresh_pods:
             break
         seen.pods.extend(fresh_pods)
@@ -321,12 +321,14 @@ def changes(job: Object, copied: Object, *, held: bool = False) -> list[Operatio
     scaled_there = SCALED_AT in (copied.metadata.annotations or {})
     if isinstance(job, Job) and isinstance(copied, Job):
         own = scaled_there and not held and not is_held(copied)
-        found = list(_of_job(with_defaults(job), copied.spec, held=held, own_size=own))
+        operations = list(_of_job(with_defaults(job), copied.spec, held=held, own_size=own))
     else:
-        wanted, have = to_json(getattr(job, "spec", None)), to_json(getattr(copied, "spec", None))
-        scaled_there |= bool(wanted.get("elasticPolicy") or wanted.get("enableInTreeAutoscaling"))
-        found = list(_of_training(wanted, have, _FOLLOWED - _SCALED_THERE if scaled_there else _FOLLOWED, "/spec", 0))
-    return [{"op": "test", "path": "/metadata/uid", "value": copied.metadata.uid}, *found] if found else []
+        desired, have = to_json(getattr(job, "spec", None)), to_json(getattr(copied, "spec", None))
+        scaled_there |= bool(desired.get("elasticPolicy") or desired.get("enableInTreeAutoscaling"))
+        operations = list(
+            _of_training(desired, have, _FOLLOWED - _SCALED_THERE if scaled_there else _FOLLOWED, "/spec", 0)
+        )
+    return [{"op": "test", "path": "/metadata/uid", "value": copied.metadata.uid}, *operations] if operations else []
 
 
 def _of_training(wanted: Any, found: Any, followed: frozenset[str], path: str, depth: int) -> Iterator[Operation]:

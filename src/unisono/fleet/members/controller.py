@@ -121,8 +121,8 @@ class MembersController(Controller):
 
     def member(self, name: str) -> Member | None:
         """The connection to a member."""
-        found = self._joined.get(name)
-        return found.member if found is not None else None
+        joined = self._joined.get(name)
+        return joined.member if joined is not None else None
 
     def of_key(self, key: str) -> Member | None:
         """The connection that the AttachedCluster of a key has; one of the same name elsewhere has another."""
@@ -201,18 +201,18 @@ class MembersController(Controller):
         name, identity = cluster.metadata.name, f"{secret.metadata.uid}/{secret.metadata.resource_version}"
         prices = (cluster.metadata.annotations or {}).get(PRICES, "")
         self._state.add(name, cluster.metadata.labels or {}, prices)
-        known = self._joined.get(name)
-        if known is not None and known.secret == identity and not known.task.done():
+        previous = self._joined.get(name)
+        if previous is not None and previous.secret == identity and not previous.task.done():
             return
-        if known is not None:
+        if previous is not None:
             await self._leave(name, forget=False)
         client, probe = self._connect(config)
         member = Member(name, client, probe, self._state, (*KINDS, *DIVIDED), self._clock, self._changed, self._news)
         for kind in self._described:
             member.watch(kind)
         task = asyncio.get_running_loop().create_task(self._run(member), name=f"member {name}")
-        if known is not None:
-            member.follow(known.member)
+        if previous is not None:
+            member.follow(previous.member)
         self._joined[name] = _Joined(member, task, identity)
         _log.info("member.joined", member=name, server=config.server)
 
@@ -271,8 +271,8 @@ class MembersController(Controller):
 
     def _summary(self, name: str) -> MemberSummary | None:
         # One that grows may have none, and what it had before says nothing then. Others have not been counted yet.
-        found = summaries(self._state.feed.state.nodes).get(name)
-        return found if found is not None or self._state.has_nodes(name) else NO_NODES
+        summary = summaries(self._state.feed.state.nodes).get(name)
+        return summary if summary is not None or self._state.has_nodes(name) else NO_NODES
 
     async def _write(self, cluster: AttachedCluster, status: AttachedClusterStatus) -> None:
         before = cluster.status
@@ -329,8 +329,8 @@ def fleet_status(fleet: Fleet, find: Callable[[str], AttachedCluster | None]) ->
         if cluster is None:
             members.append(FleetMemberStatus(name=name, ready=False, message="there is no such AttachedCluster"))
             continue
-        found = {each.type: each for each in cluster.status.conditions or ()}.get(READY)
-        message = (found.message if found is not None else "it has not been reached yet") or None
+        condition = {each.type: each for each in cluster.status.conditions or ()}.get(READY)
+        message = (condition.message if condition is not None else "it has not been reached yet") or None
         ready = bool(cluster.status.ready)
         members.append(FleetMemberStatus(name=name, ready=ready, message=None if ready else message))
     number = sum(bool(each.ready) for each in members)
@@ -357,11 +357,11 @@ def _refused(cluster: AttachedCluster, why: str) -> AttachedClusterStatus:
 
 
 def _conditions(old: AttachedClusterStatus, now: str, *, reachable: bool, ready: bool, why: str) -> list[Condition]:
-    known = {each.type: each for each in old.conditions or ()}
+    previous = {each.type: each for each in old.conditions or ()}
 
     def condition(name: str, holds: bool, yes: str, no: str) -> Condition:
         status = "True" if holds else "False"
-        before = known.get(name)
+        before = previous.get(name)
         since = before.last_transition_time if before is not None and before.status == status else now
         return Condition(
             type=name,

@@ -66,8 +66,8 @@ async def namesake(client: Client, kind: Kind[Any], copied: Object, marks: Colle
 
     """
     meta = copied.metadata
-    found = await client.get(kind, meta.name, meta.namespace)
-    labels, own = found.metadata.labels or {}, meta.labels or {}
+    existing = await client.get(kind, meta.name, meta.namespace)
+    labels, own = existing.metadata.labels or {}, meta.labels or {}
     return any(labels.get(key) != own[key] for key in marks if key in own)
 
 
@@ -148,22 +148,22 @@ def merged(configs: Mapping[str, ClusterConfig], current: str) -> dict[str, Any]
 
 
 def _cluster(config: ClusterConfig) -> dict[str, Any]:
-    found: dict[str, Any] = {"server": config.server}
+    entry: dict[str, Any] = {"server": config.server}
     if config.ca is not None:
-        found["certificate-authority-data"] = base64.b64encode(config.ca).decode()
+        entry["certificate-authority-data"] = base64.b64encode(config.ca).decode()
     if config.tls_server_name:
-        found["tls-server-name"] = config.tls_server_name
-    return found
+        entry["tls-server-name"] = config.tls_server_name
+    return entry
 
 
 def _user(config: ClusterConfig) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    entry: dict[str, Any] = {}
     if config.token:
-        found["token"] = config.token
+        entry["token"] = config.token
     if config.client_certificate is not None and config.client_key is not None:
-        found["client-certificate-data"] = base64.b64encode(config.client_certificate).decode()
-        found["client-key-data"] = base64.b64encode(config.client_key).decode()
-    return found
+        entry["client-certificate-data"] = base64.b64encode(config.client_certificate).decode()
+        entry["client-key-data"] = base64.b64encode(config.client_key).decode()
+    return entry
 
 
 # Kubeconfigs of members, as Secrets hold them: what a hub accepts, and why it refuses the rest (pure).
@@ -225,7 +225,7 @@ def refusals(kubeconfig: Mapping[str, Any]) -> list[str]:
 
 
 def _refused(kubeconfig: Mapping[str, Any], section: str, inner: str, rules: Mapping[str, str]) -> list[str]:
-    found = []
+    problems = []
     entries = kubeconfig.get(section)
     for entry in entries if isinstance(entries, list) else ():
         named: dict[str, Any] = entry if isinstance(entry, dict) else {}
@@ -233,8 +233,8 @@ def _refused(kubeconfig: Mapping[str, Any], section: str, inner: str, rules: Map
         body: dict[str, Any] = given if isinstance(given, dict) else {}
         for name, why in rules.items():
             if body.get(name):
-                found.append(f"{section}[{named.get('name', '')}].{name} {why}")
-    return found
+                problems.append(f"{section}[{named.get('name', '')}].{name} {why}")
+    return problems
 
 
 def _entry(data: Mapping[str, str], key: str | None, source: str) -> str:
@@ -243,9 +243,9 @@ def _entry(data: Mapping[str, str], key: str | None, source: str) -> str:
             have = ", ".join(sorted(data)) or "none"
             raise ConfigError(f"the Secret has no entry {key}; it has {have}", file=source)
         return data[key]
-    for known in KEYS:
-        if known in data:
-            return data[known]
+    for candidate in KEYS:
+        if candidate in data:
+            return data[candidate]
     if len(data) == 1:
         return next(iter(data.values()))
     raise ConfigError(

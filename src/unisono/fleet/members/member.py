@@ -85,7 +85,7 @@ def _summary(table: NodeTable, columns: list[int]) -> MemberSummary:
 
 
 def _accelerators(table: NodeTable, ready: list[int], resources: list[str]) -> list[AcceleratorSummary]:
-    found: list[AcceleratorSummary] = []
+    accelerators: list[AcceleratorSummary] = []
     for resource in sorted(resources):
         row = table.registry.names.index(resource)
         by_type: dict[str, list[int]] = defaultdict(list)
@@ -97,7 +97,7 @@ def _accelerators(table: NodeTable, ready: list[int], resources: list[str]) -> l
             free = (total - table.used[row, columns]).clip(min=0)
             figures = {"total": int(total.sum()), "free": int(free.sum()), "largest": int(free.max())}
             wire = {name: to_wire({resource: amount})[resource] for name, amount in figures.items()}
-            found.append(
+            accelerators.append(
                 AcceleratorSummary(
                     resource=resource,
                     type=model,
@@ -106,7 +106,7 @@ def _accelerators(table: NodeTable, ready: list[int], resources: list[str]) -> l
                     largest_free_block=wire["largest"],
                 )
             )
-    return found
+    return accelerators
 
 
 # What a member's reflector feeds: changes one by one, also where it reads a whole list again.

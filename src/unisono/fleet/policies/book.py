@@ -99,12 +99,12 @@ class PolicyBook(Controller):
 
     def clusters(self) -> list[Cluster]:
         """All members, by name."""
-        found = [
+        members = [
             cluster_of_object(each, lost=self._is_lost(each.metadata.name))
             for each in self._clusters.items()
             if not each.metadata.deletion_timestamp
         ]
-        return sorted(found, key=lambda each: each.name)
+        return sorted(members, key=lambda each: each.name)
 
     async def reconcile(self, key: str) -> float | None:
         """Tell that rules have changed, or bring the status of a claim or a source up to date."""
@@ -140,8 +140,8 @@ class PolicyBook(Controller):
         """Members of the Fleet of a name: that of the namespace itself before others."""
         if not name:
             return None
-        found = [each for each in self._fleets.items() if name in (each.metadata.name, each.key)]
-        fleet = min(found, key=lambda each: (each.metadata.namespace != namespace, each.key), default=None)
+        candidates = [each for each in self._fleets.items() if name in (each.metadata.name, each.key)]
+        fleet = min(candidates, key=lambda each: (each.metadata.namespace != namespace, each.key), default=None)
         return frozenset(_members(fleet)) if fleet is not None else frozenset()
 
     def _is_lost(self, name: str) -> bool:

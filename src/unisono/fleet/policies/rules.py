@@ -82,12 +82,12 @@ def policy_of(
 
 
 def _best(subject: Subject, policies: Iterable[Policy]) -> Policy | None:
-    found = []
+    candidates = []
     for policy in policies:
         close = max((_closeness(each, subject) for each in policy.spec.resource_selectors or ()), default=0)
         if close and not policy.metadata.deletion_timestamp:
-            found.append((-(policy.spec.priority or 0), -close, policy.metadata.name, policy))
-    return min(found, key=lambda each: each[:3])[3] if found else None
+            candidates.append((-(policy.spec.priority or 0), -close, policy.metadata.name, policy))
+    return min(candidates, key=lambda each: each[:3])[3] if candidates else None
 
 
 def _closeness(selector: ResourceSelector, subject: Subject) -> int:
@@ -98,10 +98,10 @@ def _closeness(selector: ResourceSelector, subject: Subject) -> int:
         return 0
     if selector.name:
         return 3 if selector.name == subject.name else 0
-    wanted = selector.label_selector
-    if wanted is None or is_empty(wanted):
+    required = selector.label_selector
+    if required is None or is_empty(required):
         return 1
-    return 2 if selects(wanted, subject.labels) else 0
+    return 2 if selects(required, subject.labels) else 0
 
 
 # What rules know of a member, and which members an affinity of a policy means (pure).
@@ -132,12 +132,12 @@ class Cluster:
     def fields(self) -> dict[str, str]:
         """Provider, region and zone, as far as they are known."""
         labels = self.labels
-        found = {
+        values = {
             "provider": labels.get(PROVIDER, ""),
             "region": region_of(labels),
             "zone": labels.get(TOPOLOGY_ZONE, ""),
         }
-        return {key: value for key, value in found.items() if value}
+        return {key: value for key, value in values.items() if value}
 
 
 def cluster_of_object(attached: AttachedCluster, *, lost: bool) -> Cluster:
@@ -163,8 +163,8 @@ def _meets(affinity: ClusterAffinity, cluster: Cluster) -> bool:
         return False
     if affinity.label_selector is not None and not selects(affinity.label_selector, cluster.labels):
         return False
-    wanted = affinity.field_selector.match_expressions if affinity.field_selector is not None else None
-    return not wanted or selects(LabelSelector(match_expressions=wanted), cluster.fields)
+    expressions = affinity.field_selector.match_expressions if affinity.field_selector is not None else None
+    return not expressions or selects(LabelSelector(match_expressions=expressions), cluster.fields)
 
 
 # Data that jobs need: which clusters have them, and how long others take to get them (pure).
@@ -214,7 +214,7 @@ class DataWish:
 def source_of(claim: DataSourceClaim, sources: Iterable[DataSource]) -> DataSource | None:
     """The DataSource that a claim means: the first by name with all that it asks for."""
     asked = claim.spec
-    found = [
+    candidates = [
         source
         for source in sources
         if (source.spec.system, source.spec.type, source.spec.name)
@@ -222,7 +222,7 @@ def source_of(claim: DataSourceClaim, sources: Iterable[DataSource]) -> DataSour
         and (source.spec.attributes or {}) == (asked.attributes or {})
         and not source.metadata.deletion_timestamp
     ]
-    return min(found, key=lambda source: source.metadata.name, default=None)
+    return min(candidates, key=lambda source: source.metadata.name, default=None)
 
 
 def is_about(claim: DataSourceClaim, subject: Subject) -> bool:
@@ -380,19 +380,19 @@ def _wait(term: ClusterAffinityTerm) -> float:
 
 def _wished(asked: Asked) -> dict[str, float]:
     """Preferred node affinity that is about labels of clusters: the share of its weight that each cluster meets."""
-    found: dict[str, float] = {}
+    weights: dict[str, float] = {}
     total = 0.0
-    known = {key for each in asked.clusters for key in each.labels}
+    label_keys = {key for each in asked.clusters for key in each.labels}
     for term in asked.subject.preferred:
-        wanted = [
+        expressions = [
             LabelSelectorRequirement(each.key, each.operator, each.values)
             for each in (term.preference.match_expressions if term.preference is not None else None) or ()
         ]
-        if not wanted or any(each.key not in known for each in wanted):
+        if not expressions or any(each.key not in label_keys for each in expressions):
             continue
         weight = float(term.weight or 0)
         total += max(weight, 0.0)
         for each in asked.clusters:
-            if selects(LabelSelector(match_expressions=wanted), each.labels):
-                found[each.name] = found.get(each.name, 0.0) + weight
-    return {name: 100.0 * weight / total for name, weight in found.items()} if total > 0 else {}
+            if selects(LabelSelector(match_expressions=expressions), each.labels):
+                weights[each.name] = weights.get(each.name, 0.0) + weight
+    return {name: 100.0 * weight / total for name, weight in weights.items()} if total > 0 else {}

@@ -78,8 +78,8 @@ class PrometheusApi:
             Unavailable: there is no answer within the bounds, or Prometheus refuses the query.
 
         """
-        found = await self._ask("query", {"query": query, "time": f"{at:.3f}"})
-        return [(each.metric, float(each.value[1])) for each in found if each.value is not None]
+        series = await self._ask("query", {"query": query, "time": f"{at:.3f}"})
+        return [(each.metric, float(each.value[1])) for each in series if each.value is not None]
 
     async def matrix(
         self, query: str, start: float, end: float, step: float
@@ -97,8 +97,8 @@ class PrometheusApi:
 
         """
         times = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
-        found = await self._ask("query_range", {"query": query, **times})
-        return [(each.metric, {at: float(value) for at, value in each.values}) for each in found]
+        series = await self._ask("query_range", {"query": query, **times})
+        return [(each.metric, {at: float(value) for at, value in each.values}) for each in series]
 
     async def label(self, name: str, match: str, start: float, end: float) -> list[str]:
         """Values of a label.

@@ -232,10 +232,10 @@ class PrometheusHistory:
         if what == "shares":
             points = points_of(query)
             async with self._turn:
-                found = await self._shares(
+                shares = await self._shares(
                     window, query.get("queue", ""), query.get("resource", ""), points, capacity=capacity
                 )
-            return msgspec.json.encode(found)
+            return msgspec.json.encode(shares)
         by = query.get("by", "queue")
         if by not in BY:
             raise bad_request(f"by must be one of {', '.join(BY)}, and not {by!r}")
@@ -245,9 +245,9 @@ class PrometheusHistory:
         if by not in _BY:
             raise bad_request(_KEPT_ELSEWHERE.format(f"no use by {by}"))
         async with self._turn:
-            known = await self._all_namespaces(window)
+            namespaces = await self._all_namespaces(window)
             seen = {namespace for namespace, _ in shown}
-            asked = _Asked(window, query.get("queue", ""), None if known <= seen else seen, capacity)
+            asked = _Asked(window, query.get("queue", ""), None if namespaces <= seen else seen, capacity)
             report = await (self._by_queue(asked) if by == "queue" else self._by_day(asked))
         return msgspec.json.encode(report)
 
@@ -318,25 +318,25 @@ class PrometheusHistory:
 
     async def _amounts(self, queries: Sequence[str], end: float, seconds: int) -> list[tuple[str, Labels, float]]:
         """Engine units times hours of each series, with the resource that its query is about; empty for its label's."""
-        found = []
+        amounts = []
         for resource, query in zip(_RESOURCES, queries, strict=True):
             for labels, amount in await self._api.vector(over_time(query, max(1, seconds)), end):
                 if math.isfinite(amount):
-                    found.append((resource, labels, amount))
-        return found
+                    amounts.append((resource, labels, amount))
+        return amounts
 
     async def _capacity(self, asked: _Asked, used: Row, end: float, seconds: int) -> dict[str, float]:
         """Hours of what all nodes had; empty where nothing tells it, or this user may not know it."""
         if not asked.capacity:
             return {}
-        found = {}
+        amounts = {}
         names = {_as_label(name): name for name in used.hours}
         for labels, amount in await self._api.vector(over_time(self._queries.capacity(), max(1, seconds)), end):
             # Cores and bytes, and whole cards.
             name = names.get(labels.get("resource", ""))
             if name is not None and math.isfinite(amount):
-                found[name] = amount
-        return dict(sorted(found.items()))
+                amounts[name] = amount
+        return dict(sorted(amounts.items()))
 
     async def _waits(self, asked: _Asked, rows: dict[str, Row], total: Row) -> None:
         end, seconds = _span(asked.window)

@@ -135,8 +135,8 @@ class AsyncClient(Connection):
         """
         http = await self._connected()
         endpoint = await self.endpoint()
-        found, folder = objects(work, local=endpoint.local)
-        others, job = split(found)
+        manifests, folder = objects(work, local=endpoint.local)
+        others, job = split(manifests)
         if endpoint.local:
             mark_folder(job, folder)
             if endpoint.private is None:

@@ -87,15 +87,15 @@ async def _replace(client: HttpClient, operation: Operation, path: str, params: 
 
 def _fresh(manifest: dict[str, Any]) -> dict[str, Any]:
     """The manifest as a user would create it."""
-    found = copy.deepcopy(manifest)
-    found.pop("status", None)
-    meta = found["metadata"]
+    fresh = copy.deepcopy(manifest)
+    fresh.pop("status", None)
+    meta = fresh["metadata"]
     for name in _OWN:
         meta.pop(name, None)
-    spec = found.get("spec") or {}
-    if found["kind"] == "Pod":
+    spec = fresh.get("spec") or {}
+    if fresh["kind"] == "Pod":
         spec.pop("nodeName", None)
-    return found
+    return fresh
 
 
 def _deletion(policy: str) -> dict[str, str]:

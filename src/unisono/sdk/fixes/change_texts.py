@@ -14,5 +14,5 @@ def change_text(told: Mapping[str, Any]) -> str:
         return f"set {told['field']} to {told['value']}"
     if told.get("kind") == "Together":
         return " and ".join(change_text(one) for one in told["changes"])
-    found = change_of(told)
-    return found.text() if found is not None else str(told.get("text") or told.get("kind") or "")
+    change = change_of(told)
+    return change.text() if change is not None else str(told.get("text") or told.get("kind") or "")

@@ -96,14 +96,14 @@ def edit_of(change: Mapping[str, Any]) -> Edit | None:
 
     The edit raises `NoSuchField` where the manifest's kind has no such field.
     """
-    kind, known = change["kind"], change_of(change)
-    if isinstance(known, OfPods):
+    kind, typed_change = change["kind"], change_of(change)
+    if isinstance(typed_change, OfPods):
         more = {name: change[name] for name in ("overheads", "defaults") if name in change}
-        return pod_specs.each_pod(lambda spec: known.edit(spec, **more))
+        return pod_specs.each_pod(lambda spec: typed_change.edit(spec, **more))
     if kind in _OF_PODS:
         return pod_specs.each_pod(lambda spec: _OF_PODS[kind](spec, change))
-    if isinstance(known, UseDeviceClass):
-        return known.edit
+    if isinstance(typed_change, UseDeviceClass):
+        return typed_change.edit
     return (lambda body: _OF_JOBS[kind](body, change)) if kind in _OF_JOBS else None
 
 

@@ -65,14 +65,14 @@ class Operation:
 
     def json(self) -> dict[str, Any]:
         """For programs."""
-        told = {"verb": self.verb, "apiVersion": self.kind.api_version, "kind": self.kind.kind, "name": self.name}
+        fields = {"verb": self.verb, "apiVersion": self.kind.api_version, "kind": self.kind.kind, "name": self.name}
         if self.namespace:
-            told["namespace"] = self.namespace
+            fields["namespace"] = self.namespace
         if self.verb in ("patch", "replace"):
-            told["patchType"] = self.patch_type
+            fields["patchType"] = self.patch_type
         if self.subresource:
-            told["subresource"] = self.subresource
-        return {**told, **({"body": self.body} if self.body is not None else {}), "kubectl": self.kubectl()}
+            fields["subresource"] = self.subresource
+        return {**fields, **({"body": self.body} if self.body is not None else {}), "kubectl": self.kubectl()}
 
 
 MEMBER_SEPARATOR: Final = ":"
@@ -116,11 +116,11 @@ class Fix:
 
     def json(self, number: int) -> dict[str, Any]:
         """For programs."""
-        told: dict[str, Any] = {"number": number, "text": self.text, "tried": self.tried, "change": self.change}
+        fields: dict[str, Any] = {"number": number, "text": self.text, "tried": self.tried, "change": self.change}
         if self.operations:
-            told["operations"] = [each.json() for each in self.operations]
+            fields["operations"] = [each.json() for each in self.operations]
         if self.why_not:
-            told["notApplicable"] = self.why_not
+            fields["notApplicable"] = self.why_not
         if self.warnings:
-            told["warnings"] = list(self.warnings)
-        return told
+            fields["warnings"] = list(self.warnings)
+        return fields

@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 async def default_requests(client: HttpClient, namespace: str) -> dict[str, Any]:
     """What a container requests that states nothing, by resource; empty where users may not see that."""
-    found: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     for one in await _listed(client, namespace):
         for limit in one.spec.limits or ():
             if limit.type == "Container":
-                found |= {**(limit.max or {}), **(limit.default or {}), **(limit.default_request or {})}
-    return found
+                defaults |= {**(limit.max or {}), **(limit.default or {}), **(limit.default_request or {})}
+    return defaults
 
 
 async def lowered_minimum(client: HttpClient, namespace: str, message: str) -> list[Fix]:
     """Let a LimitRange take what is below its minimum: a container that a controller adds has no field of the job."""
-    wanted = {one[1]: one for one in foreign.REQUESTED.finditer(message[: foreign.LONGEST])}
-    if not wanted:
+    matches = {one[1]: one for one in foreign.REQUESTED.finditer(message[: foreign.LONGEST])}
+    if not matches:
         return []
     return [
         fix
         for one in await _listed(client, namespace)
         for at, limit in enumerate(one.spec.limits or ())
-        for name, told in wanted.items()
+        for name, told in matches.items()
         if limit.type == told[2]
         for fix in _lowered(one, at, name, (limit.min or {}).get(name), told[4])
     ]

@@ -72,32 +72,32 @@ class FixMaker:
 
     async def fix(self, change: Mapping[str, Any], text: str) -> Fix:
         """The fix that carries out a change."""
-        told = dict(change)
-        tried = bool(told.get("tried", True))
+        plain_change = dict(change)
+        tried = bool(plain_change.get("tried", True))
         try:
-            operations = await self._operations(told)
+            operations = await self._operations(plain_change)
         except NoSuchField as error:
-            return Fix(text, tried, told, why_not=str(error))
-        kind = told["kind"]
-        why_not = _NOT_HERE if _adds_nodes(told) else ""
+            return Fix(text, tried, plain_change, why_not=str(error))
+        kind = plain_change["kind"]
+        why_not = _NOT_HERE if _adds_nodes(plain_change) else ""
         if not operations and not why_not:
             why_not = "nothing is to be changed" if kind == "WaitFor" else "no patch for it is known"
         less = [one.name for one in operations if one.kind is RUNTIME_CLASSES]
         text += f", with less overhead by RuntimeClass {', '.join(less)}" if less else ""
         lasting = kind == "RemoveGates" and self._owner is not None and self._owner["kind"] not in ("Pod", "PodGroup")
         again = changed(self._owner, _WITHOUT_GATES) if lasting and self._owner is not None else ()
-        return Fix(text, tried, told, tuple(operations), why_not, lasting=tuple(again))
+        return Fix(text, tried, plain_change, tuple(operations), why_not, lasting=tuple(again))
 
     async def _operations(self, change: dict[str, Any]) -> list[Operation]:
-        known = change_of(change)
-        if isinstance(known, OfQueueSpec):
-            return [patch(QUEUES, known.queue, {"spec": known.fields()})]
-        if isinstance(known, OfLimits):
-            return await self._limits(known)
-        if isinstance(known, UseStorageClass) and not self._makes_claim(known.claim):
-            if self._claim_template(known.claim) is not None:
-                return await self._storage_class_of_set(known)
-            return await self._other(PERSISTENT_VOLUME_CLAIMS, known.claim, known.edit)
+        typed_change = change_of(change)
+        if isinstance(typed_change, OfQueueSpec):
+            return [patch(QUEUES, typed_change.queue, {"spec": typed_change.fields()})]
+        if isinstance(typed_change, OfLimits):
+            return await self._limits(typed_change)
+        if isinstance(typed_change, UseStorageClass) and not self._makes_claim(typed_change.claim):
+            if self._claim_template(typed_change.claim) is not None:
+                return await self._storage_class_of_set(typed_change)
+            return await self._other(PERSISTENT_VOLUME_CLAIMS, typed_change.claim, typed_change.edit)
         match change["kind"]:
             case "Together":
                 return await self._together(change["changes"])
@@ -213,8 +213,8 @@ class FixMaker:
         patches = [
             patch(RUNTIME_CLASSES, name, {"overhead": {"podFixed": to_wire(amounts)}}) for name, amounts in less.items()
         ]
-        told = {"overheads": overheads, "defaults": defaults}
-        return patches, [*(one | told if one["kind"] == "RequestAtMost" else one for one in changes), *again]
+        additions = {"overheads": overheads, "defaults": defaults}
+        return patches, [*(one | additions if one["kind"] == "RequestAtMost" else one for one in changes), *again]
 
     async def _own_group(self) -> Raw | None:
         """The PodGroup that the job's pods name, where a user made it; else None."""
@@ -233,8 +233,8 @@ class FixMaker:
         """What the RuntimeClasses add that the pods name, by class and resource."""
         specs = pod_specs.pod_specs(self._owner) if self._owner is not None else ()
         names = sorted({name for spec in specs if (name := spec.get("runtimeClassName"))})
-        found = {name: await read(self._client, RUNTIME_CLASSES, name, None) for name in names[:_MOST_CLASSES]}
-        return {name: ((one or {}).get("overhead") or {}).get("podFixed") or {} for name, one in found.items()}
+        classes = {name: await read(self._client, RUNTIME_CLASSES, name, None) for name in names[:_MOST_CLASSES]}
+        return {name: ((one or {}).get("overhead") or {}).get("podFixed") or {} for name, one in classes.items()}
 
     async def _pods_of_group(self, group: Raw) -> list[Pod]:
         pods, name = (await self._client.list(PODS, self._namespace)).items, group["metadata"]["name"]
@@ -245,8 +245,8 @@ class FixMaker:
         assert self._owner is not None
         mine = await self._pods_of_group(self._owner)
         names = [pod.metadata.name for pod in mine if not pod.spec.node_name and not pod.metadata.owner_references]
-        found = [await read(self._client, PODS, each, self._namespace) for each in names[:_MOST_PODS]]
-        return [pod for pod in found if pod is not None]
+        pods = [await read(self._client, PODS, each, self._namespace) for each in names[:_MOST_PODS]]
+        return [pod for pod in pods if pod is not None]
 
     async def _more_pods(self, change: dict[str, Any]) -> list[Operation]:
         """Copies of a pod of the PodGroup; where a controller makes the pods, its spec asks for more."""
@@ -314,10 +314,10 @@ class FixMaker:
         quota, path = getattr(change, "quota", ""), change.path
         kind, name = (RESOURCE_QUOTAS, quota) if quota else (QUEUES, getattr(change, "queue", ""))
         namespace = self._namespace if kind.namespaced else ""
-        found = await read(self._client, kind, name, namespace)
-        if found is None:
+        live = await read(self._client, kind, name, namespace)
+        if live is None:
             return []
-        limits: Any = found.get("spec") or {}
+        limits: Any = live.get("spec") or {}
         for part in path:
             limits = limits.get(part) or {}
         body: dict[str, Any] = {}
@@ -332,31 +332,31 @@ class FixMaker:
 
     async def _lifted(self, name: str) -> list[Operation]:
         """The node without the taint; the controllers write the rest down."""
-        found = await read(self._client, NODES, name, "")
-        taints = ((found or {}).get("spec") or {}).get("taints") or []
+        node = await read(self._client, NODES, name, "")
+        taints = ((node or {}).get("spec") or {}).get("taints") or []
         kept = [each for each in taints if each.get("key") != QUARANTINE]
         return [patch(NODES, name, {"spec": {"taints": kept or None}})] if len(kept) < len(taints) else []
 
     async def _licenses(self, name: str, to: int) -> list[Operation]:
         """Another amount of a floating resource; a source that tells the amount is not overruled."""
-        found = await read(self._client, FLOATING_RESOURCES, name, "")
-        if found is None:
+        floating_resource = await read(self._client, FLOATING_RESOURCES, name, "")
+        if floating_resource is None:
             return [create(FLOATING_RESOURCES, name, spec={"amount": to})]
-        source = (found.get("spec") or {}).get("source") or {}
+        source = (floating_resource.get("spec") or {}).get("source") or {}
         if source.get("amountPointer"):
             raise NoSuchField(f"the server {source.get('url')} says how many of {name} there are: raise it there")
         return [patch(FLOATING_RESOURCES, name, {"spec": {"amount": to}})]
 
     async def _user_limits(self, name: str, amounts: Mapping[str, int]) -> list[Operation]:
-        found = await read(self._client, QUEUES, name, "")
-        if found is None:
+        queue = await read(self._client, QUEUES, name, "")
+        if queue is None:
             return []
-        text = raised((found["metadata"].get("annotations") or {}).get(USER_LIMITS, ""), amounts)
+        text = raised((queue["metadata"].get("annotations") or {}).get(USER_LIMITS, ""), amounts)
         return [patch(QUEUES, name, {"metadata": {"annotations": {USER_LIMITS: text}}})]
 
     async def _node_group(self, change: Mapping[str, Any]) -> list[Operation]:
-        found = await read(self._client, QUEUES, change["queue"], "")
-        affinity = ((found or {}).get("spec") or {}).get("affinity")
+        queue = await read(self._client, QUEUES, change["queue"], "")
+        affinity = ((queue or {}).get("spec") or {}).get("affinity")
         if affinity is None:
             return []
         instead = with_group(msgspec.convert(affinity, QueueAffinity), change["name"], change["instead"])
@@ -364,15 +364,15 @@ class FixMaker:
 
     async def _other(self, kind: Kind[Any], name: str, edit: Edit) -> list[Operation]:
         """Another claim in place of one that nothing uses yet: its spec cannot be changed."""
-        found = await read(self._client, kind, name, self._namespace)
-        return [] if found is None else changed(found, edit)
+        claim = await read(self._client, kind, name, self._namespace)
+        return [] if claim is None else changed(claim, edit)
 
     async def _device_class(self, change: Mapping[str, Any]) -> list[Operation]:
         """Of a claim; where they are made from a template, that, and the claims are made again."""
         edit, template = all_of([change]), change.get("template", "")
         if not template:
             return await self._other(RESOURCE_CLAIMS, change["claim"], edit)
-        found = await read(self._client, RESOURCE_CLAIM_TEMPLATES, template, self._namespace)
+        claim_template = await read(self._client, RESOURCE_CLAIM_TEMPLATES, template, self._namespace)
         claims = (await self._client.list(RESOURCE_CLAIMS, self._namespace)).items
         made = [
             claim.metadata.name
@@ -382,16 +382,16 @@ class FixMaker:
             and change["name"] in device_classes(claim)
         ]
         again = [Operation("delete", RESOURCE_CLAIMS, name, self._namespace) for name in sorted(made)[:_MOST_PODS]]
-        return [*changed(found, edit), *again] if found is not None else []
+        return [*changed(claim_template, edit), *again] if claim_template is not None else []
 
     async def _open(self, queue: str) -> Operation:
         """A Command, as ``unisono queue operate --action open`` sends it.
 
         Where the queue above is closed, controllers refuse that: then the queue opens when that one does.
         """
-        found = await read(self._client, QUEUES, queue, None) or {}
-        uid = (found.get("metadata") or {}).get("uid", "")
-        parent = (found.get("spec") or {}).get("parent")
+        live_queue = await read(self._client, QUEUES, queue, None) or {}
+        uid = (live_queue.get("metadata") or {}).get("uid", "")
+        parent = (live_queue.get("spec") or {}).get("parent")
         above = await read(self._client, QUEUES, parent, None) if parent else None
         if ((above or {}).get("status") or {}).get("state") in ("Closed", "Closing"):
             return patch(QUEUES, queue, {"metadata": {"annotations": {CLOSED_BY_PARENT: "true"}}})

@@ -128,8 +128,8 @@ def allowed(owner: Raw, message: str) -> Iterator[Fix]:
     elif least := list(foreign.LEAST.finditer(text)):
         amounts = {one[1]: one[3] for one in least}
         change = {"kind": "RequestAtLeast", "amounts": amounts}
-        told = f"ask for at least {_told(amounts)} per {least[0][2].lower()}"
-        yield _resized(owner, told, change, lambda given: _bound(given, amounts, max))
+        description = f"ask for at least {_told(amounts)} per {least[0][2].lower()}"
+        yield _resized(owner, description, change, lambda given: _bound(given, amounts, max))
     elif (size := foreign.CLAIM_SIZE.search(text)) and any(pod_specs.claim_specs(owner)):
         yield _claims_of_size(owner, size[1], size[2])
     elif ratio := foreign.RATIO.search(text):

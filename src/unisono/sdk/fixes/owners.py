@@ -28,8 +28,8 @@ async def read(client: HttpClient, kind: Kind[Any], name: str, namespace: str | 
         status, _, body = await client.request("GET", kind.path(namespace if kind.namespaced else None, name))
     except ApiError:
         return None
-    found: Raw = msgspec.json.decode(body) if status < 300 else {}
-    return {"apiVersion": kind.api_version, "kind": kind.kind, **found} if found else None
+    decoded: Raw = msgspec.json.decode(body) if status < 300 else {}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, **decoded} if decoded else None
 
 
 def makes_pods(item: Raw) -> bool:
@@ -57,13 +57,13 @@ async def root_of(client: HttpClient, item: Raw) -> Raw:
 
 async def writer_of(client: HttpClient, item: Raw, writes: Callable[[Raw], object]) -> Raw:
     """The uppermost controller of an object for which ``writes`` holds: it would undo a change below; else ``item``."""
-    found, above = item, await _owner(client, item)
+    writer, above = item, await _owner(client, item)
     for _ in range(_LONGEST_CHAIN):
         if above is None:
             break
-        found = above if writes(above) else found
+        writer = above if writes(above) else writer
         above = await _owner(client, above)
-    return found
+    return writer
 
 
 async def owner_of_group(client: HttpClient, key: str) -> Raw | None:

@@ -29,12 +29,12 @@ def pod_specs(manifest: Manifest) -> Iterator[Manifest]:
 def claims_of(manifest: Manifest) -> set[str]:
     """Names of claims that its pods mount; of a StatefulSet those that it makes as well."""
     volumes = (volume for spec in pod_specs(manifest) for volume in spec.get("volumes") or ())
-    found = {one["persistentVolumeClaim"]["claimName"] for one in volumes if one.get("persistentVolumeClaim")}
+    mounted = {one["persistentVolumeClaim"]["claimName"] for one in volumes if one.get("persistentVolumeClaim")}
     spec, name = manifest.get("spec") or {}, manifest["metadata"]["name"]
     first = (spec.get("ordinals") or {}).get("start", 0)
     numbers = range(first, first + min(spec.get("replicas", 1), _MOST_CLAIMS))
     templates = spec.get("volumeClaimTemplates") or () if manifest.get("kind") == "StatefulSet" else ()
-    return found | {f"{one['metadata']['name']}-{name}-{number}" for one in templates for number in numbers}
+    return mounted | {f"{one['metadata']['name']}-{name}-{number}" for one in templates for number in numbers}
 
 
 def claim_specs(manifest: Manifest) -> Iterator[Manifest]:
@@ -44,14 +44,14 @@ def claim_specs(manifest: Manifest) -> Iterator[Manifest]:
 
 def unlimited(manifest: Manifest) -> list[str]:
     """Resources that containers request without the limit that devices must have."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for spec in pod_specs(manifest):
         for container in containers(spec):
             resources = container.get("resources") or {}
             limits = resources.get("limits") or {}
             stated = (name for name in resources.get("requests") or {} if name not in limits)
-            found |= dict.fromkeys(name for name in stated if is_extended(name) or name.startswith("hugepages-"))
-    return list(found)
+            names |= dict.fromkeys(name for name in stated if is_extended(name) or name.startswith("hugepages-"))
+    return list(names)
 
 
 def _is_pod_spec(value: Any) -> bool:

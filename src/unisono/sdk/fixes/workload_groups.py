@@ -23,10 +23,10 @@ def why_unscheduled(group: Mapping[str, Any]) -> str:
     """What its condition says while it waits; empty where that is nothing."""
     conditions = (group.get("status") or {}).get("conditions") or ()
     types = (*SCHEDULED, *COMPOSITE_SCHEDULED)
-    told: Mapping[str, Any] = next(
+    condition: Mapping[str, Any] = next(
         (one for one in conditions if one.get("type") in types and one.get("status") != "True"), {}
     )
-    return str(told.get("message") or "")
+    return str(condition.get("message") or "")
 
 
 async def read_workload_group(client: HttpClient, name: str, namespace: str | None) -> Raw | None:

@@ -178,16 +178,16 @@ class TargetInformers:
 
     def take_deleted_pods(self) -> list[tuple[Target, Pod]]:
         """Pods of the targets that were deleted since the last call."""
-        now, kept, found = asyncio.get_running_loop().time(), [], []
+        now, kept, deleted = asyncio.get_running_loop().time(), [], []
         for until, pod in self._deleted_pods:
             target = self._owners.root_of(pod)
             if target is not None:
-                found.append((target, pod))
+                deleted.append((target, pod))
             elif self._made and now < until:
                 # Its owner may be heard of later: each kind has a watch of its own.
                 kept.append((until, pod))
         self._deleted_pods = kept
-        return found
+        return deleted
 
     async def catch_up(self, seconds: float) -> None:
         """Return when the informers have everything that the server has now, or after ``seconds``.

@@ -76,13 +76,13 @@ def state_text(kind: Kind[Any] | None, owner: Any, found: Dependents) -> str:
 
 def _rollout_text(owner: Any) -> str:
     """Of a Deployment: how far the rollout of its newest revision is; empty where it is over."""
-    wanted, there = getattr(owner.spec, "replicas", None), getattr(owner.status, "updated_replicas", None) or 0
+    desired, there = getattr(owner.spec, "replicas", None), getattr(owner.status, "updated_replicas", None) or 0
     old = (getattr(owner.status, "replicas", None) or 0) - there
-    if not isinstance(owner, DEPLOYMENTS.struct) or old <= 0 or wanted is None or there >= wanted:
+    if not isinstance(owner, DEPLOYMENTS.struct) or old <= 0 or desired is None or there >= desired:
         return ""
     rolling = owner.spec.strategy.rolling_update if owner.spec.strategy is not None else None
     how = f" (maxSurge {rolling.max_surge}, maxUnavailable {rolling.max_unavailable})" if rolling is not None else ""
-    return f"; its rollout is not over: {there} of {wanted} pods are of the newest revision, {old} of older ones{how}"
+    return f"; its rollout is not over: {there} of {desired} pods are of the newest revision, {old} of older ones{how}"
 
 
 def queue_state(item: Mapping[str, Any]) -> str:

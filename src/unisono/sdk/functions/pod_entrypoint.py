@@ -46,8 +46,11 @@ def main() -> int:
     except BaseException as error:  # whatever ends the function is told to the caller
         code = 1
         lines = traceback.format_exception(type(error), error, _without_ours(error.__traceback__))
-        told = {"message": traceback.format_exception_only(type(error), error)[-1].strip(), "traceback": "".join(lines)}
-        kind, data = "error", json.dumps(told).encode()
+        failure = {
+            "message": traceback.format_exception_only(type(error), error)[-1].strip(),
+            "traceback": "".join(lines),
+        }
+        kind, data = "error", json.dumps(failure).encode()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     for line in frames(task["token"], kind, data):
@@ -67,8 +70,8 @@ def _to_file(data: bytes, folder: str, name: str) -> bytes:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     with open(descriptor, "wb") as file:  # noqa: PTH123
         file.write(data)
-    told = {"path": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    return json.dumps(told).encode()
+    reference = {"path": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    return json.dumps(reference).encode()
 
 
 def _without_ours(trace: types.TracebackType | None) -> types.TracebackType | None:
@@ -122,10 +125,10 @@ def load(described: dict[str, Any]) -> Any:
         _values(module, described.get("values", {}), patient=True)
         exec(compile(text, file, "exec"), module.__dict__)  # noqa: S102  # nosec B102 # this is what the pod is for
         _values(module, described.get("values", {}), patient=False)
-    found = module
+    target = module
     for part in described["name"].split("."):
-        found = getattr(found, part)
-    return getattr(found, "function", found)
+        target = getattr(target, part)
+    return getattr(target, "function", target)
 
 
 def _values(module: Any, values: dict[str, str], *, patient: bool) -> None:

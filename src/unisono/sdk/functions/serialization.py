@@ -140,10 +140,10 @@ class _Collector:
 
     def _name(self, name: str, root: Any) -> None:
         """Add a global of the notebook, as what it is."""
-        known = root.__globals__
-        if name not in known or name in self._values or name.startswith("__"):
+        module_globals = root.__globals__
+        if name not in module_globals or name in self._values or name.startswith("__"):
             return
-        item = known[name]
+        item = module_globals[name]
         item = getattr(item, "function", item) if type(item).__name__ == "GangFunction" else item
         where, own = getattr(item, "__module__", None), getattr(item, "__qualname__", None)
         if isinstance(item, types.ModuleType):

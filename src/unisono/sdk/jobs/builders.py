@@ -182,8 +182,8 @@ class Job:
             BadWork: the job has no such task.
 
         """
-        found: list[dict[str, Any]] = self.pod(task)["containers"]
-        return found
+        container_specs: list[dict[str, Any]] = self.pod(task)["containers"]
+        return container_specs
 
     def pod(self, task: str) -> dict[str, Any]:
         """The pod's spec of a task, to change what `task` has no argument for.
@@ -192,10 +192,10 @@ class Job:
             BadWork: the job has no such task.
 
         """
-        for known in self._tasks:
-            if known["name"] == task:
-                found: dict[str, Any] = known["template"]["spec"]
-                return found
+        for candidate in self._tasks:
+            if candidate["name"] == task:
+                pod_spec: dict[str, Any] = candidate["template"]["spec"]
+                return pod_spec
         raise BadWork(f"the job has no task {task!r}.")
 
     def manifest(self) -> dict[str, Any]:

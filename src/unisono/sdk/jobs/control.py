@@ -165,18 +165,18 @@ async def resize(client: Client, kind: Kind[Any], namespace: str, name: str, tas
         Invalid: the job cannot have that size.
 
     """
-    known = job_kind(kind)
-    if job_kind_of(kind) is None or known is None:
+    definition = job_kind(kind)
+    if job_kind_of(kind) is None or definition is None:
         raise BadWork(f"a {kind.kind} is no job whose size could change.")
-    if known.sized is not None:
-        kind, path = known.sized
-        live = await client.get(known.kind, name, namespace)
+    if definition.sized is not None:
+        kind, path = definition.sized
+        live = await client.get(definition.kind, name, namespace)
         chosen = first(live, path)
         if not chosen:
-            raise BadWork(f"the {known.kind.kind} {name} has made no {kind.kind} yet: wait until it is running.")
-        name, known = chosen, job_kind(kind) or known
+            raise BadWork(f"the {definition.kind.kind} {name} has made no {kind.kind} yet: wait until it is running.")
+        name, definition = chosen, job_kind(kind) or definition
     for attempt in range(SCALE_ATTEMPTS):
-        patch = size_patch(known, await client.get(kind, name, namespace), task, replicas)
+        patch = size_patch(definition, await client.get(kind, name, namespace), task, replicas)
         try:
             how: PatchType = "json" if isinstance(patch, list) else "merge"
             await client.patch(kind, name, patch, namespace=namespace, patch_type=how)

@@ -265,24 +265,24 @@ def objects(work: Work, *, local: bool = True) -> tuple[list[dict[str, Any]], Pa
     """
     match work:
         case Program():
-            found, folder = [job_of(work, local=local).manifest()], Path.cwd()
+            manifests, folder = [job_of(work, local=local).manifest()], Path.cwd()
         case Job():
-            found, folder = [work.manifest()], Path.cwd()
+            manifests, folder = [work.manifest()], Path.cwd()
         case Object():
-            found, folder = [msgspec.to_builtins(work)], Path.cwd()
+            manifests, folder = [msgspec.to_builtins(work)], Path.cwd()
         case Mapping():
-            found, folder = [_plain(work)], Path.cwd()
+            manifests, folder = [_plain(work)], Path.cwd()
         case str() | Path():
-            found, folder = _read(work)
+            manifests, folder = _read(work)
         case _:
             raise BadWork(f"a {type(work).__name__} is no job: give a Job, a mapping, YAML text or a path.")
-    for each in found:
+    for each in manifests:
         for key in ("apiVersion", "kind"):
             if not isinstance(each, dict) or not isinstance(each.get(key), str):
                 raise BadWork(f"the object has no {key}: add one, such as apiVersion: batch.volcano.sh/v1alpha1.")
         if not isinstance(each.setdefault("metadata", {}), dict):
             raise BadWork("metadata must be a mapping.")
-    return found, folder
+    return manifests, folder
 
 
 def split(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:

@@ -97,10 +97,10 @@ async def mended(
     try:
         loop = asyncio.get_running_loop()
         known = told if crowded else None
-        found = await loop.run_in_executor(None, until_it_runs, cluster, asked, runs, accepting, known)
+        result = await loop.run_in_executor(None, until_it_runs, cluster, asked, runs, accepting, known)
     except (UnisonoError, OSError):  # the answer is true without it
         return told
-    return _with(told, found)
+    return _with(told, result)
 
 
 def _waiting(cluster: Cluster) -> int:
@@ -228,13 +228,13 @@ async def _cluster(client: HttpClient, config: SchedulerConfig | None, namespace
                 return None, False
             config = load_config(followed.text, followed.name)
         now = await server_time(client)
-        found = await read_cluster(client, MOST_READ, SCHEDULED_BY)
+        objects = await read_cluster(client, MOST_READ, SCHEDULED_BY)
         try:
             others = [kind for kind in COPIED if kind not in SCHEDULED_BY]
-            rest = await read_cluster(client, MOST_OBJECTS - len(found), others)
+            rest = await read_cluster(client, MOST_OBJECTS - len(objects), others)
         except TooLarge:
-            return Cluster(found, config, now, namespace), False
-        return Cluster(without_lost_owners([*found, *rest]), config, now, namespace), True
+            return Cluster(objects, config, now, namespace), False
+        return Cluster(without_lost_owners([*objects, *rest]), config, now, namespace), True
     except UnisonoError:
         return None, False
 
@@ -260,12 +260,12 @@ async def all_run(client: HttpClient, item: Raw, least: int = 0) -> bool:
         return False
     if least:
         return sum(map(_runs, pods)) >= least
-    wanted = pods_wanted(live)
+    desired = pods_wanted(live)
     if kind in (DEPLOYMENTS, STATEFUL_SETS):  # their pods are brought to a new revision, and are to be ready
         ready, updated = status.get("readyReplicas", 0), status.get("updatedReplicas", 0)
-        if min(ready, updated) < wanted or status.get("observedGeneration", 0) < live["metadata"].get("generation", 0):
+        if min(ready, updated) < desired or status.get("observedGeneration", 0) < live["metadata"].get("generation", 0):
             return False
-    return bool(pods) and len(pods) >= wanted and all(map(_runs, pods))
+    return bool(pods) and len(pods) >= desired and all(map(_runs, pods))
 
 
 def _living(pods: list[Pod]) -> list[Pod]:

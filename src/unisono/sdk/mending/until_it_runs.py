@@ -177,11 +177,11 @@ class _Search:
                 chain, end = self._in_copy(self._climb(begun), [step.fix for step in begun])
                 if end is None and not chain:  # in the copy it runs as it is
                     return Found(None, (), ())
-                found = self._proved(chain) if end is None else None
+                solution = self._proved(chain) if end is None else None
             except _TimeIsUp:
                 break
-            if found is not None:
-                return replace(found, works=self._others_that_work(found), failed=tuple(self._failed))
+            if solution is not None:
+                return replace(solution, works=self._others_that_work(solution), failed=tuple(self._failed))
             todo += end or ()
         causes = [*(one.cause for one in self._longest), *([self._then] if self._longest else [])]
         limits = [limit_of(one.fix) for one in self._longest]
@@ -274,16 +274,16 @@ class _Search:
                     return chain, None
                 if len(chain) == 1:
                     self._failed[chain[0].fix.text] = None
-                told = await self._ask(shadow.client)
-                now = _words(told)
+                explanation = await self._ask(shadow.client)
+                now = _words(explanation)
                 if now in said and (now == said[-1] or said.count(now) > 1 or not any(map(_makes_anew, chain))):
                     return chain, others  # it made no difference
                 if not said and not self._offered:
-                    self._offered = self._usable((), told, _LONGEST_CHAIN)
+                    self._offered = self._usable((), explanation, _LONGEST_CHAIN)
                 said.append(now)
                 if len(chain) > len(self._longest):
-                    self._longest, self._then = list(chain), told.headline
-                steps = [_Step(fix, told.headline, now) for fix in self._usable(chain, told)]
+                    self._longest, self._then = list(chain), explanation.headline
+                steps = [_Step(fix, explanation.headline, now) for fix in self._usable(chain, explanation)]
                 if not steps or len(chain) == _LONGEST_CHAIN or time.thread_time() >= self._until:
                     return chain, others
                 others = [*others, *([*chain, one] for one in reversed(steps[1:]))]
@@ -291,7 +291,9 @@ class _Search:
                     return chain, [*others, [*chain, steps[0]]]
                 refusal = await self._made(shadow, steps[0].fix)
                 if refusal:  # perhaps not once another change is made
-                    before = [_Step(fix, told.headline, now) for fix in await self._against(shadow.client, refusal)]
+                    before = [
+                        _Step(fix, explanation.headline, now) for fix in await self._against(shadow.client, refusal)
+                    ]
                     then = replace(steps[0], cause=f"{steps[0].fix.text} is refused: {refusal}")
                     return chain, [*others, *([*chain, one, then] for one in reversed(before))]
                 chain.append(steps[0])
@@ -305,7 +307,7 @@ class _Search:
         offered = [_like_one_there(fix) for fix in (*told.fixes, *told.candidates)]
         if chain:  # pods that a change of their owner makes anew
             offered = [replace(fix, operations=fix.lasting or fix.operations) for fix in offered]
-        found = [
+        usable = [
             fix
             for number, fix in enumerate(offered)
             if (fix.operations or (adds_nodes(fix) and (chain or not fix.tried)))  # else the engine has tried them
@@ -313,8 +315,8 @@ class _Search:
             and not (limit_of(fix) and done.count(limit_of(fix)) == _SAME_LIMIT)
             and all(one.verb == "create" or _target(one) in self._known | made for one in fix.operations)
         ]
-        found.sort(key=lambda fix: (adds_nodes(fix), any(one["kind"] in _GIVES_UP for one in parts(fix.change))))
-        return found[:most]
+        usable.sort(key=lambda fix: (adds_nodes(fix), any(one["kind"] in _GIVES_UP for one in parts(fix.change))))
+        return usable[:most]
 
     async def _made(self, shadow: Shadow, fix: Fix) -> str:
         """Carry it out and wait for what follows; the refusal, empty where there was none."""
@@ -334,17 +336,17 @@ class _Search:
     def _proved(self, chain: Sequence[_Step]) -> Found | None:
         """The chain as one fix, carried out from the cluster as it is, without steps that later ones make needless."""
         self._until = max(self._until, time.thread_time() + CPU_SECONDS / 2)  # what was found is not lost for that
-        found = self._as_one(chain)
+        combined = self._as_one(chain)
         needed = list(chain)
-        for step in chain[:-1] if found is not None else ():
+        for step in chain[:-1] if combined is not None else ():
             rest = [one for one in needed if one is not step]
             try:
                 shorter = self._as_one(rest, proved=False)
             except _TimeIsUp:
                 break
             if shorter is not None:
-                found, needed = shorter, rest
-        return None if found is None else Found(found, tuple(one.cause for one in chain), tuple(self._failed))
+                combined, needed = shorter, rest
+        return None if combined is None else Found(combined, tuple(one.cause for one in chain), tuple(self._failed))
 
     def _as_one(self, chain: Sequence[_Step], *, proved: bool = True) -> Fix | None:
         """One fix, which starts the job; ``proved``: that the steps do, one after the other, is known."""
@@ -373,31 +375,31 @@ def joined(chain: Sequence[_Step], live: Mapping[tuple[str, ...], Mapping[str, A
             at = operations.index(mine[-1])
             operations = [*(each for each in operations[:at] if each not in mine), one, *operations[at + 1 :]]
     operations.sort(key=lambda one: one.verb == "replace")  # what it needs comes before the job itself
-    told = _summed(fixes)
-    text = " and ".join(dict.fromkeys(text for _, text in told))
-    changes = [one for change, _ in told for one in parts(change)]
+    summed = _summed(fixes)
+    text = " and ".join(dict.fromkeys(text for _, text in summed))
+    changes = [one for change, _ in summed for one in parts(change)]
     why_not = next((fix.why_not for fix in fixes if not fix.operations), "")
     return Fix(text, True, {"kind": "Together", "changes": changes}, tuple(operations), why_not)
 
 
 def _summed(fixes: Sequence[Fix]) -> list[tuple[dict[str, Any], str]]:
     """The changes with their texts; of one limit that is raised again and again, and of nodes of one kind, the sum."""
-    found: dict[Any, tuple[dict[str, Any], str]] = {}
+    sums: dict[Any, tuple[dict[str, Any], str]] = {}
     for number, fix in enumerate(fixes):
         change = fix.change
         nodes = change["kind"] == "AddNodes"
         key: Any = ("AddNodes", change["like"]) if nodes else limit_of(fix)
         key = number if change["kind"].endswith("AtMost") else key or number  # the smaller one counts
-        before = found.get(key)
+        before = sums.get(key)
         if before is None:
-            found[key] = change, fix.text
+            sums[key] = change, fix.text
             continue
         change = {**change, "count": before[0]["count"] + change["count"]} if nodes else dict(change)
         if not nodes:
             amounts = change["amounts"]
             change["amounts"] = {name: before[0]["amounts"][name] + amount for name, amount in amounts.items()}
-        found[key] = change, change_text(change)
-    return list(found.values())
+        sums[key] = change, change_text(change)
+    return list(sums.values())
 
 
 def _words(told: Told) -> Words:

@@ -263,13 +263,13 @@ def calendar_lines(
     reservations: Iterable[Reservation], quotas: Iterable[TemporaryQuota], now: float
 ) -> list[CalendarLine]:
     """What holds at ``now`` (seconds since 1970) or begins within a day, in the order of the windows."""
-    found: list[CalendarLine] = []
+    lines: list[CalendarLine] = []
 
     def note(one: Reservation | TemporaryQuota, times: Times, text: str) -> None:
         window = times.window(now)
         if window is not None and window.start < now + _CALENDAR_SECONDS:
             title = f"{type(one).__name__.lower()}/{one.metadata.name}"
-            found.append(CalendarLine(title, window.holds(now), rfc3339(window.start), rfc3339(window.end), text))
+            lines.append(CalendarLine(title, window.holds(now), rfc3339(window.start), rfc3339(window.end), text))
 
     for one in reservations:
         with suppress(ValueError):  # one that breaks a rule says so in its status
@@ -286,7 +286,7 @@ def calendar_lines(
             ]
             parts += [f"weight {numbers.weight}"] if numbers.weight is not None else []
             note(quota, numbers.times, f"queue {numbers.queue}: {', '.join(parts)}")
-    return sorted(found, key=lambda line: (line.start, line.title))
+    return sorted(lines, key=lambda line: (line.start, line.title))
 
 
 def _sees_all_pods(found: Answers) -> bool:
@@ -436,9 +436,12 @@ async def _with_stalls(client: HttpClient, found: Overview, pods: Sequence[Pod],
         if (key := _group_of(pod)) in groups:
             groups[key].append(pod)
     jobs = {f"{job.namespace}/{job.name}": groups[f"{job.namespace}/{job.group}"] for job in found.running}
-    told = await stalls(client, jobs, now)
+    stall_texts = await stalls(client, jobs, now)
     running = [
-        replace(job, trouble=", ".join(each for each in (job.trouble, told.get(f"{job.namespace}/{job.name}")) if each))
+        replace(
+            job,
+            trouble=", ".join(each for each in (job.trouble, stall_texts.get(f"{job.namespace}/{job.name}")) if each),
+        )
         for job in found.running
     ]
     return replace(found, running=running)
@@ -487,14 +490,14 @@ class _Asked:
         self.within = ""
 
     async def objects(self, kind: Any, fields: str = "", *, within: bool = False) -> list[Any]:
-        found = await self._try(kind, None, fields)
-        if found is None and within:
-            found = await self._try(kind, self._namespace, fields)
-            if found is not None:
+        items = await self._try(kind, None, fields)
+        if items is None and within:
+            items = await self._try(kind, self._namespace, fields)
+            if items is not None:
                 self.within = self._namespace
-        if found is None:
+        if items is None:
             self.unseen.add(kind.plural)
-        return found or []
+        return items or []
 
     async def _try(self, kind: Any, namespace: str | None, fields: str) -> list[Any] | None:
         """The objects; None where the user may not list them, and none where there is no such kind."""

@@ -47,9 +47,9 @@ async def add_what_others_know(client: HttpClient, told: Explanation, item: Raw)
     verdict, root = told.verdicts[0], await root_of(client, item)
     machines = await machines_for(client, verdict, root)
     said = [machines.text] if machines.text else []
-    for found in (_defaults, _classes, _claims, _checks):
+    for source in (_defaults, _classes, _claims, _checks):
         try:
-            said += [text async for text in found(client, verdict, root)]
+            said += [text async for text in source(client, verdict, root)]
         except ApiError:  # users who may read jobs may not read everything
             continue
     if said:
@@ -83,9 +83,9 @@ async def _classes(client: HttpClient, verdict: Verdict, root: Raw) -> AsyncIter
         return
     nodes = (await client.list(NODES)).items
     for one in (each for each in (await client.list(RUNTIME_CLASSES)).items if each.metadata.name in names):
-        wanted = (one.scheduling.node_selector if one.scheduling is not None else None) or {}
-        if wanted and not any(wanted.items() <= (node.metadata.labels or {}).items() for node in nodes):
-            labels = " and ".join(f"{key}={value}" for key, value in sorted(wanted.items()))
+        selector = (one.scheduling.node_selector if one.scheduling is not None else None) or {}
+        if selector and not any(selector.items() <= (node.metadata.labels or {}).items() for node in nodes):
+            labels = " and ".join(f"{key}={value}" for key, value in sorted(selector.items()))
             yield f"RuntimeClass {one.metadata.name} has its pods select nodes by {labels}"
 
 
@@ -116,9 +116,9 @@ async def _warned(client: HttpClient, kind: str, meta: Any) -> AsyncIterator[str
     params = {"fieldSelector": f"involvedObject.kind={kind},involvedObject.name={meta.name}"}
     status, _, body = await client.request("GET", EVENTS.path(meta.namespace or "default"), params=params)
     if status < 300:
-        told = [*_of(msgspec.json.decode(body).get("items") or (), meta.uid)]
-        if told:
-            yield max(told, key=event_time)["message"]
+        warnings = [*_of(msgspec.json.decode(body).get("items") or (), meta.uid)]
+        if warnings:
+            yield max(warnings, key=event_time)["message"]
 
 
 def _of(events: Iterable[dict[str, Any]], uid: str | None) -> Iterator[dict[str, Any]]:

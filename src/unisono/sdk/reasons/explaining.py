@@ -157,20 +157,22 @@ def _unseen_by(told: Explanation, scheduler: str) -> None:
 async def explain_queue(client: HttpClient, meta: ObjectMeta, item: Mapping[str, Any], title: str) -> Explanation:
     """What is known of a queue: its state, and the verdicts of its PodGroups."""
     verdicts = await verdicts_of(client, QUEUES.kind, meta)
-    told = Explanation(QUEUES.kind, meta.name, title, queue_state(item), verdicts)
+    explanation = Explanation(QUEUES.kind, meta.name, title, queue_state(item), verdicts)
     health = await scheduler_health(client, DEFAULT_SCHEDULER)
     with suppress(msgspec.ValidationError):  # a queue that no server of ours has checked
-        told.warnings = warnings_of(msgspec.convert(item.get("spec") or {}, QueueSpec), health.annotations)
-    return await _completed(client, told, None, None)
+        explanation.warnings = warnings_of(msgspec.convert(item.get("spec") or {}, QueueSpec), health.annotations)
+    return await _completed(client, explanation, None, None)
 
 
 async def explain_group(client: HttpClient, meta: ObjectMeta, item: Mapping[str, Any], title: str) -> Explanation:
     """What is known of a PodGroup."""
     phase = (item.get("status") or {}).get("phase") or "Pending, the next cycle decides"
     verdicts, wrong = await meant_for(client, meta, await verdicts_of(client, POD_GROUPS.kind, meta))
-    told = Explanation(POD_GROUPS.kind, meta.name, title, f"its phase is {phase}", verdicts, misnamed=wrong)
-    told.gates = await gates_of_group(client, meta.namespace, verdicts)
-    return await _completed(client, told, None, {"kind": POD_GROUPS.kind, "apiVersion": POD_GROUPS.api_version, **item})
+    explanation = Explanation(POD_GROUPS.kind, meta.name, title, f"its phase is {phase}", verdicts, misnamed=wrong)
+    explanation.gates = await gates_of_group(client, meta.namespace, verdicts)
+    return await _completed(
+        client, explanation, None, {"kind": POD_GROUPS.kind, "apiVersion": POD_GROUPS.api_version, **item}
+    )
 
 
 async def explain_workload_group(
@@ -180,16 +182,16 @@ async def explain_workload_group(
     live = {"apiVersion": WORKLOAD_POD_GROUPS.api_version, "kind": WORKLOAD_POD_GROUPS.kind, **item}
     ours = await read(client, POD_GROUPS, await top_name(client, item), meta.namespace)
     why = why_unscheduled(item)
-    told = Explanation(live["kind"], meta.name, title, "no pod of a scheduler that is known here names it")
+    explanation = Explanation(live["kind"], meta.name, title, "no pod of a scheduler that is known here names it")
     if ours is not None:
         phase = (ours.get("status") or {}).get("phase") or "Pending, the next cycle decides"
-        told.state = f"its phase is {phase}"
-        found = verdict_in((ours.get("metadata") or {}).get("annotations"))
-        told.verdicts = [found] if found is not None else []
+        explanation.state = f"its phase is {phase}"
+        verdict = verdict_in((ours.get("metadata") or {}).get("annotations"))
+        explanation.verdicts = [verdict] if verdict is not None else []
     elif why:
-        told.stalled, told.misnamed = await meant_in(client, why, meta.namespace)
-        told.state = "no PodGroup of volcano.sh is there for it"
-    return await _completed(client, told, None, live)
+        explanation.stalled, explanation.misnamed = await meant_in(client, why, meta.namespace)
+        explanation.state = "no PodGroup of volcano.sh is there for it"
+    return await _completed(client, explanation, None, live)
 
 
 async def _on_nodes(
@@ -208,7 +210,7 @@ async def explain_pod(client: HttpClient, pod: Pod, title: str) -> Explanation:
     alone = [] if verdicts else await pods_with_groups(client, [pod])
     failures = await failed_pods(client, [pod])
     gates = gates_text([pod]) or await gates_of_group(client, pod.metadata.namespace, verdicts)
-    told = Explanation(
+    explanation = Explanation(
         "Pod",
         pod.metadata.name,
         title,
@@ -220,12 +222,12 @@ async def explain_pod(client: HttpClient, pod: Pod, title: str) -> Explanation:
         gates=gates,
         loops=await looping_pods(client, [pod]),
     )
-    named = told.waits or told.containers
+    named = explanation.waits or explanation.containers
     item = await read(client, PODS, pod.metadata.name, pod.metadata.namespace) if named else None
     if pod.status.phase == "Running":
-        told.unready = await unready_text(client, pod.metadata.namespace or "", {}, [pod])
-        told.running = await running_notes(client, [], [pod], await server_time(client))
-    return await _completed(client, told, pod.spec.scheduler_name or "default-scheduler", item)
+        explanation.unready = await unready_text(client, pod.metadata.namespace or "", {}, [pod])
+        explanation.running = await running_notes(client, [], [pod], await server_time(client))
+    return await _completed(client, explanation, pod.spec.scheduler_name or "default-scheduler", item)
 
 
 async def explain_owner(
@@ -246,67 +248,67 @@ async def explain_owner(
         ApiError: the server cannot answer.
 
     """
-    found = of_newest_revision(await dependents(client, resource, owner))
-    known = resource in {each.resource for each in OWNERS}
-    if not known and not found.groups and not found.pods:
+    owned = of_newest_revision(await dependents(client, resource, owner))
+    makes_pods = resource in {each.resource for each in OWNERS}
+    if not makes_pods and not owned.groups and not owned.pods:
         return _by_conditions(item, owner.metadata.name, title)
-    waiting = {each.metadata.name for each in found.groups if verdict_in(each.metadata.annotations) is not None}
+    waiting = {each.metadata.name for each in owned.groups if verdict_in(each.metadata.annotations) is not None}
     alone = [
         pod
-        for pod in found.pods
+        for pod in owned.pods
         if pod_group_name(pod.metadata.annotations, pod.spec) not in waiting or is_unserved(pod)
     ]
     wants_none = bool(suspended_by(item) or is_over(item) or empty_by(item))  # events tell of what it wanted before
-    refused = [] if wants_none else await refusals(client, [owner, *found.parts], found.pods)
+    refused = [] if wants_none else await refusals(client, [owner, *owned.parts], owned.pods)
     refused = [await with_names(client, each, owner.metadata.namespace, unlimited(dict(item))) for each in refused]
-    bound = [container for pod in found.pods for container in waiting_containers(pod)]
-    told = Explanation(
+    bound = [container for pod in owned.pods for container in waiting_containers(pod)]
+    explanation = Explanation(
         item.get("kind") or (kind.kind if kind else ""),
         owner.metadata.name,
         title,
-        state_text(kind, owner, found),
+        state_text(kind, owner, owned),
         # Whatever stands on the PodGroup of an object that has ended: it waits for nothing.
-        [] if is_over(item) else gates_in_template(verdicts_beside(refused, item, owner, found), found.pods, title),
+        [] if is_over(item) else gates_in_template(verdicts_beside(refused, item, owner, owned), owned.pods, title),
         pods=await pods_with_groups(client, alone),
         containers=await _on_nodes(client, owner.metadata.namespace or "", bound),
         suspended=suspended_by(item),
-        failures=await failed_pods(client, found.pods),
+        failures=await failed_pods(client, owned.pods),
         refused=refused,
-        gates=gates_text(found.pods),
-        loops=await looping_pods(client, found.pods),
+        gates=gates_text(owned.pods),
+        loops=await looping_pods(client, owned.pods),
     )
-    if scheduler := unseen_by(item, found):
-        _unseen_by(told, scheduler)
+    if scheduler := unseen_by(item, owned):
+        _unseen_by(explanation, scheduler)
     served = await words_served(client, item)
-    if told.suspended == suspended_by(item) and KUEUE_QUEUE in served and found.groups:
-        told.suspended = ""  # its queue lifts that
-    if told.suspended:
+    if explanation.suspended == suspended_by(item) and KUEUE_QUEUE in served and owned.groups:
+        explanation.suspended = ""  # its queue lifts that
+    if explanation.suspended:
         above = await writer_of(client, dict(item), suspended_by)
         if above["metadata"].get("uid") != owner.metadata.uid:
-            told.suspended = suspended_by(above)
-            told.suspended_in = f"{above['kind'].lower()}/{above['metadata']['name']}"
-    told.partly = len(told.pods) < len(found.pods)
-    told.fleet = await fleet_notes(client, owner, found.groups)
-    if not (told.verdicts or told.refused or told.suspended or told.pods):
-        told.failed_step = failed_step(item, found.parts)
-        told.stalled = str(told.failed_step or "")
-    await _without_scheduler(client, told, item, found)
-    if any(pod.status.phase == "Running" for pod in found.pods):
-        told.running = await running_notes(client, found.groups, found.pods, await server_time(client))
-        name_lost_pods(told)
-        told.unready = await unready_text(client, owner.metadata.namespace or "", item, found.pods)
-    if known and not (found.pods or found.groups or told.suspended or is_over(item)):
-        told.suspended, told.empty = paused_by(item), empty_by(item)
-        told.kept = await kept_empty(client, item) if told.empty else None
-        if not (told.suspended or told.empty or refused or told.stalled):
+            explanation.suspended = suspended_by(above)
+            explanation.suspended_in = f"{above['kind'].lower()}/{above['metadata']['name']}"
+    explanation.partly = len(explanation.pods) < len(owned.pods)
+    explanation.fleet = await fleet_notes(client, owner, owned.groups)
+    if not (explanation.verdicts or explanation.refused or explanation.suspended or explanation.pods):
+        explanation.failed_step = failed_step(item, owned.parts)
+        explanation.stalled = str(explanation.failed_step or "")
+    await _without_scheduler(client, explanation, item, owned)
+    if any(pod.status.phase == "Running" for pod in owned.pods):
+        explanation.running = await running_notes(client, owned.groups, owned.pods, await server_time(client))
+        name_lost_pods(explanation)
+        explanation.unready = await unready_text(client, owner.metadata.namespace or "", item, owned.pods)
+    if makes_pods and not (owned.pods or owned.groups or explanation.suspended or is_over(item)):
+        explanation.suspended, explanation.empty = paused_by(item), empty_by(item)
+        explanation.kept = await kept_empty(client, item) if explanation.empty else None
+        if not (explanation.suspended or explanation.empty or refused or explanation.stalled):
             now = await server_time(client)
-            stalled = await not_begun(client, resource, item, [owner, *found.parts], now)
-            told.stalled, told.misnamed = await meant_in(client, stalled, owner.metadata.namespace)
-            told.stalled = told.stalled or suspended_part(found.parts)
-            told.state = (next_run(resource, item, now) if not found.parts else "") or told.state
-    if has_fixed_names(item) and not (told.verdicts or told.pods or refused or told.suspended):
-        told.stalled = told.stalled or overdue_text(found.pods, await server_time(client))
-    return await _completed(client, told, scheduler_of(item, found), item)
+            stalled = await not_begun(client, resource, item, [owner, *owned.parts], now)
+            explanation.stalled, explanation.misnamed = await meant_in(client, stalled, owner.metadata.namespace)
+            explanation.stalled = explanation.stalled or suspended_part(owned.parts)
+            explanation.state = (next_run(resource, item, now) if not owned.parts else "") or explanation.state
+    if has_fixed_names(item) and not (explanation.verdicts or explanation.pods or refused or explanation.suspended):
+        explanation.stalled = explanation.stalled or overdue_text(owned.pods, await server_time(client))
+    return await _completed(client, explanation, scheduler_of(item, owned), item)
 
 
 def _by_conditions(item: Mapping[str, Any], name: str, title: str) -> Explanation:
@@ -318,9 +320,9 @@ def _by_conditions(item: Mapping[str, Any], name: str, title: str) -> Explanatio
     """
     if not has_conditions(item):
         raise NothingToExplain(f"{title} has neither pods nor PodGroups that could wait.")
-    told = Explanation(str(item.get("kind") or ""), name, title, "it has no pods of its own")
-    told.stalled = complaints(item)
-    return told
+    explanation = Explanation(str(item.get("kind") or ""), name, title, "it has no pods of its own")
+    explanation.stalled = complaints(item)
+    return explanation
 
 
 def name_lost_pods(told: Explanation) -> None:

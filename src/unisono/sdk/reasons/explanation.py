@@ -121,8 +121,8 @@ class Explanation:
         if first.exit_code not in _BY_SIGNAL:
             return ""
         texts = (note.text for note in self.running if note.about == f"pod/{first.name}")
-        found = next((match for text in texts if (match := foreign.PROBE.search(text[: foreign.LONGEST]))), None)
-        return f"{found[1]}: " if found is not None else ""
+        probe = next((match for text in texts if (match := foreign.PROBE.search(text[: foreign.LONGEST]))), None)
+        return f"{probe[1]}: " if probe is not None else ""
 
     @property
     def headline(self) -> str:

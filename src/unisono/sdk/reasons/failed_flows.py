@@ -29,9 +29,9 @@ class FailedStep:
 
     def __str__(self) -> str:
         """Why the flow does not go on."""
-        told = f"its job {self.job} is {self.phase}{f' ({self.why})' if self.why else ''}"
+        problem = f"its job {self.job} is {self.phase}{f' ({self.why})' if self.why else ''}"
         way = "it is resumed" if self.phase == _ABORTED else "it is deleted, and so made again"
-        return f"{told}, and what depends on it waits until {way}"
+        return f"{problem}, and what depends on it waits until {way}"
 
 
 def failed_step(item: Mapping[str, Any], parts: Sequence[Any]) -> FailedStep | None:

@@ -77,7 +77,7 @@ def last_words(lines: Iterable[tuple[str, str]]) -> LastWords:
         lines: time and text of the last lines.
 
     """
-    found = LastWords()
+    raised = LastWords()
     plain = LastWords()
     inside = False
     for at, raw in lines:
@@ -88,8 +88,8 @@ def last_words(lines: Iterable[tuple[str, str]]) -> LastWords:
         if text.lstrip().startswith(_TRACEBACK):
             inside = True
         elif inside and text and not text[0].isspace() and _EXCEPTION.match(text):
-            inside, found = False, LastWords(text[:_LONGEST], at, exception=True, complaint=True)
-    return found if found.exception else replace(plain, complaint=_complains(plain.text))
+            inside, raised = False, LastWords(text[:_LONGEST], at, exception=True, complaint=True)
+    return raised if raised.exception else replace(plain, complaint=_complains(plain.text))
 
 
 def _complains(line: str) -> bool:
@@ -249,9 +249,9 @@ async def failed_pods(client: HttpClient, pods: Sequence[Pod]) -> list[FailedPod
 
     Pods that were ended with their job have not failed, unless nothing else has.
     """
-    found = [(pod, told) for pod in pods if (told := failed(pod))]
-    found = [each for each in found if not _was_ended(each[0], each[1])] or found
-    return await _with_logs(client, found)
+    failures = [(pod, told) for pod in pods if (told := failed(pod))]
+    failures = [each for each in failures if not _was_ended(each[0], each[1])] or failures
+    return await _with_logs(client, failures)
 
 
 async def looping_pods(client: HttpClient, pods: Sequence[Pod]) -> list[FailedPod]:
@@ -290,9 +290,9 @@ async def _log(client: HttpClient, pod: Pod, told: FailedPod) -> list[tuple[str,
 
     if not told.container:
         return []
-    wanted = LogSelection(container=told.container, params={"tailLines": str(_LINES), "timestamps": "true"})
+    selection = LogSelection(container=told.container, params={"tailLines": str(_LINES), "timestamps": "true"})
     try:
-        lines = [line.text async for line in read_pods(client, [pod], wanted)]
+        lines = [line.text async for line in read_pods(client, [pod], selection)]
     except ApiError:
         # Users who may read pods may not always read logs; the rest of the answer is true without them.
         return []
@@ -341,15 +341,15 @@ async def failure_of(client: HttpClient, seen: Observation, read_on: str = "") -
         read_on: command that prints all lines.
 
     """
-    found = await failed_pods(client, seen.pods)
-    if not found:
+    failures = await failed_pods(client, seen.pods)
+    if not failures:
         return None
-    view, first = seen.view, found[0]
+    view, first = seen.view, failures[0]
     several = sum(task.wanted for task in view.tasks) > 1
     return Failure(
         process_name(first.name, view.name) if several else "",
         first.cause,
-        len(found) - 1,
+        len(failures) - 1,
         read_on,
     )
 

@@ -42,13 +42,13 @@ class FleetNotes:
 
     def lines(self) -> list[str]:
         """For people."""
-        found = [f"in cluster {self.cluster}"] if self.cluster else []
-        found += [f"waits for {self.machines}"] if self.machines else []
+        notes = [f"in cluster {self.cluster}"] if self.cluster else []
+        notes += [f"waits for {self.machines}"] if self.machines else []
         if self.division:
-            found.append("divided: " + ", ".join(f"{count} in {name}" for name, count in sorted(self.division.items())))
+            notes.append("divided: " + ", ".join(f"{count} in {name}" for name, count in sorted(self.division.items())))
         if not self.cluster:
-            found += [f"{name}: {why}" for name, why in sorted(self.reasons.items())]
-        return [*found, *self.warnings]
+            notes += [f"{name}: {why}" for name, why in sorted(self.reasons.items())]
+        return [*notes, *self.warnings]
 
     def json(self) -> dict[str, Any]:
         """For programs."""

@@ -167,13 +167,13 @@ async def with_quota_holders(client: HttpClient, verdict: Verdict) -> Verdict:
     for pod in pods:  # equal pods are asked for their owner once
         owner = next((each for each in pod.metadata.owner_references or () if each.controller), None)
         sets[pod.metadata.uid or "" if owner is None else owner.uid].append(pod)
-    found: dict[tuple[str, str], list[Pod]] = defaultdict(list)
+    pods_by_owner: dict[tuple[str, str], list[Pod]] = defaultdict(list)
     for mine in list(sets.values())[:_MOST_SETS]:
         owner_of = await owner_of_pod(client, mine[0].key)
         if owner_of is not None:
-            found[owner_of["kind"], owner_of["metadata"]["name"]] += mine
+            pods_by_owner[owner_of["kind"], owner_of["metadata"]["name"]] += mine
     held = []
-    for (kind, name), mine in found.items():
+    for (kind, name), mine in pods_by_owner.items():
         amounts = {each: sum(_of(pod, each) for pod in mine) for each in names}
         if f"{namespace}/{name}" != verdict.job and any(amounts.values()):
             waits = not any(pod.spec.node_name for pod in mine)

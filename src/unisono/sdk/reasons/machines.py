@@ -67,13 +67,13 @@ async def machines_for(client: HttpClient, verdict: Verdict, root: Raw) -> Machi
         (way for pool in pools if (way := _way(pool, gang)) is not None), key=lambda way: (len(way.changes), way.most)
     )
     maker = FixMaker(client, root, root["metadata"].get("namespace", "default"))
-    told, fixes = list[str](), list[Fix]()
+    texts, fixes = list[str](), list[Fix]()
     for way in ways[:_MOST_GROUPS]:
-        told.append(f"{_named([_short(way.pool.name)])} {', '.join(way.told)}")
+        texts.append(f"{_named([_short(way.pool.name)])} {', '.join(way.told)}")
         change = way.changes[0] if len(way.changes) == 1 else {"kind": "Together", "changes": list(way.changes)}
         made = await maker.fix({**change, "tried": False}, change_text(change)) if way.changes else None
         fixes.append(_with_maximum(made, way, groups[way.pool.name].metadata.namespace or ""))
-    return Machines("; ".join(told), tuple(fixes))
+    return Machines("; ".join(texts), tuple(fixes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +90,12 @@ def _way(pool: Pool, gang: Sequence[Demand]) -> _Way | None:
     """How the whole gang gets places on machines of this group; None where it was not meant for them."""
     from unisono.controllers.node_scaling.decide import MOST_MACHINES, Trial, booting, serve
 
-    changes, told = dict[str, dict[str, Any]](), dict[str, None]()
+    changes, reasons = dict[str, dict[str, Any]](), dict[str, None]()
     fitted: list[Demand] = []
     for part in gang:
-        found = list(_misfits(pool, part))
-        changes |= {repr(sorted(change.items(), key=str)): change for change, _ in found if change}
-        told |= dict.fromkeys(text for _, text in found)
+        misfits = list(_misfits(pool, part))
+        changes |= {repr(sorted(change.items(), key=str)): change for change, _ in misfits if change}
+        reasons |= dict.fromkeys(text for _, text in misfits)
         fit = replace(
             part,
             selector={key: pool.labels.get(key, value) for key, value in part.selector.items()},
@@ -107,7 +107,7 @@ def _way(pool: Pool, gang: Sequence[Demand]) -> _Way | None:
                 for name, amount in part.requests.items()
             },
         )
-        if not all(change for change, _ in found) or not pool.takes(fit):
+        if not all(change for change, _ in misfits) or not pool.takes(fit):
             return None
         fitted.append(fit)
     if len(changes) > _MOST_CHANGES:
@@ -118,8 +118,8 @@ def _way(pool: Pool, gang: Sequence[Demand]) -> _Way | None:
         if most > min(pool.most + sum(part.count for part in gang), MOST_MACHINES):
             return None
     if most > pool.most:
-        told[f"may have {pool.most} {plural(pool.most, 'machine')}, and {most} are needed"] = None
-    return _Way(pool, tuple(changes.values()), tuple(told), most if most > pool.most else 0)
+        reasons[f"may have {pool.most} {plural(pool.most, 'machine')}, and {most} are needed"] = None
+    return _Way(pool, tuple(changes.values()), tuple(reasons), most if most > pool.most else 0)
 
 
 def _misfits(pool: Pool, part: Demand) -> Iterator[tuple[dict[str, Any], str]]:
@@ -132,8 +132,8 @@ def _misfits(pool: Pool, part: Demand) -> Iterator[tuple[dict[str, Any], str]]:
             yield change if has is not None else {}, f"has {key}={has or ''}, not {value}"
     for taint in pool.taints:
         if taint.effect != "PreferNoSchedule" and not tolerates(part.tolerations, taint):
-            told = {"key": taint.key or "", "value": taint.value or "", "effect": taint.effect or ""}
-            yield {"kind": "AddToleration", **told}, f"has the taint {taint.key}, which its pods do not tolerate"
+            toleration = {"key": taint.key or "", "value": taint.value or "", "effect": taint.effect or ""}
+            yield {"kind": "AddToleration", **toleration}, f"has the taint {taint.key}, which its pods do not tolerate"
     for name, amount in part.requests.items():
         if name not in pool.offers:
             near = nearest(name, pool.offers)

@@ -30,10 +30,10 @@ async def _workload_group(client: HttpClient, pod: Pod, name: str) -> str | None
     """What is known of a PodGroup of ``scheduling.k8s.io`` that has none of ours; None where it is missing."""
     if pod.spec.scheduling_group is None:
         return None
-    found = await read_workload_group(client, name, pod.metadata.namespace)
-    if found is None:
+    group = await read_workload_group(client, name, pod.metadata.namespace)
+    if group is None:
         return None
-    why = why_unscheduled(found) or "no controller has looked at it yet; see whether they run"
+    why = why_unscheduled(group) or "no controller has looked at it yet; see whether they run"
     return f"PodGroup {name} of scheduling.k8s.io: {why}"
 
 
@@ -51,7 +51,7 @@ async def _elsewhere(client: HttpClient, name: str, namespace: str) -> str:
 
 async def pods_with_groups(client: HttpClient, pods: list[Pod]) -> list[UnboundPod]:
     """Pods without a node, with the PodGroups that they name and that do not exist."""
-    unbound, known = unbound_pods(pods), dict[str, list[str]]()
+    unbound, names_by_namespace = unbound_pods(pods), dict[str, list[str]]()
     named = {pod.metadata.name: pod for pod in pods}
     for at, each in enumerate(unbound):
         pod = named[each.name]
@@ -61,19 +61,19 @@ async def pods_with_groups(client: HttpClient, pods: list[Pod]) -> list[UnboundP
             unbound[at] = UnboundPod(each.name, each.reason, text, wrong or each.misnamed)
         if not name:
             continue
-        if namespace not in known:
+        if namespace not in names_by_namespace:
             try:
                 groups = await listed(client, POD_GROUPS, namespace)
             except ApiError:
                 return unbound
-            known[namespace] = sorted(group.metadata.name for group in groups)
-        if name not in known[namespace]:
+            names_by_namespace[namespace] = sorted(group.metadata.name for group in groups)
+        if name not in names_by_namespace[namespace]:
             theirs = await _workload_group(client, pod, name)
             if theirs is not None:
                 unbound[at] = UnboundPod(each.name, "PodGroupRefused", *await meant_in(client, theirs, namespace))
                 continue
-            near = nearest(name, known[namespace])
-            text = f"PodGroup {name}, which it names, does not exist{did_you_mean(name, known[namespace])}"
+            near = nearest(name, names_by_namespace[namespace])
+            text = f"PodGroup {name}, which it names, does not exist{did_you_mean(name, names_by_namespace[namespace])}"
             wrong = Misnamed(POD_GROUPS.kind, name, near)
             text += "" if near else await _elsewhere(client, name, namespace)
             unbound[at] = UnboundPod(each.name, "PodGroupMissing", text, wrong)
@@ -103,8 +103,8 @@ async def meant_for(
         return verdicts, None
     wrong = stray[0][1]
     text = f"{_told([pod for pod, name in stray if name == wrong])} PodGroup {wrong}, which does not exist"
-    told = [msgspec.structs.replace(each, message=f"{each.message}; {text}", suggestion="") for each in verdicts]
-    return told, Misnamed(POD_GROUPS.kind, wrong, meta.name)
+    amended = [msgspec.structs.replace(each, message=f"{each.message}; {text}", suggestion="") for each in verdicts]
+    return amended, Misnamed(POD_GROUPS.kind, wrong, meta.name)
 
 
 def _told(pods: list[Pod]) -> str:

@@ -87,10 +87,10 @@ def next_run(resource: str, item: Mapping[str, Any], now: float) -> str:
     since = status.get("lastScheduleTime") or (item.get("metadata") or {}).get("creationTimestamp") or ""
     try:
         zone = parse_zone(spec["timeZone"]) if spec.get("timeZone") else UTC
-        found = parse_schedule(spec.get("schedule") or "").upcoming(parse_time(since), now, zone)
+        next_time = parse_schedule(spec.get("schedule") or "").upcoming(parse_time(since), now, zone)
     except ValueError:
         return ""
-    when = f"the next one at {rfc3339(found)}" if found is not None else "and there is no such time"
+    when = f"the next one at {rfc3339(next_time)}" if next_time is not None else "and there is no such time"
     return f"it has no pods: it makes a job at the times of its schedule, {spec['schedule']}, {when}"
 
 
@@ -104,7 +104,7 @@ def suspended_part(parts: Sequence[Any]) -> str:
 
 async def newest_warning(client: HttpClient, objects: Sequence[Any]) -> str:
     """What was last warned of among the objects' events; empty where nothing was, or events may not be read."""
-    found: list[tuple[str, str]] = []
+    warnings: list[tuple[str, str]] = []
     for each in objects[:_MOST_PARTS]:
         meta = each.metadata
         params = {"fieldSelector": f"involvedObject.uid={meta.uid}"}
@@ -113,8 +113,8 @@ async def newest_warning(client: HttpClient, objects: Sequence[Any]) -> str:
             return ""
         for event in msgspec.json.decode(body).get("items") or ():
             if event.get("type") == "Warning" and event.get("message"):
-                found.append((event_time(event), event["message"]))
-    return max(found, default=("", ""))[1]
+                warnings.append((event_time(event), event["message"]))
+    return max(warnings, default=("", ""))[1]
 
 
 async def not_begun(
@@ -216,15 +216,15 @@ def has_conditions(item: Mapping[str, Any]) -> bool:
 
 def complaints(item: Mapping[str, Any]) -> str:
     """``Ready is False: FailedGetScale: deployments.apps "x" not found``; empty where all is well."""
-    found: dict[str, list[str]] = {}
+    conditions_by_message: dict[str, list[str]] = {}
     for condition in _conditions(item):
         name, status = str(condition.get("type")), str(condition.get("status"))
         ought = name in _OUGHT or name.endswith("Ready")
         if not (ought and status != "True") and not (name in _OUGHT_NOT and status == "True"):
             continue
         said = ": ".join(filter(None, (str(condition.get("reason") or ""), str(condition.get("message") or ""))))
-        found.setdefault(said, []).append(f"{name} is {status}")
-    texts = [", ".join(names) + (f": {said}" if said else "") for said, names in found.items()]
+        conditions_by_message.setdefault(said, []).append(f"{name} is {status}")
+    texts = [", ".join(names) + (f": {said}" if said else "") for said, names in conditions_by_message.items()]
     return "; ".join(texts[:_MOST])
 
 

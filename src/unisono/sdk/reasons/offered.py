@@ -48,14 +48,14 @@ async def offer_fixes(client: HttpClient, told: Explanation, item: Raw | None) -
     if told.silent:
         return []
     root = await root_of(client, item) if item is not None and _needs_owner(told) else item
-    found: list[Fix] = []
+    fixes: list[Fix] = []
     for verdict in told.verdicts[:_MOST_JOBS]:
         namespace = verdict.job.partition("/")[0]
         owner = root if root is not None and makes_pods(root) else await owner_of_group(client, verdict.job)
-        found += await _of_verdict(FixMaker(client, owner, namespace), verdict)
+        fixes += await _of_verdict(FixMaker(client, owner, namespace), verdict)
     if root is None:
-        return found
-    return await _offered(client, told, root, found)
+        return fixes
+    return await _offered(client, told, root, fixes)
 
 
 async def candidates(client: HttpClient, told: Explanation, item: Raw) -> list[Fix]:
@@ -64,35 +64,35 @@ async def candidates(client: HttpClient, told: Explanation, item: Raw) -> list[F
         return []
     root = await root_of(client, item)
     namespace = root["metadata"].get("namespace", "default")
-    found: list[Fix] = []
+    fixes: list[Fix] = []
     for verdict in told.verdicts:
         owner = root if makes_pods(root) else await owner_of_group(client, verdict.job)
         maker = FixMaker(client, owner, namespace)
         changes = [*verdict.candidates, *_smaller_gang(verdict, root)]
-        found += [await maker.fix({**one, "tried": False}, change_text(one)) for one in changes]
+        fixes += [await maker.fix({**one, "tried": False}, change_text(one)) for one in changes]
         if reserved := reserved_queue_in(verdict.message):
             queue = await read(client, QUEUES, reserved, None)
-            found += [of_objects.admitted(queue, namespace)] if queue is not None else []
-    found += await _released(client, root, namespace)
+            fixes += [of_objects.admitted(queue, namespace)] if queue is not None else []
+    fixes += await _released(client, root, namespace)
     for refusal in told.refused:
         missing = max(missing_pods(root, 0), 1)
         quota = quota_verdict(refusal, f"{namespace}/{root['metadata']['name']}", missing)
         if quota is not None:
-            found.append(await FixMaker(client, root, namespace).fix(quota.change, change_text(quota.change)))
-        found += [
+            fixes.append(await FixMaker(client, root, namespace).fix(quota.change, change_text(quota.change)))
+        fixes += [
             *named(root, refusal.message),
             *of_objects.allowed(root, refusal.message),
             *await lowered_minimum(client, namespace, refusal.message),
             *await _smaller_with_overhead(FixMaker(client, root, namespace), refusal.message),
         ]
-    return found
+    return fixes
 
 
 def _smaller_gang(verdict: Verdict, root: Raw) -> Iterator[dict[str, Any]]:
     """Of a gang of more pods than are wanted at all: it never starts, whatever else keeps it."""
-    wanted = pods_wanted(root)
-    if 0 < wanted < verdict.tasks_needed:
-        yield {"kind": "LowerMinAvailable", "to": wanted}
+    desired = pods_wanted(root)
+    if 0 < desired < verdict.tasks_needed:
+        yield {"kind": "LowerMinAvailable", "to": desired}
 
 
 async def _smaller_with_overhead(maker: FixMaker, message: str) -> list[Fix]:
@@ -111,25 +111,25 @@ async def _released(client: HttpClient, root: Raw, namespace: str) -> list[Fix]:
         listed = (await client.list(PERSISTENT_VOLUMES)).items if names else ()
     except ApiError:  # few users may
         return []
-    found = []
+    fixes = []
     for volume in listed:
-        told = volume.spec.claim_ref
+        claim_reference = volume.spec.claim_ref
         if (
-            told is None
-            or told.name is None
-            or told.namespace != namespace
-            or told.name not in names
+            claim_reference is None
+            or claim_reference.name is None
+            or claim_reference.namespace != namespace
+            or claim_reference.name not in names
             or volume.status.phase == "Bound"
         ):
             continue
-        claim = await read(client, PERSISTENT_VOLUME_CLAIMS, told.name, namespace)
-        if claim is not None and told.uid and claim["metadata"].get("uid") != told.uid:
+        claim = await read(client, PERSISTENT_VOLUME_CLAIMS, claim_reference.name, namespace)
+        if claim is not None and claim_reference.uid and claim["metadata"].get("uid") != claim_reference.uid:
             body = {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}}
             name = volume.metadata.name
             text = f"let volume {name} be bound again: take the UID of the deleted claim out of its claimRef"
             change = {"kind": "ReleaseVolume", "volume": name, "tried": False}
-            found.append(Fix(text, False, change, (patch(PERSISTENT_VOLUMES, name, body),)))
-    return found
+            fixes.append(Fix(text, False, change, (patch(PERSISTENT_VOLUMES, name, body),)))
+    return fixes
 
 
 async def _offered(client: HttpClient, told: Explanation, root: Raw, found: list[Fix]) -> list[Fix]:
@@ -202,11 +202,11 @@ def _needs_owner(told: Explanation) -> bool:
 async def _of_verdict(maker: FixMaker, verdict: Verdict) -> list[Fix]:
     changes = [*([verdict.change] if verdict.change else []), *verdict.otherwise]
     made = [await maker.fix(change, change_text(change)) for change in changes]
-    found = [fix for fix in made if not (fix.change["kind"] == "LowerMinAvailable" and fix.why_not)] or made
+    fixes = [fix for fix in made if not (fix.change["kind"] == "LowerMinAvailable" and fix.why_not)] or made
     if verdict.would_run_after and not verdict.would_run_after_count:
         change: dict[str, Any] = {"kind": "EvictPods", "pods": list(verdict.would_run_after)}
-        found.append(await maker.fix(change, change_text(change)))
-    return found
+        fixes.append(await maker.fix(change, change_text(change)))
+    return fixes
 
 
 def _of_object(told: Explanation, root: Raw) -> Iterator[Fix]:

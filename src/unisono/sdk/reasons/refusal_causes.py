@@ -60,13 +60,13 @@ async def _limit_range(client: HttpClient, name: str, amount: str, namespace: st
     """`` (LimitRange small sets this limit)`` where one of the namespace has this limit for containers."""
     try:
         ranges = (await client.list(LIMIT_RANGES, namespace)).items
-        wanted = to_units(name, amount)
+        limit = to_units(name, amount)
     except (ApiError, UnisonoError):
         return ""
     for one in ranges:
         for item in one.spec.limits or ():
             given = (getattr(item, "default", None) or {}).get(name, (item.max or {}).get(name))
-            if item.type == "Container" and given is not None and to_units(name, given) == wanted:
+            if item.type == "Container" and given is not None and to_units(name, given) == limit:
                 return f" (LimitRange {one.metadata.name} sets this limit)"
     return ""
 
@@ -88,9 +88,9 @@ async def meant_in(client: HttpClient, message: str, namespace: str | None) -> t
             listing = await client.list(kind, namespace if kind.namespaced else None)
         except ApiError:
             return message, Misnamed(kind.kind, missing.name)
-        known = sorted(each.metadata.name for each in listing.items)
-        text = f"{message[: missing.end]}{did_you_mean(missing.name, known)}{message[missing.end :]}"
-        return text, Misnamed(kind.kind, missing.name, nearest(missing.name, known))
+        names = sorted(each.metadata.name for each in listing.items)
+        text = f"{message[: missing.end]}{did_you_mean(missing.name, names)}{message[missing.end :]}"
+        return text, Misnamed(kind.kind, missing.name, nearest(missing.name, names))
     if closed := closed_queue_in(message[: foreign.LONGEST]):
         above, *by_hand = await closed_queues(client, closed)
         how = f"queue {above} above it is closed as well" if by_hand else f"it was closed with queue {above}"
@@ -119,29 +119,29 @@ async def with_meant_names(
     client: HttpClient, containers: Sequence[WaitingContainer], namespace: str
 ) -> list[WaitingContainer]:
     """The same; those for which their node misses a ConfigMap, Secret or key of one with what was probably meant."""
-    told = {each.message: each.message for each in containers if "not found" in each.message}
-    for message in list(told)[:_MOST_MESSAGES]:
-        told[message] = await with_meant(client, message, namespace)
+    corrections = {each.message: each.message for each in containers if "not found" in each.message}
+    for message in list(corrections)[:_MOST_MESSAGES]:
+        corrections[message] = await with_meant(client, message, namespace)
     lacking = [message for message in dict.fromkeys(each.message for each in containers) if missing_key(message)]
     for message in lacking[:_MOST_MESSAGES]:
-        told[message] = await with_meant_key(client, message, namespace)
-    return [replace(each, message=told.get(each.message, each.message)) for each in containers]
+        corrections[message] = await with_meant_key(client, message, namespace)
+    return [replace(each, message=corrections.get(each.message, each.message)) for each in containers]
 
 
 async def with_template(client: HttpClient, verdict: Verdict) -> Verdict:
     """A verdict on a claim that was not made yet: whether its template exists, which no scheduler looks at."""
-    found = foreign.UNMADE_CLAIM.search(verdict.message[: foreign.LONGEST])
-    if found is None:
+    match = foreign.UNMADE_CLAIM.search(verdict.message[: foreign.LONGEST])
+    if match is None:
         return verdict
     try:
         listing = await client.list(RESOURCE_CLAIM_TEMPLATES, verdict.job.partition("/")[0])
     except ApiError:
         return verdict
-    known = sorted(each.metadata.name for each in listing.items)
-    if found[1] in known:
+    names = sorted(each.metadata.name for each in listing.items)
+    if match[1] in names:
         return verdict
-    told = f", which does not exist{did_you_mean(found[1], known)}"
-    message = f"{verdict.message[: found.end()]}{told}{verdict.message[found.end() :]}"
+    hint = f", which does not exist{did_you_mean(match[1], names)}"
+    message = f"{verdict.message[: match.end()]}{hint}{verdict.message[match.end() :]}"
     return msgspec.structs.replace(verdict, message=message)
 
 
@@ -155,12 +155,12 @@ def quota_verdict(refusal: Refusal, job: str, missing: int, what: str = "pod") -
         what: other objects than pods.
 
     """
-    found = foreign.QUOTA.search(refusal.message[: foreign.LONGEST])
-    if found is None or missing < 1:
+    match = foreign.QUOTA.search(refusal.message[: foreign.LONGEST])
+    if match is None or missing < 1:
         return None
-    quota = found[1]
+    quota = match[1]
     try:
-        asked, used, hard = (_amounts(found[at]) for at in (2, 3, 4))
+        asked, used, hard = (_amounts(match[at]) for at in (2, 3, 4))
         need = {name: amount * missing for name, amount in asked.items()}  # of other objects at most one for each pod
         short = [name for name in need if used[name] + need[name] > hard[name]]
     except (KeyError, UnisonoError, ValueError):
@@ -188,8 +188,8 @@ def quota_verdict(refusal: Refusal, job: str, missing: int, what: str = "pod") -
 
 def refuses_parts(refusal: Refusal) -> bool:
     """Whether a quota on the number of objects refuses them, not one on pods."""
-    found = foreign.QUOTA.search(refusal.message[: foreign.LONGEST])
-    return found is not None and any(each.startswith(_COUNTED) for each in found[2].split(","))
+    match = foreign.QUOTA.search(refusal.message[: foreign.LONGEST])
+    return match is not None and any(each.startswith(_COUNTED) for each in match[2].split(","))
 
 
 def _amounts(text: str) -> dict[str, int]:
@@ -207,12 +207,12 @@ async def with_meant_key(client: HttpClient, message: str, namespace: str) -> st
     if lacks is None:
         return message
     try:
-        known = await _keys(client, lacks, namespace)
+        keys = await _keys(client, lacks, namespace)
     except ApiError:
         return message
-    near = did_you_mean(lacks.key, known)
-    if not near and 0 < len(known) <= _MOST_SHOWN:
-        near = f" (it has {', '.join(known)})"
+    near = did_you_mean(lacks.key, keys)
+    if not near and 0 < len(keys) <= _MOST_SHOWN:
+        near = f" (it has {', '.join(keys)})"
     return f"{message[: lacks.end]}{near}{message[lacks.end :]}"
 
 
@@ -220,5 +220,5 @@ async def _keys(client: HttpClient, lacks: Missing, namespace: str) -> list[str]
     if lacks.kind == "Secret":
         secret: Secret = await client.get(SECRETS, lacks.name, namespace)
         return sorted(secret.data or ())
-    found: ConfigMap = await client.get(CONFIG_MAPS, lacks.name, namespace)
-    return sorted({**(found.data or {}), **(found.binary_data or {})})
+    config_map: ConfigMap = await client.get(CONFIG_MAPS, lacks.name, namespace)
+    return sorted({**(config_map.data or {}), **(config_map.binary_data or {})})

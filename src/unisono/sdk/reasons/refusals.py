@@ -52,8 +52,8 @@ def refusal(events: Iterable[dict[str, Any]], made: str) -> Refusal | None:
         made: when the object's newest pod was created, as on the wire; empty where it has none.
 
     """
-    told = [event for event in events if _is_refusal(event)]
-    last = max(told, key=event_time, default=None)
+    refusal_events = [event for event in events if _is_refusal(event)]
+    last = max(refusal_events, key=event_time, default=None)
     if last is None or event_time(last) < made[:SECOND]:
         return None
     about = last.get("involvedObject") or {}
@@ -81,15 +81,15 @@ async def refusals(client: HttpClient, owners: Sequence[Any], pods: Sequence[Pod
     for pod in pods:
         for reference in pod.metadata.owner_references or ():
             made[reference.uid] = max(made.get(reference.uid, ""), str(pod.metadata.creation_timestamp or ""))
-    found: list[Refusal] = []
+    refused: list[Refusal] = []
     for owner in owners[:_OBJECTS]:
         meta = owner.metadata
         params = {"fieldSelector": f"involvedObject.uid={meta.uid}"}
         status, _, body = await client.request("GET", EVENTS.path(meta.namespace), params=params)
         if status >= 300:
             # Users who may read jobs may not always read events; the rest of the answer is true without them.
-            return found
-        told = refusal(msgspec.json.decode(body).get("items") or (), made.get(meta.uid or "", ""))
-        if told is not None:
-            found.append(told)
-    return found
+            return refused
+        latest = refusal(msgspec.json.decode(body).get("items") or (), made.get(meta.uid or "", ""))
+        if latest is not None:
+            refused.append(latest)
+    return refused

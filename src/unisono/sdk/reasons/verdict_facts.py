@@ -41,10 +41,10 @@ def _off(verdict: Verdict) -> str:
 
 
 def _gang(verdict: Verdict) -> str:
-    needed, found = verdict.tasks_needed, verdict.tasks_placeable
-    if found > needed > 0:
-        return f"{found} pods have found a place, at least {needed} needed"
-    return f"{found} of {needed} {'pod' if needed == 1 else 'pods'} would find a place" if needed else ""
+    needed, placeable = verdict.tasks_needed, verdict.tasks_placeable
+    if placeable > needed > 0:
+        return f"{placeable} pods have found a place, at least {needed} needed"
+    return f"{placeable} of {needed} {'pod' if needed == 1 else 'pods'} would find a place" if needed else ""
 
 
 def _nodes(verdict: Verdict) -> str:

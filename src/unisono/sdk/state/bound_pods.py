@@ -40,14 +40,14 @@ async def newest_warnings(client: HttpClient, namespace: str, pods: Collection[s
     status, _, body = await client.request("GET", EVENTS.path(namespace), params=params)
     if status >= 300:
         return {}
-    found: dict[str, PodWarning] = {}
+    warnings: dict[str, PodWarning] = {}
     items: list[dict[str, Any]] = msgspec.json.decode(body).get("items") or []
     for item in items:
         name = (item.get("involvedObject") or {}).get("name") or ""
         warning = PodWarning(name, str(item.get("reason") or ""), str(item.get("message") or ""), _seen(item))
-        if name in pods and (name not in found or warning.seen > found[name].seen):
-            found[name] = warning
-    return found
+        if name in pods and (name not in warnings or warning.seen > warnings[name].seen):
+            warnings[name] = warning
+    return warnings
 
 
 def _seen(event: dict[str, Any]) -> str:
@@ -143,7 +143,7 @@ _UNHEALTHY = "Unhealthy"
 
 def unready_containers(pods: Sequence[Pod]) -> list[tuple[str, str]]:
     """Names of pods and of their first container that runs, has a probe that must succeed, and is not ready (pure)."""
-    found = []
+    unready = []
     for pod in pods:
         if pod.status.phase != "Running" or pod.metadata.deletion_timestamp:
             continue
@@ -151,9 +151,9 @@ def unready_containers(pods: Sequence[Pod]) -> list[tuple[str, str]]:
         for status in pod.status.container_statuses or ():
             runs = status.state is not None and status.state.running is not None
             if runs and not status.ready and status.name in probed:
-                found.append((pod.metadata.name, status.name))
+                unready.append((pod.metadata.name, status.name))
                 break
-    return found
+    return unready
 
 
 async def unready_text(client: HttpClient, namespace: str, item: Mapping[str, Any], pods: Sequence[Pod]) -> str:
@@ -166,17 +166,17 @@ async def unready_text(client: HttpClient, namespace: str, item: Mapping[str, An
         pods: all its pods.
 
     """
-    found = unready_containers(pods)
-    if not found:
+    unready = unready_containers(pods)
+    if not unready:
         return _by_gates(item, pods)
-    warnings = await newest_warnings(client, namespace, {pod for pod, _ in found})
+    warnings = await newest_warnings(client, namespace, {pod for pod, _ in unready})
     said = [warning.message.strip() for warning in warnings.values() if warning.reason == _UNHEALTHY]
-    first_pod, container = found[0]
+    first_pod, container = unready[0]
     why = said[0] if said else f"the probe of container {container} has not succeeded"
     if len(pods) == 1:
         who = f"pod {first_pod} is not ready"
     else:
-        who = f"{len(found)} of {len(pods)} pods {'is' if len(found) == 1 else 'are'} not ready"
+        who = f"{len(unready)} of {len(pods)} pods {'is' if len(unready) == 1 else 'are'} not ready"
     return f"{who}: {why}{_next_pod(item, len(pods))}"
 
 
@@ -185,8 +185,10 @@ def _by_gates(item: Mapping[str, Any], pods: Sequence[Pod]) -> str:
     for pod in pods:
         if pod.status.phase != "Running" or pod.metadata.deletion_timestamp:
             continue
-        told = {each.type for each in pod.status.conditions or () if each.status == "True"}
-        gates = [each.condition_type for each in pod.spec.readiness_gates or () if each.condition_type not in told]
+        met_conditions = {each.type for each in pod.status.conditions or () if each.status == "True"}
+        gates = [
+            each.condition_type for each in pod.spec.readiness_gates or () if each.condition_type not in met_conditions
+        ]
         if gates:
             why = f"readiness gate {gates[0]} is not set to True in its conditions"
             return f"pod {pod.metadata.name} is not ready: {why}{_next_pod(item, len(pods))}"
@@ -196,8 +198,8 @@ def _by_gates(item: Mapping[str, Any], pods: Sequence[Pod]) -> str:
 def _next_pod(item: Mapping[str, Any], pods: int) -> str:
     """A StatefulSet makes its pods one after the other."""
     spec = item.get("spec") or {}
-    wanted = spec.get("replicas", 1)
-    return f"; pod {pods + 1} of {wanted} is made when it is" if pods < wanted and one_by_one(item) else ""
+    replicas = spec.get("replicas", 1)
+    return f"; pod {pods + 1} of {replicas} is made when it is" if pods < replicas and one_by_one(item) else ""
 
 
 def has_fixed_names(item: Mapping[str, Any]) -> bool:

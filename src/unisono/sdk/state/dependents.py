@@ -100,8 +100,8 @@ def owners_of(
     """
     chain: list[tuple[str, Any]] = [(resource, owner)]
     for above, each in chain:
-        known = of_resource(above) if kinds is None else kinds.of_resource(above)
-        for kind in known.makes if known is not None else ():
+        definition = of_resource(above) if kinds is None else kinds.of_resource(above)
+        for kind in definition.makes if definition is not None else ():
             if kind.resource in made:
                 chain += [(kind.resource, part) for part in made[kind.resource].of(each)]
     return chain

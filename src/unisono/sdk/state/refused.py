@@ -18,15 +18,15 @@ SECOND = len("2026-01-01T00:00:00")
 
 async def newest_refusals(client: HttpClient) -> dict[str, str]:
     """The newest thing that objects could not create, by their UIDs, as far as the user may read events."""
-    found: dict[str, dict[str, Any]] = {}
+    newest: dict[str, dict[str, Any]] = {}
     for reason in _OF_PODS:
         params = {"fieldSelector": f"reason={reason}"}
         status, _, body = await client.request("GET", EVENTS.path(None), params=params)
         for event in (msgspec.json.decode(body).get("items") or ()) if status < 300 else ():
             uid = (event.get("involvedObject") or {}).get("uid") or ""
-            if uid not in found or event_time(found[uid]) <= event_time(event):
-                found[uid] = event
-    return {uid: str(event.get("message") or "") for uid, event in found.items()}
+            if uid not in newest or event_time(newest[uid]) <= event_time(event):
+                newest[uid] = event
+    return {uid: str(event.get("message") or "") for uid, event in newest.items()}
 
 
 def answer_in(message: str) -> str:

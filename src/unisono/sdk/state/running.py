@@ -73,17 +73,17 @@ async def running_notes(
     running = [pod for pod in pods if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp]
     if not running:
         return []
-    found = below_minimum(groups, pods) + restarts(running, now)
+    notes = below_minimum(groups, pods) + restarts(running, now)
     asked = running[:_MOST_ASKED]
     lines = {pod.metadata.name: await _last_lines(client, pod) for pod in asked}
-    found += silent([(name, each[-1].time) for name, each in lines.items() if each], now)
-    found += slow(lines, {pod.metadata.name: pod.spec.node_name or "" for pod in asked})
-    return found + await _warnings(client, running, now)
+    notes += silent([(name, each[-1].time) for name, each in lines.items() if each], now)
+    notes += slow(lines, {pod.metadata.name: pod.spec.node_name or "" for pod in asked})
+    return notes + await _warnings(client, running, now)
 
 
 def below_minimum(groups: Sequence[PodGroup], pods: Sequence[Pod]) -> list[RunningNote]:
     """Gangs of which fewer pods run, or have succeeded, than they need (pure)."""
-    found = []
+    notes = []
     for group in groups:
         name = group.metadata.name
         mine = [pod for pod in pods if name in (pod.metadata.annotations or {}).values()]
@@ -91,8 +91,8 @@ def below_minimum(groups: Sequence[PodGroup], pods: Sequence[Pod]) -> list[Runni
         need = group.spec.min_member or 0
         if mine and 0 < alive < need:
             text = f"is below its minimum: {alive} of {need} pods run"
-            found.append(RunningNote(f"podgroup/{name}", text, "BelowMinimum"))
-    return found
+            notes.append(RunningNote(f"podgroup/{name}", text, "BelowMinimum"))
+    return notes
 
 
 def restarts(pods: Sequence[Pod], now: float) -> list[RunningNote]:
@@ -123,23 +123,23 @@ def silent(last: Sequence[tuple[str, float]], now: float) -> list[RunningNote]:
     if not last:
         return []
     newest = max(when for _, when in last)
-    found = []
+    notes = []
     for name, when in sorted(last, key=lambda one: one[1]):
         quiet, behind = now - when, newest - when
         if quiet >= _QUIET_SECONDS or (behind >= _BEHIND_SECONDS and quiet >= _BEHIND_SECONDS):
             others = f"; others wrote {duration(now - newest)} ago" if behind >= _BEHIND_SECONDS else ""
             text = f"has written nothing for {duration(quiet)}: it may hang{others}"
-            found.append(RunningNote(f"pod/{name}", text, "Silent"))
-    return found[:_MOST_TOLD]
+            notes.append(RunningNote(f"pod/{name}", text, "Silent"))
+    return notes[:_MOST_TOLD]
 
 
 def slow(lines: Mapping[str, Sequence[Line]], nodes: Mapping[str, str]) -> list[RunningNote]:
     """The process that is slower than the others of its gang, and its node (pure)."""
-    found = straggler(lines)
-    if found is None:
+    slowest = straggler(lines)
+    if slowest is None:
         return []
-    text = f"is slower than the others: {found.seconds:.3g} s a step, theirs take {found.others:.3g} s"
-    return [RunningNote(f"pod/{found.pod}", f"on node {nodes.get(found.pod, '')} {text}", "Slow")]
+    text = f"is slower than the others: {slowest.seconds:.3g} s a step, theirs take {slowest.others:.3g} s"
+    return [RunningNote(f"pod/{slowest.pod}", f"on node {nodes.get(slowest.pod, '')} {text}", "Slow")]
 
 
 def stall(job: str, lines: Mapping[str, Sequence[float]], now: float) -> str:
@@ -179,7 +179,7 @@ async def stalls(client: HttpClient, jobs: Mapping[str, Sequence[Pod]], now: flo
         now: seconds since the epoch, by the server's clock.
 
     """
-    found: dict[str, str] = {}
+    stalled: dict[str, str] = {}
     asked = 0
     for key, pods in jobs.items():
         running = [pod for pod in pods if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp]
@@ -192,8 +192,8 @@ async def stalls(client: HttpClient, jobs: Mapping[str, Sequence[Pod]], now: flo
         times = {pod: [line.time for line in each] for pod, each in lines.items()}
         nodes = {pod.metadata.name: pod.spec.node_name or "" for pod in running}
         if text := stall(name, times, now) or _slow_text(name, straggler(lines), nodes):
-            found[key] = text
-    return found
+            stalled[key] = text
+    return stalled
 
 
 def _slow_text(job: str, found: Straggler | None, nodes: Mapping[str, str]) -> str:
@@ -232,8 +232,8 @@ async def _last_lines(client: HttpClient, pod: Pod) -> list[Line]:
 
 async def _warnings(client: HttpClient, pods: Sequence[Pod], now: float) -> list[RunningNote]:
     """The newest warning among the events of the pods."""
-    found = await newest_warnings(client, pods[0].metadata.namespace or "", {pod.metadata.name for pod in pods})
-    newest = max(found.values(), key=lambda one: one.seen, default=None)
+    warnings = await newest_warnings(client, pods[0].metadata.namespace or "", {pod.metadata.name for pod in pods})
+    newest = max(warnings.values(), key=lambda one: one.seen, default=None)
     if newest is None:
         return []
     text = f"last warning, {_ago(newest.seen, now)}{newest.reason}: {newest.message}"

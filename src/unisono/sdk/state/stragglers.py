@@ -62,15 +62,15 @@ def straggler(lines: Mapping[str, Sequence[Line]]) -> Straggler | None:
         lines: the last lines of each pod, in their order.
 
     """
-    found = {pod: seconds for pod, each in lines.items() if (seconds := step_seconds(each)) is not None}
-    if len(found) < max(_LEAST_RANKS, len(lines) // 2):
+    seconds_by_pod = {pod: seconds for pod, each in lines.items() if (seconds := step_seconds(each)) is not None}
+    if len(seconds_by_pod) < max(_LEAST_RANKS, len(lines) // 2):
         return None
-    slow = max(found, key=lambda pod: (found[pod], pod))
-    others = [seconds for pod, seconds in found.items() if pod != slow]
+    slow = max(seconds_by_pod, key=lambda pod: (seconds_by_pod[pod], pod))
+    others = [seconds for pod, seconds in seconds_by_pod.items() if pod != slow]
     usual = median(others)
-    if found[slow] < _TIMES * usual or max(others) > _ALIKE * usual:
+    if seconds_by_pod[slow] < _TIMES * usual or max(others) > _ALIKE * usual:
         return None
-    return Straggler(slow, found[slow], usual)
+    return Straggler(slow, seconds_by_pod[slow], usual)
 
 
 def _seconds(number: str, unit: str) -> float:

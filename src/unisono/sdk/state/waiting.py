@@ -66,21 +66,21 @@ class UnboundPod:
 
 def unbound_pods(pods: Sequence[Pod]) -> list[UnboundPod]:
     """Pods that have no node and have not ended, with what their condition says."""
-    found = []
+    unbound = []
     for pod in pods:
         if pod.spec.node_name or has_ended(pod) or pod.metadata.deletion_timestamp:
             continue
         conditions = pod.status.conditions or ()
-        told = next((each for each in conditions if each.type == "PodScheduled" and each.status != "True"), None)
-        reason, message = (told.reason or "", told.message or "") if told else ("", "")
+        condition = next((each for each in conditions if each.type == "PodScheduled" and each.status != "True"), None)
+        reason, message = (condition.reason or "", condition.message or "") if condition else ("", "")
         misnamed = None
         if pod.spec.scheduling_gates:
             names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
             reason, message = "SchedulingGated", f"it has the scheduling gates {names}, which their owners take away"
-        elif told is None:
+        elif condition is None:
             message, misnamed = unscheduled(pod.spec.scheduler_name), unserved(pod.spec.scheduler_name)
-        found.append(UnboundPod(pod.metadata.name, reason, message, misnamed))
-    return found
+        unbound.append(UnboundPod(pod.metadata.name, reason, message, misnamed))
+    return unbound
 
 
 def unscheduled(scheduler: str | None) -> str:

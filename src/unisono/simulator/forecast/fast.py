@@ -230,12 +230,12 @@ class FastModel:
         tier = job.topology_tier if job.topology_hard else None
         whole = self._sum(()) if whole is None else whole
         key = (queue, parts, tier, whole.tobytes())
-        found = self._numbers.get(key)
-        if found is None:
-            found = self._numbers[key] = len(self.kinds)
+        position = self._numbers.get(key)
+        if position is None:
+            position = self._numbers[key] = len(self.kinds)
             need = self._sum(gang.items()) + whole
             self.kinds.append(Kind(queue, parts, None if tier is None else self._domains(tier), need, whole))
-        return found
+        return position
 
     def _domains(self, highest: int) -> tuple[Index, ...]:
         if highest not in self._tiers:
@@ -251,30 +251,30 @@ class FastModel:
 
     def _shape_of_class(self, pod_class: PodClass) -> int:
         number = pod_class.id
-        found = self._by_class.get(number)
-        if found is None:
+        shape = self._by_class.get(number)
+        if shape is None:
             allowed = self._static.result(pod_class, self._cycle.session, self._cycle.hooks).allowed & self.usable
-            found = self._by_class[number] = self._shape(fitted(pod_class.vector, len(self.registry)), allowed)
-        return found
+            shape = self._by_class[number] = self._shape(fitted(pod_class.vector, len(self.registry)), allowed)
+        return shape
 
     def _shape_of_role(self, role: Role) -> int:
         more = tuple(sorted((role.resources or {}).items()))
         labels = tuple(sorted((role.node_labels or {}).items()))
         key = (role.cpu_milli, role.memory_mib, role.gpu_demand, more, labels)
-        found = self._by_role.get(key)
-        if found is None:
-            found = self._by_role[key] = self._shape(*self._of_role(role))
-        return found
+        shape = self._by_role.get(key)
+        if shape is None:
+            shape = self._by_role[key] = self._shape(*self._of_role(role))
+        return shape
 
     def _of_role(self, role: Role) -> tuple[Vector, BoolArray]:
-        wanted = {"cpu": role.cpu_milli, "memory": role.memory_mib * _MIB, NVIDIA_GPU: role.gpu_demand}
-        wanted |= resource_list(role.resources or {})
+        amounts = {"cpu": role.cpu_milli, "memory": role.memory_mib * _MIB, NVIDIA_GPU: role.gpu_demand}
+        amounts |= resource_list(role.resources or {})
         vector: Vector = np.zeros(len(self.registry), dtype=np.int64)
         vector[PODS] = 1
         labels = (role.node_labels or {}).items()
         allowed = np.array([all(one.labels.get(key) == value for key, value in labels) for one in self.table.facts])
         allowed &= self.usable
-        for name, amount in wanted.items():
+        for name, amount in amounts.items():
             row = self.registry.find(name)
             if row is not None:
                 vector[row] = amount
@@ -284,12 +284,12 @@ class FastModel:
 
     def _shape(self, vector: Vector, allowed: BoolArray) -> int:
         key = vector.tobytes(), allowed.tobytes()
-        found = self._shapes.get(key)
-        if found is None:
-            found = self._shapes[key] = len(self._needs)
+        position = self._shapes.get(key)
+        if position is None:
+            position = self._shapes[key] = len(self._needs)
             self._needs.append(vector)
             self._masks.append(allowed)
-        return found
+        return position
 
     # ---- what is known of them
 
@@ -329,18 +329,18 @@ class FastModel:
 
     def fitting_on(self, free: Matrix, columns: Index) -> Counts:
         """``[S, C]`` how many pods of each class fit on nodes with so much free."""
-        found = np.full((len(self.needs), len(columns)), MANY, dtype=np.int32)
+        counts = np.full((len(self.needs), len(columns)), MANY, dtype=np.int32)
         for row, amounts in enumerate(free):
             fits = np.maximum(amounts, 0)[None, :] // self._divisors[:, row, None]
             fits[self._unasked[row]] = MANY
-            np.minimum(found, fits, out=found, casting="unsafe")
-        found *= self.masks[:, columns]
-        return found
+            np.minimum(counts, fits, out=counts, casting="unsafe")
+        counts *= self.masks[:, columns]
+        return counts
 
     def _lost(self, empty: Counts) -> list[str]:
         """Why jobs of each kind could not start on the empty cluster; empty where they could."""
         whole = empty.sum(axis=1)
-        found = []
+        reasons = []
         for kind in self.kinds:
             why = ""
             if kind.queue < 0:
@@ -355,8 +355,8 @@ class FastModel:
                 limits = self.bounds.limits[self.bounds.member[:, kind.queue]]
                 if ((kind.need > limits) & (kind.need > 0)).any():
                     why = "it asks for more than its queue may hold"
-            found.append(why)
-        return found
+            reasons.append(why)
+        return reasons
 
 
 def _lacks(kind: Kind, whole: Vector) -> bool:

@@ -275,7 +275,7 @@ class Side:
                     came = min(came, true.end)
                     errors.setdefault(self.jobs[at].job.queue, []).append((came + _LEAST_TIME) / (said + _LEAST_TIME))
         factors = {queue: percentile(found, 50) or 1.0 for queue, found in errors.items() if len(found) >= _FEWEST}
-        found: dict[int, list[float]] = {}
+        starts: dict[int, list[float]] = {}
         for at in waiting:
             factor = factors.get(self.jobs[at].job.queue, 1.0)
             times = [_began(run, at) * factor for run in self._fast]
@@ -283,10 +283,10 @@ class Side:
             for number, run in enumerate(engine):
                 began = _began(run, at)
                 later = max(times[number], run.end) if number < len(times) else inf
-                known = began if began < inf else later
-                times[number : number + 1] = [known]
-            found[at] = times
-        return found
+                start = began if began < inf else later
+                times[number : number + 1] = [start]
+            starts[at] = times
+        return starts
 
 
 def run_sides(sides: Sequence[Side], budget: Budget | None, progress: Callable[[int, int], None] | None = None) -> None:
@@ -394,23 +394,23 @@ class Calibration:
     def figures(self) -> dict[str, Any]:
         """Coverage of the 80 % interval, and median absolute errors, of all and by size of jobs."""
         sizes = sorted({each.size for each in self.looked})
-        told = figures_of(self.looked)
-        told["bySize"] = {size: figures_of([each for each in self.looked if each.size == size]) for size in sizes}
-        return told
+        summary = figures_of(self.looked)
+        summary["bySize"] = {size: figures_of([each for each in self.looked if each.size == size]) for size in sizes}
+        return summary
 
 
 def figures_of(looked: Sequence[Looked]) -> dict[str, Any]:
     """Figures of some jobs; those of which only "later" was said count apart, and have no error."""
-    told = [each for each in looked if not each.open]
+    definite = [each for each in looked if not each.open]
     later = [each for each in looked if each.open]
-    errors = [abs(each.said.median - each.true) for each in told if each.said.median is not None]
-    limits = [abs(each.by_limits - each.true) for each in told if each.by_limits is not None]
+    errors = [abs(each.said.median - each.true) for each in definite if each.said.median is not None]
+    limits = [abs(each.by_limits - each.true) for each in definite if each.by_limits is not None]
     return {
-        "estimates": len(told),
-        "coverage": mean([float(each.held) for each in told]),
+        "estimates": len(definite),
+        "coverage": mean([float(each.held) for each in definite]),
         "medianError": percentile(errors, 50),
         "medianErrorByLimits": percentile(limits, 50),
-        "medianWait": percentile([each.true for each in told], 50),
+        "medianWait": percentile([each.true for each in definite], 50),
         "later": len(later),
         "laterRight": sum(each.held for each in later),
     }
@@ -462,8 +462,8 @@ def calibrate(
             possible = forecast(objects, config, now, futures=futures, seed=settings.seed, budget=own, **common)
             limits = forecast(objects, config, now, by_limits=True, **common)
             by_limits = {start.key: start.median for start in limits.starts}
-            found = possible.starts[:most_jobs]
-            seen.extend((world.now, until, start, by_limits.get(start.key)) for start in found)
+            selected = possible.starts[:most_jobs]
+            seen.extend((world.now, until, start, by_limits.get(start.key)) for start in selected)
         if progress is not None:
             progress(times.index(world.now) + 1, moments)
 

@@ -77,9 +77,9 @@ async def configuration_in_force(client: Client, namespaces: tuple[str, ...] = (
         namespaces: where the installation may be.
 
     """
-    found, hidden = await configuration_in_maps(client, namespaces)
-    if found is not None:
-        return found
+    configuration, hidden = await configuration_in_maps(client, namespaces)
+    if configuration is not None:
+        return configuration
     source = await _source(client)
     if source and Path(source).is_absolute() and not hidden:
         text = await asyncio.to_thread(_read, Path(source))
@@ -114,10 +114,10 @@ async def configuration_in_maps(client: Client, namespaces: tuple[str, ...] = ()
 async def _other_releases(client: Client) -> list[str]:
     """Names of the ConfigMaps that Volcano's chart makes for releases of other names, where they may be listed."""
     try:
-        found = await client.list(CONFIG_MAPS, namespace=CONFIG_MAP_NAMESPACE)
+        listing = await client.list(CONFIG_MAPS, namespace=CONFIG_MAP_NAMESPACE)
     except ApiError:
         return []
-    names = {one.metadata.name for one in found.items} - set(CONFIG_MAP_NAMES)
+    names = {one.metadata.name for one in listing.items} - set(CONFIG_MAP_NAMES)
     return sorted(name for name in names if holds_configuration(name))
 
 
@@ -180,12 +180,12 @@ class LiveObjects:
 
     def without(self, over: Set[str]) -> LiveObjects:
         """The same without these PodGroups and their pods."""
-        found = LiveObjects(dict(self.by_kind))
+        reduced = LiveObjects(dict(self.by_kind))
         for name in ("PodGroup", "Pod"):
-            if name in found.by_kind and over:
-                kind, objects = found.by_kind[name]
-                found.by_kind[name] = kind, [each for each in objects if group_key(each) not in over]
-        return found
+            if name in reduced.by_kind and over:
+                kind, objects = reduced.by_kind[name]
+                reduced.by_kind[name] = kind, [each for each in objects if group_key(each) not in over]
+        return reduced
 
     def cluster(self) -> Cluster:
         """The nodes, queues and HyperNodes."""
@@ -285,13 +285,13 @@ def live_jobs(
     state = objects.state(run_times, more=[pod for made in unmade.values() for pod in made])
     session = Session(state.snapshot(), now, 0)
     estimates = RunEstimates(session, learned=True)
-    found = []
+    facts = []
     for group in groups:
         pods = members.get(group.key)
         if pods and len(pods) <= MOST_PODS and all(pod.key in state.tasks for pod in pods):
-            found.append(_facts(group, pods, state, estimates, now, unmade=group.key in unmade))
-    found.sort(key=lambda each: (each.elapsed is None, each.group.metadata.creation_timestamp or "", each.group.key))
-    return found, state
+            facts.append(_facts(group, pods, state, estimates, now, unmade=group.key in unmade))
+    facts.sort(key=lambda each: (each.elapsed is None, each.group.metadata.creation_timestamp or "", each.group.key))
+    return facts, state
 
 
 def _facts(
@@ -419,7 +419,7 @@ def read_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> LiveObjects
         InputError: a field has a wrong type, or there is no node.
 
     """
-    found = LiveObjects()
+    live_objects = LiveObjects()
     for value, where in values:
         kind = find(str(value.get("apiVersion", "")), str(value.get("kind", "")))
         if kind is None or (kind not in KINDS and kind is not JOBS):
@@ -432,12 +432,12 @@ def read_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> LiveObjects
             obj.metadata.namespace = "default"
         if isinstance(obj, Queue) and not obj.status.state:
             obj.status.state = "Open"
-        found.add(kind, [obj])
-    if not found.of("Node"):
+        live_objects.add(kind, [obj])
+    if not live_objects.of("Node"):
         raise InputError("there are no nodes in these files: give what 'kubectl get nodes,pods,...' prints")
-    if all(queue.metadata.name != "default" for queue in found.of("Queue")):
-        found.add(QUEUES, [make_queue("default")])
-    return found
+    if all(queue.metadata.name != "default" for queue in live_objects.of("Queue")):
+        live_objects.add(QUEUES, [make_queue("default")])
+    return live_objects
 
 
 async def list_objects(client: Client) -> LiveObjects:
@@ -447,7 +447,7 @@ async def list_objects(client: Client) -> LiveObjects:
         ApiError: a list cannot be read; kinds that a cluster may lack are left out.
 
     """
-    found = LiveObjects()
+    live_objects = LiveObjects()
     for kind in (*KINDS, JOBS):
         try:
             listed = await client.list(kind)
@@ -455,5 +455,5 @@ async def list_objects(client: Client) -> LiveObjects:
             if kind not in OPTIONAL and kind is not JOBS:
                 raise
             continue
-        found.add(kind, listed.items)
-    return found
+        live_objects.add(kind, listed.items)
+    return live_objects

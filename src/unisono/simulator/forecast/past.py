@@ -83,10 +83,10 @@ class Spread:
             elapsed: seconds that it has run; its run time is longer.
 
         """
-        known = self._known.get((guess, elapsed))
-        if known is None:
-            known = self._known[guess, elapsed] = sorted(self._like(guess, elapsed))
-        return max(known[min(int(share * len(known)), len(known) - 1)], 1.0) if known else None
+        run_times = self._known.get((guess, elapsed))
+        if run_times is None:
+            run_times = self._known[guess, elapsed] = sorted(self._like(guess, elapsed))
+        return max(run_times[min(int(share * len(run_times)), len(run_times) - 1)], 1.0) if run_times else None
 
     def _like(self, guess: Guess, elapsed: float) -> list[float]:
         """Run times that the jobs most like it would have had; empty where there are too few."""
@@ -147,8 +147,8 @@ class Draws:
         if common is None:
             common = self._common[kind] = self._random.gauss(0.0, 1.0)
         share = _NORMAL.cdf(sqrt(_COMMON) * common + sqrt(1 - _COMMON) * self._random.gauss(0.0, 1.0))
-        known = self._spread.at(share, guess, elapsed)
-        return max(_general(self._random, guess, elapsed), 1.0) if known is None else known
+        drawn = self._spread.at(share, guess, elapsed)
+        return max(_general(self._random, guess, elapsed), 1.0) if drawn is None else drawn
 
 
 def _general(random_: random.Random, guess: Guess, elapsed: float) -> float:
@@ -172,12 +172,12 @@ def to_earlier(runs: Iterable[tuple[Hashable, float]]) -> list[float]:
 
     """
     before: dict[Hashable, tuple[float, ...]] = {}
-    found: list[float] = []
+    means: list[float] = []
     for kind, seconds in runs:
         last = before.get(kind, ())
-        found.append(sum(last) / len(last) if last else 0.0)
+        means.append(sum(last) / len(last) if last else 0.0)
         before[kind] = (*last[-1:], seconds)
-    return found
+    return means
 
 
 def as_guessed(_: Hashable, guess: Guess, _elapsed: float) -> float:
@@ -259,15 +259,15 @@ class Past:
 
     def _piece(self, possible: Possible, begin: float, piece: float, at: float, number: int) -> list[Job]:
         """Jobs of the past from ``begin`` on, moved to ``at``; behind now it goes on with the oldest."""
-        found: list[Job] = []
+        jobs: list[Job] = []
         for lap in range(int(piece // self.since) + 2):
             for each in self.recent:
                 later = each.at - begin + lap * self.since
-                if 0 <= later < piece and number + len(found) < _MOST_ARRIVALS:
+                if 0 <= later < piece and number + len(jobs) < _MOST_ARRIVALS:
                     seconds = each.seconds or possible(kind_of(each.body), each.guess, each.elapsed)
-                    name = f"{beginning(each.body.name)}-00000000-0000-4000-8000-{number + len(found):012d}"
-                    found.append(replace(each.body, name=name, submit=at + later, run_seconds=seconds))
-        return found
+                    name = f"{beginning(each.body.name)}-00000000-0000-4000-8000-{number + len(jobs):012d}"
+                    jobs.append(replace(each.body, name=name, submit=at + later, run_seconds=seconds))
+        return jobs
 
 
 def past_of(objects: LiveObjects, now: float, run_times: RunTimes | None = None) -> Past:
@@ -324,7 +324,7 @@ def _created(group: PodGroup | None, pods: Sequence[Pod], now: float) -> float:
 
 def _ran(members: dict[str, list[Pod]], state: ClusterState, estimates: RunEstimates) -> list[Ran]:
     """Jobs of which pods have succeeded, in the order of their ends; a gang has run for as long as its longest pod."""
-    found = []
+    finished = []
     for key, pods in members.items():
         longest = max(((ran_seconds(pod, state.tasks[pod.key]), pod.metadata.name) for pod in pods), default=(0.0, ""))
         if longest[0]:
@@ -332,7 +332,7 @@ def _ran(members: dict[str, list[Pod]], state: ClusterState, estimates: RunEstim
             longest_task = next(task for pod, task in zip(pods, tasks, strict=True) if pod.metadata.name == longest[1])
             limit = max(estimates.stated(task) for task in tasks)
             gpus = guess_of(pods, tasks, estimates).gpus
-            found.append((max(map(ended_at, pods)), key, family_of(longest_task), longest[0], limit, gpus))
-    found = sorted(found, key=lambda each: each[:2])[-_MOST_RAN:]
-    shown = to_earlier((family, seconds) for _, _, family, seconds, _, _ in found)
-    return [Ran(each[3], each[4], earlier, each[5]) for each, earlier in zip(found, shown, strict=True)]
+            finished.append((max(map(ended_at, pods)), key, family_of(longest_task), longest[0], limit, gpus))
+    finished = sorted(finished, key=lambda each: each[:2])[-_MOST_RAN:]
+    shown = to_earlier((family, seconds) for _, _, family, seconds, _, _ in finished)
+    return [Ran(each[3], each[4], earlier, each[5]) for each, earlier in zip(finished, shown, strict=True)]

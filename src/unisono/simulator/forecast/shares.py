@@ -71,8 +71,8 @@ class Bounds:
         self.strict = [records[name].fifo for name in self.queues]
         self.priority = [records[name].priority for name in self.queues]
         self.created = [records[name].created for name in self.queues]
-        found = [fitted(session.queues[name].record.allocated, self.rows) for name in self.queues]
-        self.held = np.array(found, dtype=np.int64).reshape(len(self.queues), self.rows)
+        vectors = [fitted(session.queues[name].record.allocated, self.rows) for name in self.queues]
+        self.held = np.array(vectors, dtype=np.int64).reshape(len(self.queues), self.rows)
         if session.registry.floating:
             self._limit_floating(session)
 
@@ -95,13 +95,13 @@ class Bounds:
         amounts = {name: asked[at].tolist() for at, name in enumerate(self.queues)}
         shares = divide(self._session, deserved=self._stated, asked=amounts)
         first = shares.real_capability if self._first else shares.undivided
-        found = [
+        vectors = [
             np.array([side[name] for name in self.queues], dtype=np.int64).reshape(len(self.queues), self.rows)
             for side in (shares.deserved, shares.undivided, first)
         ]
-        for each in found:
+        for each in vectors:
             each[:, PODS] = UNLIMITED
-        return found[0], found[1], found[2]
+        return vectors[0], vectors[1], vectors[2]
 
 
 class Shares:
@@ -153,9 +153,9 @@ class Shares:
 
     def room(self, *, beyond: bool = False) -> Vector:
         """``[Q, R]`` what each queue may still start; with ``beyond``, by a gang that may go over the queue's share."""
-        bounds, known = self._bounds, self._room.get(beyond)
-        if known is not None:
-            return known
+        bounds, cached = self._bounds, self._room.get(beyond)
+        if cached is not None:
+            return cached
         room = np.full(self.held.shape, UNLIMITED, dtype=np.int64)
         if self._most is not None:
             most = self._most[0]

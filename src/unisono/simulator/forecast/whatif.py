@@ -96,32 +96,32 @@ def apply_changes(
         InputError: a document is no change, names a kind that is not known, or deletes what is not there.
 
     """
-    found = LiveObjects({name: (kind, list(items)) for name, (kind, items) in objects.by_kind.items()})
+    changed = LiveObjects({name: (kind, list(items)) for name, (kind, items) in objects.by_kind.items()})
     config: SchedulerConfig | None = None
-    told: list[str] = []
+    messages: list[str] = []
     for value, where in documents:
         if "kind" in value:
-            told.append(_change(found, dict(value), where, now))
+            messages.append(_change(changed, dict(value), where, now))
         elif "actions" in value or "tiers" in value:
             config = load_config(json.dumps(value), where)
-            told.append("another configuration of the scheduler")
+            messages.append("another configuration of the scheduler")
         elif "nodes" in value or "queues" in value:
             cluster = build({"nodes": [], **value}, where)
-            found.add(NODES, cluster.nodes)
-            found.add(QUEUES, cluster.queues)
-            told.append(f"{len(cluster.nodes)} nodes and {len(cluster.queues)} queues added")
+            changed.add(NODES, cluster.nodes)
+            changed.add(QUEUES, cluster.queues)
+            messages.append(f"{len(cluster.nodes)} nodes and {len(cluster.queues)} queues added")
         else:
             raise InputError(f"{where}: give an object with a kind, nodes, or actions and tiers")
-    _free_pods(found)
-    return Changed(found, config, tuple(told))
+    _free_pods(changed)
+    return Changed(changed, config, tuple(messages))
 
 
 def _free_pods(objects: LiveObjects) -> None:
     """Pods of nodes that have gone wait again, as their controllers recreate them."""
-    known = {node.metadata.name for node in objects.of("Node")}
+    node_names = {node.metadata.name for node in objects.of("Node")}
     pods = objects.of("Pod")
     for at, pod in enumerate(pods):
-        if pod.spec.node_name and pod.spec.node_name not in known:
+        if pod.spec.node_name and pod.spec.node_name not in node_names:
             spec = msgspec.structs.replace(pod.spec, node_name=None)
             pods[at] = Pod(metadata=pod.metadata, spec=spec, status=PodStatus(phase="Pending"))
 
@@ -176,18 +176,18 @@ def _collect(objects: LiveObjects, owner: Object) -> int:
         group = pod_group_name(item.metadata.annotations, item.spec) if isinstance(item, Pod) else ""
         return bool(group) and f"{item.metadata.namespace}/{group}" in groups
 
-    found: list[Object] = [owner]
-    while found:
-        found = []
+    removed: list[Object] = [owner]
+    while removed:
+        removed = []
         for _, items in objects.by_kind.values():
             left = [item for item in items if not goes(item)]
             if len(left) < len(items):
                 kept = set(map(id, left))
-                found += [item for item in items if id(item) not in kept]
+                removed += [item for item in items if id(item) not in kept]
                 items[:] = left
-        gone |= {item.metadata.uid for item in found} - {None, ""}
-        groups |= {item.key for item in found if isinstance(item, PodGroup)}
-        pods += sum(isinstance(item, Pod) for item in found)
+        gone |= {item.metadata.uid for item in removed} - {None, ""}
+        groups |= {item.key for item in removed if isinstance(item, PodGroup)}
+        pods += sum(isinstance(item, Pod) for item in removed)
     return pods
 
 
@@ -254,18 +254,18 @@ def _follow(objects: LiveObjects, before: Job, view: JobView, now: float) -> str
     there = {pod.metadata.name for pod in pods if group_key(pod) == key}
     if not there:
         return ""
-    wanted = {pod.metadata.name: pod for pod in pods_of_job(view, now)}
+    desired = {pod.metadata.name: pod for pod in pods_of_job(view, now)}
     templates = [{task.name: task.template for task in job.spec.tasks or ()} for job in (before, view.job)]
     anew = any(template != templates[0].get(name, template) for name, template in templates[1].items())
-    kept = set() if anew else there & wanted.keys()
-    gone, more = len(there - kept), [pod for name, pod in wanted.items() if name not in kept]
+    kept = set() if anew else there & desired.keys()
+    gone, more = len(there - kept), [pod for name, pod in desired.items() if name not in kept]
     pods[:] = [pod for pod in pods if group_key(pod) != key or pod.metadata.name in kept]
     objects.add(PODS, more)
     if anew:
         return f", with {counted(len(more), 'pod')} that start anew"
-    told = [f"{counted(len(more), 'pod')} more"] if more else []
-    told += [f"{counted(gone, 'pod')} fewer"] if gone else []
-    return f", with {' and '.join(told)}" if told else ""
+    parts = [f"{counted(len(more), 'pod')} more"] if more else []
+    parts += [f"{counted(gone, 'pod')} fewer"] if gone else []
+    return f", with {' and '.join(parts)}" if parts else ""
 
 
 def _decoded(kind: Kind[Any], value: dict[str, Any], where: str) -> Object:
@@ -364,9 +364,9 @@ def what_if(
 def _moved(before: Forecast, after: Forecast) -> tuple[Moved, ...]:
     left = {start.key: start for start in before.starts}
     right = {start.key: start for start in after.starts}
-    found = [Moved(key, left.get(key), right.get(key)) for key in {**left, **right}]
-    found.sort(key=lambda each: (-abs(each.later or 0.0), each.key))
-    return tuple(found)
+    moves = [Moved(key, left.get(key), right.get(key)) for key in {**left, **right}]
+    moves.sort(key=lambda each: (-abs(each.later or 0.0), each.key))
+    return tuple(moves)
 
 
 def _evicted(before: Forecast, after: Forecast) -> tuple[str, ...]:
@@ -383,14 +383,14 @@ def _evicted(before: Forecast, after: Forecast) -> tuple[str, ...]:
 
 def _figures(before: Forecast, after: Forecast) -> tuple[Figure, ...]:
     left, right = [_of_run(run) for run in before.runs], [_of_run(run) for run in after.runs]
-    found = []
+    figures = []
     for name in left[0]:
         pairs = [(a[name], b[name]) for a, b in zip(left, right, strict=True)]
-        known = [(a, b) for a, b in pairs if a is not None and b is not None]
-        if known:
-            means = mean([a for a, _ in known]) or 0.0, mean([b for _, b in known]) or 0.0
-            found.append(Figure(name, *means, interval([b - a for a, b in known])))
-    return tuple(found)
+        complete = [(a, b) for a, b in pairs if a is not None and b is not None]
+        if complete:
+            means = mean([a for a, _ in complete]) or 0.0, mean([b for _, b in complete]) or 0.0
+            figures.append(Figure(name, *means, interval([b - a for a, b in complete])))
+    return tuple(figures)
 
 
 def _of_run(run: Run) -> dict[str, float | None]:

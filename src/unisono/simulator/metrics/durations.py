@@ -124,18 +124,18 @@ def _groups(done: Sequence[JobOutcome], names: Sequence[str]) -> dict[str, dict[
         groups.setdefault(name, []).append(outcome)
     if len(groups) < 2 and "" in groups:
         return {}
-    found: dict[str, dict[str, float | int | None]] = {}
+    figures: dict[str, dict[str, float | int | None]] = {}
     for name in sorted(groups):
         jcts = [completion_time(outcome) or 0.0 for outcome in groups[name]]
         waits = [first_wait(outcome) or 0.0 for outcome in groups[name]]
-        found[name] = {
+        figures[name] = {
             "jobs": len(jcts),
             "jct": mean(jcts),
             "jctP99": percentile(jcts, 99),
             "wait": mean(waits),
             "waitP99": percentile(waits, 99),
         }
-    return found
+    return figures
 
 
 def deadlines(run: Run) -> dict[str, Any] | None:
@@ -155,8 +155,8 @@ def deadlines(run: Run) -> dict[str, Any] | None:
         groups.setdefault("", []).append(ended - due)
         if outcome.job.job_class:
             groups.setdefault(outcome.job.job_class, []).append(ended - due)
-    told = {name: _lateness(late) for name, late in sorted(groups.items())}
-    return {**told.pop("", _lateness([])), "byClass": told}
+    lateness = {name: _lateness(late) for name, late in sorted(groups.items())}
+    return {**lateness.pop("", _lateness([])), "byClass": lateness}
 
 
 def _lateness(late: Sequence[float]) -> dict[str, float | int | None]:

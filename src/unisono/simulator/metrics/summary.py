@@ -33,15 +33,15 @@ def finish_time_fairness(run: Run) -> list[float]:
         if outcome.job.submit <= run.end:
             changes += [(outcome.job.submit, 1), (run.end if outcome.ended is None else outcome.ended, -1)]
     area = _Area(steps(changes))
-    found = []
+    ratios = []
     for outcome in run.outcomes:
         job = outcome.job
         if outcome.state != COMPLETED or outcome.ended is None or not job.gpu_demand or not job.run_seconds:
             continue
         jct = outcome.ended - job.submit
         contenders = (area.until(outcome.ended) - area.until(job.submit)) / jct if jct else 1.0
-        found.append(jct / (job.run_seconds * max(1.0, contenders * job.gpu_demand / whole)))
-    return found
+        ratios.append(jct / (job.run_seconds * max(1.0, contenders * job.gpu_demand / whole)))
+    return ratios
 
 
 class _Area:
@@ -170,7 +170,7 @@ def _integrate(
     deviation, before, (start, end) = 0.0, bounds[0], bounds
     if whole <= 0 or end <= start:
         return None
-    for at, name, size, wanted in [*changes, (end, names[0], 0.0, 0.0)]:
+    for at, name, size, demanded in [*changes, (end, names[0], 0.0, 0.0)]:
         width = min(at, end) - max(before, start)
         if width > 0:
             shares = entitled({each: demand[each] / whole for each in names}, weights)
@@ -184,7 +184,7 @@ def _integrate(
                     busy[each] += width
         before = max(before, at)
         holding[name] += size
-        demand[name] += wanted
+        demand[name] += demanded
     length = end - start
     served = {each: (got[each] / busy[each], due[each] / busy[each]) for each in names if busy[each]}
     return Shares(deviation / length, max(short.values()) / length, served)

@@ -17,15 +17,15 @@ Steps = list[tuple[float, float]]
 
 def steps(changes: Iterable[tuple[float, float]]) -> Steps:
     """The sum of changes over time."""
-    found: Steps = []
+    totals: Steps = []
     value = 0.0
     for at, change in sorted(changes):
         value += change
-        if found and found[-1][0] == at:
-            found[-1] = (at, value)
+        if totals and totals[-1][0] == at:
+            totals[-1] = (at, value)
         else:
-            found.append((at, value))
-    return found
+            totals.append((at, value))
+    return totals
 
 
 def integral(line: Sequence[tuple[float, float]], start: float, end: float) -> float:
@@ -242,8 +242,8 @@ def least_cost(hosts: int, paths: Mapping[str, Sequence[str]]) -> float:
         for members in domains.values():
             if len(members) < hosts:
                 continue
-            found = lca_cost(_fullest(members, hosts))
-            best = found if best is None else min(best, found)
+            candidate = lca_cost(_fullest(members, hosts))
+            best = candidate if best is None else min(best, candidate)
         if best is not None:
             return best
     return 0.0
@@ -273,7 +273,7 @@ def topology(run: Run) -> dict[str, Any] | None:
         return None
     height = max(len(path) for path in paths.values())
     below_top = height - 1 if len({path[-1] for path in paths.values() if path}) == 1 else height
-    known: dict[int, float] = {}
+    least_costs: dict[int, float] = {}
     costs, least, weights, across = [], [], [], 0
     for outcome in run.outcomes:
         for stretch in outcome.stretches:
@@ -281,10 +281,10 @@ def topology(run: Run) -> dict[str, Any] | None:
             if len(names) < 2:
                 continue
             hosts = [paths.get(name, ()) for name in sorted(names)]
-            if len(hosts) not in known:
-                known[len(hosts)] = least_cost(len(hosts), paths)
+            if len(hosts) not in least_costs:
+                least_costs[len(hosts)] = least_cost(len(hosts), paths)
             costs.append(lca_cost(hosts))
-            least.append(known[len(hosts)])
+            least.append(least_costs[len(hosts)])
             weights.append(stretch.gpu_milli * (stretch.end - stretch.start))
             across += len({path[below_top - 1 : below_top] for path in hosts}) > 1 if below_top else True
     if not costs:

@@ -33,7 +33,7 @@ def read_results(path: Path) -> list[dict[str, Any]]:
         InputError: a line is no result.
 
     """
-    found = []
+    results = []
     with open_text(path) as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
@@ -46,10 +46,10 @@ def read_results(path: Path) -> list[dict[str, Any]]:
                 raise InputError(f"{path}:{number}: the line is no result of a run")
             if value.get("version") != VERSION:
                 raise InputError(f"{path}:{number}: version {value.get('version')!r} is not known")
-            found.append(value)
-    if not found:
+            results.append(value)
+    if not results:
         raise InputError(f"{path}: there are no results in the file")
-    return found
+    return results
 
 
 def numbers(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
@@ -70,7 +70,7 @@ def read_jobs(path: Path) -> list[dict[str, Any]]:
         InputError: a line is no record of a job.
 
     """
-    found = []
+    jobs = []
     with open_text(path) as lines:
         for number, line in enumerate(lines, start=1):
             try:
@@ -79,8 +79,8 @@ def read_jobs(path: Path) -> list[dict[str, Any]]:
                 raise InputError(f"{path}:{number}: {error}") from None
             if not isinstance(value, dict) or not {"name", "state", "queue", "gpus"} <= value.keys():
                 raise InputError(f"{path}:{number}: the line is no record of a job")
-            found.append({"evictions": 0, "failures": 0, **value})
-    return found
+            jobs.append({"evictions": 0, "failures": 0, **value})
+    return jobs
 
 
 _T95 = (
@@ -156,14 +156,14 @@ def compare(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, An
 
 
 def _by_pair(results: Sequence[Mapping[str, Any]]) -> dict[tuple[Any, ...], Mapping[str, Any]]:
-    found: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    results_by_pair: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     for result in results:
         pair = tuple(result.get(name) for name in PAIRED)
-        if pair in found:
-            told = ", ".join(f"{name} {value}" for name, value in zip(PAIRED, pair, strict=True))
-            raise InputError(f"two runs have {told}: compare files with one configuration each")
-        found[pair] = result
-    return found
+        if pair in results_by_pair:
+            description = ", ".join(f"{name} {value}" for name, value in zip(PAIRED, pair, strict=True))
+            raise InputError(f"two runs have {description}: compare files with one configuration each")
+        results_by_pair[pair] = result
+    return results_by_pair
 
 
 def as_json(changes: Sequence[Change]) -> list[dict[str, Any]]:

@@ -132,27 +132,27 @@ def _stranded(run: Run) -> str:
 
 
 def _at(line: Sequence[tuple[float, float]], times: Sequence[float], before: float) -> list[float]:
-    found, value, at = [], before, 0
+    values, value, at = [], before, 0
     for time in times:
         while at < len(line) and line[at][0] <= time:
             value = line[at][1]
             at += 1
-        found.append(value)
-    return found
+        values.append(value)
+    return values
 
 
 def _topology(run: Run) -> str:
     paths = run.cluster.paths
     if not paths:
         return ""
-    known: dict[int, float] = {}
+    least_costs: dict[int, float] = {}
     counts: dict[str, int] = dict.fromkeys(("least", "up to 1.5 times", "up to 2 times", "more"), 0)
     for outcome in run.outcomes:
         for stretch in outcome.stretches:
             names = sorted({run.node_names[number] for number in stretch.nodes})
             if len(names) < 2:
                 continue
-            least = known.setdefault(len(names), least_cost(len(names), paths))
+            least = least_costs.setdefault(len(names), least_cost(len(names), paths))
             ratio = lca_cost([paths.get(name, ()) for name in names]) / least if least else 1.0
             name = "least" if ratio <= 1 + 1e-9 else "up to 1.5 times" if ratio <= 1.5 else "up to 2 times"
             counts[name if ratio <= 2 else "more"] += 1

@@ -156,8 +156,8 @@ def _content(name: str) -> bytes:
         return b""
     path = Path(name)
     try:
-        found = path.stat()
-        stamp = name, found.st_mtime_ns, found.st_size
+        status = path.stat()
+        stamp = name, status.st_mtime_ns, status.st_size
         if stamp not in _known:
             with path.open("rb") as file:
                 _known[stamp] = hashlib.file_digest(file, "sha256").digest()

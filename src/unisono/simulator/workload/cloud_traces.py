@@ -64,21 +64,21 @@ def read_pai(path: Path, _: object = None) -> list[Job]:
         InputError: names line and column.
 
     """
-    found: dict[str, _Tasks] = {}
+    tasks_by_job: dict[str, _Tasks] = {}
     last = 0.0
     for row in rows(path, PAI_COLUMNS, columns=PAI_COLUMNS):
         begun, ended = row.number("start_time", -1.0, least=None), row.number("end_time", -1.0, least=None)
         last = max(last, begun, ended)
         if begun < 0:  # it never started
             continue
-        job = found.setdefault(row.text("job_name"), _Tasks())
-        if len(found) > MOST_JOBS:
+        job = tasks_by_job.setdefault(row.text("job_name"), _Tasks())
+        if len(tasks_by_job) > MOST_JOBS:
             raise WorkloadError(f"{row.where}: more than {MOST_JOBS} jobs are too many for one workload")
         job.roles.append(_pai_role(row, len(job.roles)))
         job.begun, job.ended = min(job.begun, begun), max(job.ended, ended)
         job.open |= ended < begun
     launched = _pai_jobs(path)
-    return from_first([_pai_job(name, tasks, launched.get(name), last) for name, tasks in found.items()])
+    return from_first([_pai_job(name, tasks, launched.get(name), last) for name, tasks in tasks_by_job.items()])
 
 
 def _pai_role(row: Row, number: int) -> Role:
@@ -335,20 +335,20 @@ def read_borg(path: Path, shape: NodeShape) -> list[Job]:
         InputError: names line and field.
 
     """
-    found: dict[str, _Collection] = {}
+    collections: dict[str, _Collection] = {}
     last = 0.0
     for row in _events(path, BORG_COLUMNS):
         if row.text("collection_type", "0") not in ("0", "JOB"):
             continue
         name, at, number = row.text("collection_id"), row.number("time") * _MICROSECOND, row.whole("instance_index")
         kind = _EVENTS.get(row.text("type"), -1) if row.text("type").isalpha() else row.whole("type")
-        job = found.setdefault(name, _Collection())
-        if len(found) > MOST_JOBS:
+        job = collections.setdefault(name, _Collection())
+        if len(collections) > MOST_JOBS:
             raise WorkloadError(f"{row.where}: more than {MOST_JOBS} jobs are too many for one workload")
         last = max(last, at)
         _note_event(job, row, kind, at, number)
     users = _users(path)
-    started = {name: job for name, job in found.items() if job.begun < math.inf}
+    started = {name: job for name, job in collections.items() if job.begun < math.inf}
     return from_first([_borg_job(name, job, users.get(name, ""), last, shape) for name, job in started.items()])
 
 

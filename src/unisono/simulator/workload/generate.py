@@ -126,8 +126,8 @@ def _body(draw: random.Random, recipe: Recipe, families: Sequence[_Family]) -> t
 
 def _limit(draw: random.Random, run: float) -> float:
     """What a user states: the run time times a factor, rounded up to a limit that people use."""
-    wanted = run * (1 + draw.expovariate(1.0))
-    return next((limit for limit in _LIMITS if limit >= wanted), max(_LIMITS[-1], run))
+    stated = run * (1 + draw.expovariate(1.0))
+    return next((limit for limit in _LIMITS if limit >= stated), max(_LIMITS[-1], run))
 
 
 # ---- arrivals: a Poisson process, even or with a daily cycle
@@ -182,11 +182,11 @@ def _daily(parts: Sequence[float], length: float) -> list[float]:
     integral = [whole(days * step / steps) for step in range(steps + 1)]
     times, step = [], 0
     for part in parts:
-        wanted = part * integral[-1]
-        while step + 1 < steps and integral[step + 1] < wanted:
+        target = part * integral[-1]
+        while step + 1 < steps and integral[step + 1] < target:
             step += 1
         low, high = integral[step], integral[step + 1]
-        times.append(min((step + (wanted - low) / (high - low)) / steps, 1.0) * length)
+        times.append(min((step + (target - low) / (high - low)) / steps, 1.0) * length)
     return times
 
 

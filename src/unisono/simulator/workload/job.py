@@ -272,5 +272,5 @@ def cpu_roles(cpus: int, shape: NodeShape, memory_mib: int = 0) -> tuple[Role, .
 
 
 def _roles(*roles: Role | None) -> tuple[Role, ...]:
-    found = tuple(role for role in roles if role is not None)
-    return found if len(found) > 1 else (replace(found[0], name="worker"),)
+    given = tuple(role for role in roles if role is not None)
+    return given if len(given) > 1 else (replace(given[0], name="worker"),)

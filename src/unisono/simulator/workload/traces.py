@@ -204,7 +204,7 @@ def read_philly(path: Path, shape: NodeShape) -> list[Job]:
         InputError: names line and column.
 
     """
-    found = [
+    submissions = [
         (
             seconds_of(row, "timestamp"),
             Job(
@@ -218,7 +218,7 @@ def read_philly(path: Path, shape: NodeShape) -> list[Job]:
         )
         for number, row in enumerate(rows(path, PHILLY_COLUMNS))
     ]
-    return from_first(found)
+    return from_first(submissions)
 
 
 def from_first(found: list[tuple[float, Job]]) -> list[Job]:

@@ -247,7 +247,7 @@ class Room:
         return any(self._holds(needs) for needs in wanted)
 
     def _holds(self, needs: Needs) -> bool:
-        known = self._known.get(needs)
-        if known is None:
-            known = self._known[needs] = bool(((self._free >= needs).all(axis=1) & self._up).any())
-        return known
+        fits = self._known.get(needs)
+        if fits is None:
+            fits = self._known[needs] = bool(((self._free >= needs).all(axis=1) & self._up).any())
+        return fits

@@ -150,10 +150,10 @@ class ObjectMaker:
         extra = tuple(sorted(role.resources.items())) if role.resources else ()
         labels = tuple(sorted(role.node_labels.items())) if role.node_labels else ()
         key = (role.cpu_milli, role.memory_mib, role.gpus, role.gpu_milli, role.gpu_models, extra, labels, priority)
-        found = self._specs.get(key)
-        if found is None:
-            found = self._specs[key] = self._make_spec(role, priority)
-        return found
+        spec = self._specs.get(key)
+        if spec is None:
+            spec = self._specs[key] = self._make_spec(role, priority)
+        return spec
 
     def _make_spec(self, role: Role, priority: int) -> PodSpec:
         suffixes = {"cpu": "m", "memory": "Mi"}
@@ -198,12 +198,12 @@ class ObjectMaker:
 
     def _on(self, spec: PodSpec, node: str) -> PodSpec:
         key = (id(spec), node)
-        found = self._placed.get(key)
-        if found is None:
+        cached = self._placed.get(key)
+        if cached is None:
             if len(self._placed) >= _MOST_SPECS:
                 self._placed.clear()
-            found = self._placed[key] = spec, msgspec.structs.replace(spec, node_name=node)
-        return found[1]
+            cached = self._placed[key] = spec, msgspec.structs.replace(spec, node_name=node)
+        return cached[1]
 
 
 def succeeded(pod: Pod, at: float) -> Pod:

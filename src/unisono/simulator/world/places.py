@@ -88,10 +88,10 @@ class Trouble:
                 self._members.setdefault(path[tier - 1], []).append(name)
 
     def _after(self, stream: str, mean: float) -> float:
-        found = self._streams.get(stream)
-        if found is None:
-            found = self._streams[stream] = random.Random(f"{self._seed}/{stream}")  # nosec B311 # draws of a simulation, no secret
-        return found.expovariate(1 / mean)
+        generator = self._streams.get(stream)
+        if generator is None:
+            generator = self._streams[stream] = random.Random(f"{self._seed}/{stream}")  # nosec B311 # draws of a simulation, no secret
+        return generator.expovariate(1 / mean)
 
     def first(self) -> Iterator[NodeChange]:
         """The first failure of each node and domain."""
@@ -343,9 +343,9 @@ class Places:
 
     def nominate(self, condition: PodCondition) -> None:
         """A pod waits for the places of others that are evicted for it."""
-        found = self._pods.get(f"{condition.namespace}/{condition.pod}")
-        if found is not None and (condition.nominated_node or condition.withdrawn):
-            live, at = found
+        entry = self._pods.get(f"{condition.namespace}/{condition.pod}")
+        if entry is not None and (condition.nominated_node or condition.withdrawn):
+            live, at = entry
             live.pods[at] = self.maker.nominated(live.pods[at], condition.nominated_node)
             self._tell("MODIFIED", PODS, live.pods[at])
 
@@ -353,10 +353,10 @@ class Places:
         """Pods get their places; answers whether any did."""
         touched: dict[tuple[str, int], tuple[LiveJob, Unit]] = {}
         for bind in binds:
-            found = self._pods.get(f"{bind.namespace}/{bind.pod}")
-            if found is None:
+            entry = self._pods.get(f"{bind.namespace}/{bind.pod}")
+            if entry is None:
                 continue
-            live, at = found
+            live, at = entry
             pod = live.pods[at] = self.maker.running(live.pods[at], bind.node, self.heap.now, bind.annotations)
             self._tell("MODIFIED", PODS, pod)
             unit = self._put(live, at, self.numbers[bind.node])
@@ -372,10 +372,10 @@ class Places:
         lost: dict[str, tuple[LiveJob, list[int]]] = {}
         for eviction in evictions:
             key = f"{eviction.namespace}/{eviction.pod}"
-            found = self._pods.get(key)
-            if found is None:
+            entry = self._pods.get(key)
+            if entry is None:
                 continue
-            live, at = found
+            live, at = entry
             victim, beneficiary = live.job.name, eviction.beneficiary.partition("/")[2]
             gpu = live.roles[at].gpu_demand
             self.run.evictions.append(EvictionRecord(self.heap.now, victim, beneficiary, eviction.reason, gpu))

@@ -107,17 +107,17 @@ def failures_from(text: str) -> Failures:
         InputError: the text says something else.
 
     """
-    found: dict[str, float | int] = {}
+    values: dict[str, float | int] = {}
     for key, value in _pairs("--failures", text):
         if key == "tier":
-            found[key] = int(_above_zero("--failures", value, whole=True))
+            values[key] = int(_above_zero("--failures", value, whole=True))
         elif key in _TIMES:
-            found[key] = _seconds("--failures", value)
+            values[key] = _seconds("--failures", value)
         else:
             raise _wrong("--failures", f"there is no {key}")
-    if not found.keys() & set(_TIMES[:3]):
+    if not values.keys() & set(_TIMES[:3]):
         raise _wrong("--failures", "neither pod, node nor domain fails")
-    return Failures(**found)  # type: ignore[arg-type]
+    return Failures(**values)  # type: ignore[arg-type]
 
 
 def slowdown_from(text: str) -> dict[int, float]:
@@ -150,17 +150,17 @@ def changes_from(texts: Sequence[str]) -> tuple[NodeChange, ...]:
         InputError: a text says something else.
 
     """
-    found = []
+    changes = []
     for text in texts:
         for node, value in _pairs("--away", text):
             first, dash, last = value.partition("-")
             gone, back = _seconds("--away", first, least=0.0), _seconds("--away", last) if dash else inf
             if back <= gone:
                 raise _wrong("--away", f"{value} ends before it begins")
-            found.append(NodeChange(gone, node, up=False))
+            changes.append(NodeChange(gone, node, up=False))
             if dash:
-                found.append(NodeChange(back, node, up=True))
-    return tuple(found)
+                changes.append(NodeChange(back, node, up=True))
+    return tuple(changes)
 
 
 def refuse_unused(settings: Settings, models: Collection[str], tiers: int) -> None:
@@ -186,13 +186,15 @@ def refuse_unused(settings: Settings, models: Collection[str], tiers: int) -> No
 
 
 def _pairs(option: str, text: str) -> list[tuple[str, str]]:
-    found: dict[str, str] = {}
+    values_by_key: dict[str, str] = {}
     for word in text.split(","):
         key, equals, value = word.strip().partition("=")
-        if not key or not equals or key in found:
-            raise _wrong(option, f"{word.strip()!r} is no NAME=VALUE" if key not in found else f"{key} stands twice")
-        found[key] = value
-    return list(found.items())
+        if not key or not equals or key in values_by_key:
+            raise _wrong(
+                option, f"{word.strip()!r} is no NAME=VALUE" if key not in values_by_key else f"{key} stands twice"
+            )
+        values_by_key[key] = value
+    return list(values_by_key.items())
 
 
 def _seconds(option: str, text: str, least: float = 1.0) -> float:

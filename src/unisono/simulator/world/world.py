@@ -87,14 +87,14 @@ class Cycles:
         self._config, self._plugins, self._places = config, plugins, places
         self._settings, self._heap, self._run = places.settings, places.heap, places.run
         actions = set(config.actions)
-        found = [lookup_with(plugins)(one.name) for one in config.plugins]
-        self._watches = any(one is None or one.remembers for one in found)
+        plugin_classes = [lookup_with(plugins)(one.name) for one in config.plugins]
+        self._watches = any(one is None or one.remembers for one in plugin_classes)
         self._moves = not actions <= _PASSIVE
         self._passive = not self._moves and not self._watches
         self._admits = "enqueue" in actions
         # Where a gate may refuse, what it lets in next depends on what was tried in each cycle.
         gated = self._admits and any(
-            one is None or ("enqueueable" in one.implemented and not one.permits_only) for one in found
+            one is None or ("enqueueable" in one.implemented and not one.permits_only) for one in plugin_classes
         )
         # Pods of a job that a gate holds back are not there to be placed in the cycle that lets it in.
         places.pods_wait = gated and self._settings.retry

@@ -339,21 +339,21 @@ class Head:
         """The files of --output and --error; None where the log is all."""
         names = [spec.get("output") or "", spec.get("error") or ""]
         marks = dict(spec["marks"], N=self.place.own.partition(".")[0], n=0, t=0, s="batch", J=spec["marks"]["j"])
-        found: list[Any] = []
+        outputs: list[Any] = []
         for name in names:
             path = os.path.abspath(filled(name, marks)) if name else ""
             if not path:
-                found.append(None)
+                outputs.append(None)
                 continue
-            if found and found[0] is not None and found[0].name == path:
-                found.append(found[0])
+            if outputs and outputs[0] is not None and outputs[0].name == path:
+                outputs.append(outputs[0])
                 continue
             os.makedirs(os.path.dirname(path), exist_ok=True)
             append = spec.get("append") or os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0")
-            found.append(open(path, "ab" if append else "wb", buffering=0))  # noqa: SIM115
+            outputs.append(open(path, "ab" if append else "wb", buffering=0))  # noqa: SIM115
         if names[0] and not names[1]:
-            found[1] = found[0]
-        self.files = {1: found[0], 2: found[1]}
+            outputs[1] = outputs[0]
+        self.files = {1: outputs[0], 2: outputs[1]}
 
     async def _copy(self, stream: asyncio.StreamReader, file: Any, to: int) -> None:
         while True:

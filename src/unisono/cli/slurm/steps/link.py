@@ -87,8 +87,8 @@ class Link:
         if not hmac.compare_digest(mark, head[4:]):
             return None
         self._received += 1
-        found: dict[str, Any] = json.loads(body)
-        return found
+        message: dict[str, Any] = json.loads(body)
+        return message
 
     def close(self) -> None:
         """End the connection."""
@@ -122,9 +122,9 @@ class Place:
     def _common(self, given: Mapping[str, str]) -> dict[str, str]:
         """The environment of the script, and of tasks that change nothing of it."""
         own = ("UNISONO_BATCH_KEY", "UNISONO_BATCH_NOTICE", "SLURM_PROCID")
-        found = {name: value for name, value in given.items() if name not in own}
+        environment = {name: value for name, value in given.items() if name not in own}
         names = ",".join(self.hosts)
-        found.update(
+        environment.update(
             SLURM_JOB_NODELIST=names,
             SLURM_NODELIST=names,
             SLURM_TASKS_PER_NODE=in_short(self.counts),
@@ -138,27 +138,27 @@ class Place:
             PATH=f"{self.folder}:{given.get('PATH', os.defpath)}",
             UNISONO_BATCH_SOCKET=os.path.join(self.folder, "socket"),
         )
-        cards = found.get("CUDA_VISIBLE_DEVICES", "")
-        if cards and "SLURM_GPUS_ON_NODE" in found:
-            found["SLURM_JOB_GPUS"] = found["SLURM_STEP_GPUS"] = cards
-        elif found.get("SLURM_GPUS_ON_NODE", "").isdigit():
-            found["SLURM_JOB_GPUS"] = ",".join(map(str, range(int(found["SLURM_GPUS_ON_NODE"]))))
+        cards = environment.get("CUDA_VISIBLE_DEVICES", "")
+        if cards and "SLURM_GPUS_ON_NODE" in environment:
+            environment["SLURM_JOB_GPUS"] = environment["SLURM_STEP_GPUS"] = cards
+        elif environment.get("SLURM_GPUS_ON_NODE", "").isdigit():
+            environment["SLURM_JOB_GPUS"] = ",".join(map(str, range(int(environment["SLURM_GPUS_ON_NODE"]))))
         # Open MPI, PRRTE and Hydra start their own processes on other nodes by what looks like ssh.
         agent, hostfile = os.path.join(self.folder, "ssh"), os.path.join(self.folder, "hosts")
         for name in ("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent", "HYDRA_LAUNCHER_EXEC"):
-            found.setdefault(name, agent)
+            environment.setdefault(name, agent)
         for name in ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile", "HYDRA_HOST_FILE"):
-            found.setdefault(name, hostfile)
+            environment.setdefault(name, hostfile)
         for name, value in (("OMPI_MCA", "rsh"), ("PRTE_MCA", "ssh")):
-            found.setdefault(f"{name}_plm", value)
-            found.setdefault(f"{name}_ras", "^slurm")
-        found.setdefault("HYDRA_LAUNCHER", "ssh")
+            environment.setdefault(f"{name}_plm", value)
+            environment.setdefault(f"{name}_ras", "^slurm")
+        environment.setdefault("HYDRA_LAUNCHER", "ssh")
         if not os.geteuid():
             # Pods often have no user but root, and Open MPI refuses to run as root unless both variables are set.
             for name in ("OMPI", "PRTE"):
-                found.setdefault(f"{name}_ALLOW_RUN_AS_ROOT", "1")
-                found.setdefault(f"{name}_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        return found
+                environment.setdefault(f"{name}_ALLOW_RUN_AS_ROOT", "1")
+                environment.setdefault(f"{name}_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        return environment
 
     def make_folder(self, program: str) -> None:
         """Write the small programs.

@@ -30,13 +30,13 @@ Mount = tuple[str, str, bool]
 
 def mounts_of(text: str) -> list[Mount]:
     """Source, target and whether it is read-only, of ``/a:/b:ro,/c``; flags are joined by ``+`` or stand one by one."""
-    found = []
+    mounts = []
     for part in text.split(","):
         source, _, rest = part.partition(":")
         target, _, flags = rest.partition(":")
         if source:
-            found.append((os.path.abspath(source), os.path.abspath(target or source), "ro" in flags.split("+")))
-    return found
+            mounts.append((os.path.abspath(source), os.path.abspath(target or source), "ro" in flags.split("+")))
+    return mounts
 
 
 def text_of(mounts: Sequence[Mount]) -> str:
@@ -46,12 +46,12 @@ def text_of(mounts: Sequence[Mount]) -> str:
 
 def lacking(mounts: Sequence[Mount]) -> list[Mount]:
     """Mounts that are not there already, because a volume of the pod is, or because both paths are one."""
-    found = []
+    missing = []
     for source, target, read_only in mounts:
         there = os.path.exists(target)
         if os.path.exists(source) and not (there and os.path.samefile(source, target)):
-            found.append((source, target, read_only))
-    return found
+            missing.append((source, target, read_only))
+    return missing
 
 
 def through(mounts: Sequence[Mount], folder: str) -> str:

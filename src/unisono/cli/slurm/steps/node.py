@@ -61,7 +61,7 @@ class Node:
             await link.send(do="notice")
 
     async def _login(self, address: str, port: int) -> Link:
-        deadline, told = time.monotonic() + PATIENCE, False
+        deadline, announced = time.monotonic() + PATIENCE, False
         while True:
             try:
                 reader, writer = await asyncio.open_connection(address, port, limit=LONGEST)
@@ -73,8 +73,8 @@ class Node:
             except OSError as error:
                 if time.monotonic() > deadline:
                     raise ConnectionError(f"the first node, {address}, does not answer: {error}") from None
-                if not told and time.monotonic() > deadline - PATIENCE + 20:
-                    told = True
+                if not announced and time.monotonic() > deadline - PATIENCE + 20:
+                    announced = True
                     print(f"still looking for the first node, {address}: {error}", file=sys.stderr, flush=True)
                 await asyncio.sleep(0.1)
             else:
@@ -95,8 +95,8 @@ class Node:
             command = [os.path.join(self.place.folder, MOUNTED), step["mounts"], folder, *command]
             folder = "/"
         if not os.path.isdir(folder):
-            told = f"srun: warning: {self.place.own}: there is no folder {folder}: the task starts in /tmp\n"
-            await link.send(do="output", step=key[0], rank=key[1], to=2, data=packed(told.encode()))
+            warning = f"srun: warning: {self.place.own}: there is no folder {folder}: the task starts in /tmp\n"
+            await link.send(do="output", step=key[0], rank=key[1], to=2, data=packed(warning.encode()))
             folder = "/tmp"  # noqa: S108 # nosec B108 # only to stand in, as Slurm does
         piped = asyncio.subprocess.PIPE
         streams = [None if route == "log" and not step["label"] else piped for route in step["routes"]]

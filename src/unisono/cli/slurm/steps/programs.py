@@ -44,8 +44,8 @@ class Srun:
     """One ``srun``: its options, where its output goes, and its signals."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        found, self.command = split_options(words, "srun")
-        self.options = dict(found)
+        option_pairs, self.command = split_options(words, "srun")
+        self.options = dict(option_pairs)
         if not self.command and "version" not in self.options:
             raise BadOption("the command is missing: srun python train.py")
         if ":" in self.command and "het-group" not in self.options:
@@ -161,11 +161,11 @@ class Srun:
 
     def _tell_containers(self) -> None:
         option = next((each for each in ("container-image", "environment", "uenv") if self.options.get(each)), "")
-        told = os.path.join(os.path.dirname(os.environ.get("UNISONO_BATCH_SOCKET", "")), "told")
-        if option and not os.path.exists(told):
+        marker = os.path.join(os.path.dirname(os.environ.get("UNISONO_BATCH_SOCKET", "")), "told")
+        if option and not os.path.exists(marker):
             said = f"--{option}={self.options[option]}"
             print(f"srun: {said}: the task runs in the pod as it is", file=sys.stderr, flush=True)
-            with contextlib.suppress(OSError), open(told, "w", encoding="utf-8"):
+            with contextlib.suppress(OSError), open(marker, "w", encoding="utf-8"):
                 pass
 
 
@@ -185,7 +185,7 @@ def _programs(path: str) -> dict[str, list[str]]:
         BadOption: the file cannot be read.
 
     """
-    found: dict[str, list[str]] = {}
+    commands: dict[str, list[str]] = {}
     try:
         with open(path, encoding="utf-8") as file:
             lines = file.read().replace("\\\n", " ").splitlines()
@@ -194,12 +194,12 @@ def _programs(path: str) -> dict[str, list[str]]:
             # The first line that names a task counts.
             for offset, rank in enumerate(hosts_of(f"[{words[0]}]") if words else []):
                 marks: dict[str, object] = {} if rank == "*" else {"t": rank, "o": offset}
-                found.setdefault(rank, [filled(word, marks) if marks else word for word in words[1:]])
-            if "*" in found:
+                commands.setdefault(rank, [filled(word, marks) if marks else word for word in words[1:]])
+            if "*" in commands:
                 break
     except (OSError, ValueError) as error:
         raise BadOption(f"{path}: {error.strerror if isinstance(error, OSError) else error}") from None
-    return found
+    return commands
 
 
 def _scontrol(words: Sequence[str]) -> int:
@@ -375,8 +375,8 @@ def _ssh(words: Sequence[str]) -> int:
         if len(word) == 2 and word[1] in "BbcDEeFIiJLlmOopQRSWw" and rest:
             rest.pop(0)
     host = rest.pop(0).rpartition("@")[2] if rest else ""
-    known = hosts_of(os.environ.get("SLURM_JOB_NODELIST", ""))
-    if host in known or host in [each.partition(".")[0] for each in known]:
+    hosts = hosts_of(os.environ.get("SLURM_JOB_NODELIST", ""))
+    if host in hosts or host in [each.partition(".")[0] for each in hosts]:
         return _srun(["-N1", "-n1", "-w", host, "--overlap", "sh", "-c", " ".join(rest) or "true"])
     program = _real("ssh")
     if program is None:

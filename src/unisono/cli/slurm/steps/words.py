@@ -119,7 +119,7 @@ def split_options(words: Sequence[str], command: str = "sbatch") -> tuple[list[t
     srun = command == "srun"
     short = dict(SHORT, W="wait", T="threads") if srun else SHORT
     valued = VALUED | {"wait"} if srun else VALUED
-    found: list[tuple[str, str]] = []
+    options: list[tuple[str, str]] = []
     rest = list(words)
     while rest and rest[0].startswith("-") and rest[0] != "-":
         word = rest.pop(0)
@@ -132,7 +132,7 @@ def split_options(words: Sequence[str], command: str = "sbatch") -> tuple[list[t
                 if not rest:
                     raise BadOption(f"{word} lacks its value")
                 value = rest.pop(0)
-            found.append((name, value))
+            options.append((name, value))
             continue
         letters = word[1:]
         while letters:
@@ -143,15 +143,15 @@ def split_options(words: Sequence[str], command: str = "sbatch") -> tuple[list[t
                     if not rest:
                         raise BadOption(f"{word} lacks its value")
                     value = rest.pop(0)
-                found.append((short[letter], value))
+                options.append((short[letter], value))
                 break
             if letter not in FLAGS:
                 raise BadOption(f"{word} is no option of {command}")
             if letter in "KI" and letters[:1].isdigit():
-                found.append((FLAGS[letter], letters))
+                options.append((FLAGS[letter], letters))
                 break
-            found.append((FLAGS[letter], ""))
-    return found, rest
+            options.append((FLAGS[letter], ""))
+    return options, rest
 
 
 def _whole(name: str, command: str) -> str:
@@ -163,14 +163,14 @@ def _whole(name: str, command: str) -> str:
     """
     plain = name.replace("_", "-")
     plain = _OTHERWISE.get(plain, plain)
-    known = VALUED | ALONE
-    if plain in known:
+    option_names = VALUED | ALONE
+    if plain in option_names:
         return plain
-    begun = known if command == "srun" else known - OF_STEPS
-    found = sorted(each for each in begun if plain and each.startswith(plain))
-    if len(found) == 1:
-        return found[0]
-    near = found[:3] or difflib.get_close_matches(plain, sorted(known), 1)
+    begun = option_names if command == "srun" else option_names - OF_STEPS
+    matches = sorted(each for each in begun if plain and each.startswith(plain))
+    if len(matches) == 1:
+        return matches[0]
+    near = matches[:3] or difflib.get_close_matches(plain, sorted(option_names), 1)
     meant = "; did you mean {}?".format(" or ".join("--" + each for each in near)) if near else ""
     raise BadOption(f"--{name[:40]} is no option of {command}{meant}")
 
@@ -186,16 +186,16 @@ def hosts_of(text: str) -> list[str]:
         BadOption: there are too many.
 
     """
-    found: list[str] = []
+    hosts: list[str] = []
     for part in re.findall(r"(?:[^,\[\s]|\[[^\]]*\])+", text):
         names = [""]
         for plain, inner in re.findall(r"([^\[]+)|\[([^\]]*)\]", part):
             ends = [plain] if plain else [each for piece in inner.split(",") for each in _numbers(piece)]
-            if len(found) + len(names) * len(ends) > MOST_HOSTS:
+            if len(hosts) + len(names) * len(ends) > MOST_HOSTS:
                 raise BadOption(f"{text[:40]}: more than {MOST_HOSTS} hosts")
             names = [name + end for name in names for end in ends]
-        found += names
-    return found
+        hosts += names
+    return hosts
 
 
 def _numbers(piece: str) -> list[str]:
@@ -270,15 +270,15 @@ def shape_of(options: Mapping[str, str], hosts: Sequence[str], counts: Sequence[
 
     """
     order = _chosen(options, hosts)
-    wanted = options.get("nodes", "")
+    node_range = options.get("nodes", "")
     tasks = _number(options, "ntasks")
     each = _number(options, "ntasks-per-node")
-    low, _, high = wanted.partition("-")
-    if wanted and not (low.isdigit() and (not high or high.isdigit())):
-        raise BadOption(f"--nodes={wanted}: a number is expected")
-    number = int(high or low) if wanted else None
-    if wanted and int(low) > len(order):
-        raise BadOption(f"--nodes={wanted}: the step may have {len(order)} nodes of the job at most")
+    low, _, high = node_range.partition("-")
+    if node_range and not (low.isdigit() and (not high or high.isdigit())):
+        raise BadOption(f"--nodes={node_range}: a number is expected")
+    number = int(high or low) if node_range else None
+    if node_range and int(low) > len(order):
+        raise BadOption(f"--nodes={node_range}: the step may have {len(order)} nodes of the job at most")
     if number is None:
         number = len(order)
         if tasks is not None:
@@ -315,18 +315,18 @@ def _ranks(shares: Sequence[int], cyclic: bool) -> list[list[int]]:
 
 
 def _chosen(options: Mapping[str, str], hosts: Sequence[str]) -> list[int]:
-    known: dict[str, int] = {}
+    numbers_by_host: dict[str, int] = {}
     for number, host in enumerate(hosts):
-        known.setdefault(host, number)
-        known.setdefault(host.partition(".")[0] if not host.replace(".", "").isdigit() else host, number)
+        numbers_by_host.setdefault(host, number)
+        numbers_by_host.setdefault(host.partition(".")[0] if not host.replace(".", "").isdigit() else host, number)
 
     def numbers(name: str) -> list[int]:
-        found = []
+        positions = []
         for host in hosts_of(options.get(name, "")):
-            if host not in known:
+            if host not in numbers_by_host:
                 raise BadOption(f"--{name}={host}: no node of this job has that name")
-            found.append(known[host])
-        return found
+            positions.append(numbers_by_host[host])
+        return positions
 
     first, excluded = numbers("nodelist"), numbers("exclude")
     rest = list(range(len(hosts)))

@@ -260,15 +260,15 @@ class _JobSetDecision:
     # --- status ------------------------------------------------------------------------------------------------
 
     def _count(self, job: ReplicatedJob) -> ReplicatedJobStatus:
-        children, known = self.view.of(job), self.view.status_of(job.name)
+        children, previous = self.view.of(job), self.view.status_of(job.name)
         return ReplicatedJobStatus(
             name=job.name,
             ready=sum(child.ready and not child.complete for child in children),
             succeeded=sum(child.complete for child in children),
             failed=sum(child.failure(self.now) is not None for child in children),
             active=sum(child.active and not child.complete for child in children),
-            job_restarts=known.job_restarts if known is not None else None,
-            job_restarts_count_towards_max=known.job_restarts_count_towards_max if known is not None else None,
+            job_restarts=previous.job_restarts if previous is not None else None,
+            job_restarts_count_towards_max=previous.job_restarts_count_towards_max if previous is not None else None,
         )
 
     def _status_of(self, name: str) -> ReplicatedJobStatus:

@@ -110,10 +110,10 @@ class Mpi(Framework):
             given = super().labels(view, role, index)
             return {k: v for k, v in given.items() if not (launcher and k == REPLICA_INDEX)}
         shared = _spec(view).run_launcher_as_worker
-        found = {**self.selector_labels(view), JOB_ROLE: role.lower}
+        pod_labels = {**self.selector_labels(view), JOB_ROLE: role.lower}
         if shared or not launcher:
-            found[REPLICA_INDEX] = str(0 if launcher else index + bool(shared))
-        return found
+            pod_labels[REPLICA_INDEX] = str(0 if launcher else index + bool(shared))
+        return pod_labels
 
     def selector_labels(self, view: TrainingView) -> dict[str, str]:
         """What all pods of the job have in common."""

@@ -149,7 +149,7 @@ class RayClusterView:
 
     def _indexes(self, group: RayWorkerGroupSpec, living: Iterable[Pod]) -> Iterator[int]:
         """Numbers of the pods that a group wants; the hosts of one replica come and go together."""
-        size, wanted = hosts(group), desired(group) // hosts(group)
+        size, replicas = hosts(group), desired(group) // hosts(group)
         unwanted = set((group.scale_strategy.workers_to_delete if group.scale_strategy else None) or ())
 
         def goes(replica: int) -> bool:
@@ -158,10 +158,10 @@ class RayClusterView:
             )
 
         there = sorted({number // size for pod in living if (number := _number_in(group, pod)) is not None})
-        chosen = [replica for replica in there if not goes(replica)][:wanted]
+        chosen = [replica for replica in there if not goes(replica)][:replicas]
         taken = set(chosen)
         free = (replica for replica in count() if replica not in taken and not goes(replica))
-        chosen += [next(free) for _ in range(wanted - len(chosen))]
+        chosen += [next(free) for _ in range(replicas - len(chosen))]
         for replica in sorted(chosen):
             yield from range(replica * size, (replica + 1) * size)
 
@@ -235,14 +235,14 @@ def head_ports(template: PodTemplateSpec) -> dict[str, int]:
     """Ports of a head by name: those of its first container, and Ray's own whose name and number are free."""
     containers = template.spec.containers or []
     own = (containers[0].ports or ()) if containers else ()
-    found: dict[str, int] = {}
+    ports_by_name: dict[str, int] = {}
     for name, number in (
         *((port.name or f"{port.container_port}-port", port.container_port) for port in own),
         *PORTS.items(),
     ):
-        if name not in found and number not in found.values():
-            found[name] = number
-    return found
+        if name not in ports_by_name and number not in ports_by_name.values():
+            ports_by_name[name] = number
+    return ports_by_name
 
 
 def head_service(view: RayClusterView) -> Service:

@@ -230,8 +230,8 @@ def told_by(pod: Pod | None, config: str) -> dict[str, AppStatus] | None:
     for status in (pod.status.container_statuses if pod is not None else None) or ():
         for state in (status.state, status.last_state):
             ended = state.terminated if state is not None else None
-            if ended is not None and (found := _read(ended.message)):
-                return found
+            if ended is not None and (statuses := _read(ended.message)):
+                return statuses
             if ended is not None and ended.exit_code:
                 text = ended.message or f"the deployer ended with code {ended.exit_code}"
                 return {name: AppStatus(status=DEPLOY_FAILED, message=text) for name in names(config)} or None
@@ -461,13 +461,13 @@ class _ServiceDecision:
         doomed = {pod.metadata.name for pod in self.plan.delete_pods}
         self.plan.delete_pods += [p for p in living if p.metadata.name not in self.kept_pods | doomed]
         delay = self.spec.ray_cluster_deletion_delay_seconds
-        for name, found in self.clusters.items():
-            if name in (active, pending) or found.cluster.metadata.deletion_timestamp:
+        for name, observed in self.clusters.items():
+            if name in (active, pending) or observed.cluster.metadata.deletion_timestamp:
                 continue
-            since = (found.cluster.metadata.annotations or {}).get(UNUSED_SINCE)
+            since = (observed.cluster.metadata.annotations or {}).get(UNUSED_SINCE)
             left = (_DELAY_SECONDS if delay is None else delay) - (self.now - parse_time(since) if since else 0)
             if left <= 0:
-                self.plan.remove.append((RAY_CLUSTERS, found.cluster))
+                self.plan.remove.append((RAY_CLUSTERS, observed.cluster))
                 continue
             self.plan.again_within(left)
             if since is None:

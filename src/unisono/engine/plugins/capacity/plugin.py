@@ -144,9 +144,9 @@ class QueueCapacity(Plugin):
         if argument_value(_DEVICES, self.arguments):
             consumable = bool(argument_value(_CONSUMABLE, self.arguments))
             self.devices = DeviceQuotas(session, self.branches, consumable=consumable)
-        told = session.book.shares
-        told.plugin, told.room_of, told.metrics_of = self.name, self._room, self._figures
-        told.outgrown.append(self._outgrown)
+        share_book = session.book.shares
+        share_book.plugin, share_book.room_of, share_book.metrics_of = self.name, self._room, self._figures
+        share_book.outgrown.append(self._outgrown)
 
     def _figures(self, queue: QueueState) -> ShareMetrics:
         """For metrics."""
@@ -203,10 +203,12 @@ class QueueCapacity(Plugin):
             short = exceeded(taken, request, branch.admission)
             if short:
                 return self._not_admitted(request, taken, branch, short)
-        found = self.devices.not_admitted(job) if self.devices is not None else None
-        if found is not None:
+        device_excess = self.devices.not_admitted(job) if self.devices is not None else None
+        if device_excess is not None:
             text = "queue resource quota insufficient: insufficient dra-resource-exceeded"
-            return Refusal(f"{text} ({found[1]} of queue {found[0].name})", Cause.OVER_CAPABILITY, event=True)
+            return Refusal(
+                f"{text} ({device_excess[1]} of queue {device_excess[0].name})", Cause.OVER_CAPABILITY, event=True
+            )
         return Vote.PERMIT
 
     def _not_admitted(self, request: Amounts, taken: Amounts, branch: Branch, short: list[int]) -> Refusal:
@@ -226,10 +228,12 @@ class QueueCapacity(Plugin):
             refusal = self._over(branch, request)
             if refusal is not None:
                 return refusal
-        found = self.devices.over(self.branches[queue.name], pod_class.devices) if self.devices is not None else None
-        if found is None:
+        device_excess = (
+            self.devices.over(self.branches[queue.name], pod_class.devices) if self.devices is not None else None
+        )
+        if device_excess is None:
             return None
-        branch, name = found
+        branch, name = device_excess
         return Refusal(f"queue {branch.name} has no {name} left for the claims of the pod", Cause.OVER_CAPABILITY)
 
     def headroom(self, queue: QueueState, pod_class: PodClass) -> int:
@@ -318,9 +322,9 @@ class QueueCapacity(Plugin):
             return np.ones(len(candidates), dtype=np.bool_)
         if purpose not in (Purpose.RECLAIM, Purpose.GANG_RECLAIM):
             return None
-        wanted = self._demand(task.pod_class) if task is not None else None
+        demand = self._demand(task.pod_class) if task is not None else None
         level = 0 if purpose in _GANG else self.level
-        reclaim = Reclaim(self.branches[actor.queue.name], wanted, level)
+        reclaim = Reclaim(self.branches[actor.queue.name], demand, level)
         chosen = np.zeros(len(candidates), dtype=np.bool_)
         for index, other in enumerate(candidates):
             job = self.session.job(other.job)

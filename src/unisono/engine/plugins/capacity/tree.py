@@ -151,10 +151,10 @@ class Branches(dict[str, Branch]):
         if not self._hierarchical:
             return dict(_divided(list(self.values()), total))
         root = self[ROOT]
-        found = {ROOT: [min(limit, whole) for limit, whole in zip(root.own, total, strict=True)]}
+        ceiling_of = {ROOT: [min(limit, whole) for limit, whole in zip(root.own, total, strict=True)]}
         for branch in _top_down(root):
-            found.update(_divided(branch.children, found[branch.name]))
-        return found
+            ceiling_of.update(_divided(branch.children, ceiling_of[branch.name]))
+        return ceiling_of
 
     # ---- the tree
 
@@ -325,9 +325,9 @@ class DeviceQuotas:
 
     def _asked(self, claim: str) -> Demand:
         """What one claim asks for; nothing while it does not exist."""
-        found = self.session.snapshot.catalogue.device_claims.get(claim)
+        device_claim = self.session.snapshot.catalogue.device_claims.get(claim)
         asked: Demand = Counter()
-        for request in (found.spec.devices.requests or ()) if found is not None else ():
+        for request in (device_claim.spec.devices.requests or ()) if device_claim is not None else ():
             exact = request.exactly
             if exact is None or exact.allocation_mode == "All":
                 continue
@@ -352,9 +352,9 @@ class DeviceQuotas:
 
     def _missing(self, job: Job) -> Demand:
         """What an admitted job needs and does not hold yet."""
-        wanted = self._of_job(job)
-        tasks = (task for task in job.tasks.values() if task.status in ALLOCATED_STATES) if wanted else ()
-        return wanted - self._of({claim: None for task in tasks for claim in task.pod_class.devices})
+        demand = self._of_job(job)
+        tasks = (task for task in job.tasks.values() if task.status in ALLOCATED_STATES) if demand else ()
+        return demand - self._of({claim: None for task in tasks for claim in task.pod_class.devices})
 
     # ---- questions
 
@@ -363,20 +363,20 @@ class DeviceQuotas:
         for one in branch.chain() if self.limits and claims else ():
             if one.name in self.limits:
                 users = self._users[one.name]
-                wanted = self._of(claim for claim in claims if not users[claim])
-                name = _first_over(self.limits[one.name], [self._held[one.name], wanted], wanted)
+                demand = self._of(claim for claim in claims if not users[claim])
+                name = _first_over(self.limits[one.name], [self._held[one.name], demand], demand)
                 if name:
                     return one, name
         return None
 
     def not_admitted(self, job: JobState) -> tuple[Branch, str] | None:
         """The same for all that a job needs, beside what has been promised."""
-        wanted = self._of_job(job.record) if self.limits else Counter()
-        for branch in self.branches[job.queue.name].chain() if wanted else ():
+        demand = self._of_job(job.record) if self.limits else Counter()
+        for branch in self.branches[job.queue.name].chain() if demand else ():
             if branch.name in self.limits:
                 promised = [self._promised[name] for name in branch.members if name in self._promised]
-                parts = [self._held[branch.name], *promised, wanted]
-                name = _first_over(self.limits[branch.name], parts, wanted)
+                parts = [self._held[branch.name], *promised, demand]
+                name = _first_over(self.limits[branch.name], parts, demand)
                 if name:
                     return branch, name
         return None

@@ -36,8 +36,8 @@ FRESH_SECONDS = 300.0
 def measured(session: Session, column: int) -> NodeUsage | None:
     """The later of what a source of metrics and the node's annotations say; None when that is stale or missing."""
     facts = session.snapshot.nodes.facts[column]
-    told = [session.snapshot.node_usage.get(facts.name), usage_in(facts.annotations)]
-    latest = max((usage for usage in told if usage is not None), key=lambda usage: usage.time, default=None)
+    usages = [session.snapshot.node_usage.get(facts.name), usage_in(facts.annotations)]
+    latest = max((usage for usage in usages if usage is not None), key=lambda usage: usage.time, default=None)
     return latest if latest is not None and session.now - latest.time <= FRESH_SECONDS else None
 
 
@@ -69,7 +69,7 @@ def who(account: str) -> str:
 
 def numbers_of(annotations: Mapping[str, str], key: str) -> dict[str, float]:
     """``team-a=2,team-b=1`` as numbers by name; what cannot be read is left out; its writer was told."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for part in annotations.get(key, "").split(","):
         name, _, value = part.strip().rpartition("=")
         try:
@@ -77,5 +77,5 @@ def numbers_of(annotations: Mapping[str, str], key: str) -> dict[str, float]:
         except ValueError:
             continue
         if name and 0 < number < float("inf"):
-            found[name.strip()] = number
-    return found
+            numbers[name.strip()] = number
+    return numbers

@@ -129,10 +129,12 @@ def _compare(operator: str, key: str, values: Sequence[str], nodes: NodeView) ->
     """Integer comparison; a bound or a label that is no integer matches nothing."""
     bound = parse_integer(values[0]) if len(values) == 1 else None
     codes = nodes.label_codes(key)
-    known = [parse_integer(value) for value in nodes.table.label_values(key)]
-    if bound is None or not known:
+    numbers = [parse_integer(value) for value in nodes.table.label_values(key)]
+    if bound is None or not numbers:
         return np.zeros(nodes.size, dtype=np.bool_)
-    holds = np.array([v is not None and (v > bound if operator == "Gt" else v < bound) for v in known], dtype=np.bool_)
+    holds = np.array(
+        [v is not None and (v > bound if operator == "Gt" else v < bound) for v in numbers], dtype=np.bool_
+    )
     return np.asarray(holds[np.maximum(codes, 0)] & (codes >= 0))
 
 

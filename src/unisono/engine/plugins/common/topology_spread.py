@@ -42,12 +42,12 @@ def required_by_others(pod_class: PodClass, domains: Domains) -> list[Held]:
 
 def preferred_by_others(pod_class: PodClass, domains: Domains) -> list[Held]:
     """Preferences of others about pods of the class, the oldest selectors first; at most `MOST_PREFERENCES`."""
-    held_by, found = domains.affinity_index.held_by, list[Held]()
+    held_by, preferences = domains.affinity_index.held_by, list[Held]()
     for selector in sorted(held_by.keys() & pod_class.matched):
-        found += sorted(held for held in held_by[selector] if held.weight)
-        if len(found) >= MOST_PREFERENCES:
+        preferences += sorted(held for held in held_by[selector] if held.weight)
+        if len(preferences) >= MOST_PREFERENCES:
             break
-    return found[:MOST_PREFERENCES]
+    return preferences[:MOST_PREFERENCES]
 
 
 class InterPodFilter:
@@ -94,36 +94,36 @@ class InterPodFilter:
         return tallies
 
     def _sums_of(self, sources: Callable[[Any], Source], wanted: Sequence[tuple[Any, str]]) -> list[Tally]:
-        found = [(sources(name), key) for name, key in wanted]
-        self.sources += [source for source, _ in found]
-        return [source.tally(key) for source, key in found]
+        pairs = [(sources(name), key) for name, key in wanted]
+        self.sources += [source for source, _ in pairs]
+        return [source.tally(key) for source, key in pairs]
 
     @classmethod
     def of(cls, pod_class: PodClass, domains: Domains, table: NodeTable) -> InterPodFilter | None:
         """None where no pod requires anything."""
-        found = cls(pod_class, domains, table)
-        return found if found.sources else None
+        pod_filter = cls(pod_class, domains, table)
+        return pod_filter if pod_filter.sources else None
 
     def vetoes(self) -> list[Veto]:
         """Over all nodes; a node is refused for the first reason only."""
         size = len(self._table)
-        found: list[Veto] = []
+        refusals: list[Veto] = []
         if self._near:
-            found.append(Veto(self._far(size, [tally.sums for tally in self._near]), NOT_NEAR))
+            refusals.append(Veto(self._far(size, [tally.sums for tally in self._near]), NOT_NEAR))
         if self._away:
-            found.append(Veto(_without(found, _any_positive(self._away, size)), TOO_NEAR))
+            refusals.append(Veto(_without(refusals, _any_positive(self._away, size)), TOO_NEAR))
         if self._against:
-            found.append(Veto(_without(found, _any_positive(self._against, size)), UNWANTED))
-        for_good = tuple(found)
+            refusals.append(Veto(_without(refusals, _any_positive(self._against, size)), UNWANTED))
+        for_good = tuple(refusals)
         if self._staying:
             company = [tally.sums for tally in self._staying]
-            found.append(Veto(_without(for_good, self._far(size, company)), NOT_NEAR, later=True))
+            refusals.append(Veto(_without(for_good, self._far(size, company)), NOT_NEAR, later=True))
         if self._domains.unsettled:
             pairs = zip(self._near, self._pledged, strict=True)
             company = [near.sums - pledged.sums for near, pledged in pairs]
-            found.append(Veto(_without(for_good, self._far(size, company)), NOT_NEAR, now=True))
-            found.append(Veto(_without(for_good, _any_positive(self._evicted, size)), TOO_NEAR, now=True))
-        return found
+            refusals.append(Veto(_without(for_good, self._far(size, company)), NOT_NEAR, now=True))
+            refusals.append(Veto(_without(for_good, _any_positive(self._evicted, size)), TOO_NEAR, now=True))
+        return refusals
 
     def _far(self, size: int, company: Sequence[Counts]) -> BoolArray:
         """Nodes without a label, or without company; the first pod of a group that wants its own kind needs none.
@@ -144,10 +144,10 @@ def _any_positive(tallies: Sequence[Tally], size: int) -> BoolArray:
     """``[N]`` nodes of which a domain has any of the pods; the caller's own."""
     if not tallies:
         return np.zeros(size, dtype=np.bool_)
-    found: BoolArray = (tallies[0].sums > 0)[tallies[0].codes]
+    occupied: BoolArray = (tallies[0].sums > 0)[tallies[0].codes]
     for tally in tallies[1:]:
-        found |= (tally.sums > 0)[tally.codes]
-    return found
+        occupied |= (tally.sums > 0)[tally.codes]
+    return occupied
 
 
 def _without(earlier: Iterable[Veto], nodes: BoolArray) -> BoolArray:
@@ -173,8 +173,8 @@ class InterPodScore:
     @classmethod
     def of(cls, pod_class: PodClass, domains: Domains) -> InterPodScore | None:
         """None where no pod prefers anything."""
-        found = cls(pod_class, domains)
-        return found if found._parts else None
+        score = cls(pod_class, domains)
+        return score if score._parts else None
 
     def points(self, candidates: BoolArray) -> FloatArray:
         """``[N]`` 0 to 100 between the least and the most liked candidate."""
@@ -291,12 +291,12 @@ class SpreadFilter:
 
     def domains(self) -> list[tuple[Spread, dict[str, int]]]:
         """For each constraint how many of the pods that count each domain has, by its name."""
-        found = []
+        by_constraint = []
         for part in self._parts:
             names, numbers = self._snapshot.domain_names(part.spread.key), part.tally.sums
             counts = {names[at]: int(numbers[at]) if part.spread.counts else 0 for at in part.present.tolist()}
-            found.append((part.spread, counts))
-        return found
+            by_constraint.append((part.spread, counts))
+        return by_constraint
 
     def vetoes(self) -> list[Veto]:
         """Over all nodes; a node is refused by the first constraint that it breaks."""

@@ -72,10 +72,10 @@ class FamilyBook:
 
     def parts(self, pod_class: PodClass) -> tuple[Part, ...]:
         """What the class asks for."""
-        found = self._parts.get(pod_class.id)
-        if found is None:
-            found = self._parts[pod_class.id] = self.family.parts(pod_class)
-        return found
+        class_parts = self._parts.get(pod_class.id)
+        if class_parts is None:
+            class_parts = self._parts[pod_class.id] = self.family.parts(pod_class)
+        return class_parts
 
     # ---- filling
 
@@ -138,12 +138,12 @@ class FamilyBook:
 
     def could(self, pod_class: PodClass) -> BoolArray:
         """``[n]`` whether idle cards of the node would do."""
-        found = self._could.get(pod_class.id)
-        if found is None:
+        feasible = self._could.get(pod_class.id)
+        if feasible is None:
             rows = np.arange(len(self.columns), dtype=np.intp)
-            found = self.table.could(rows, self.parts(pod_class), self.order, self.allowed(pod_class))
-            self._could[pod_class.id] = found
-        return found
+            feasible = self.table.could(rows, self.parts(pod_class), self.order, self.allowed(pod_class))
+            self._could[pod_class.id] = feasible
+        return feasible
 
     def plan(self, pod_class: PodClass, rows: Index, *, future: bool) -> Plan:
         """The cards that a pod of the class would get on each of ``rows``; filter and score ask the same in turn."""
@@ -164,8 +164,8 @@ class FamilyBook:
         rules = self.exclusive.of_class(self._session.subject, pod_class)
         key = (pod_class.id, rules, future, len(self._touched), self._moves, rows.tobytes())
         if self._last_fit is None or self._last_fit[0] != key:
-            found = self.table.fit(rows, parts[0], self._mask(pod_class, rows, rules), future=future)
-            self._last_fit = (key, found)
+            usable = self.table.fit(rows, parts[0], self._mask(pod_class, rows, rules), future=future)
+            self._last_fit = (key, usable)
         return self._last_fit[1]
 
     def takes(self, pod_class: PodClass, rows: Index, *, future: bool) -> BoolArray:
@@ -212,23 +212,23 @@ class FamilyBook:
 
     def take_back(self, task: Task, *, pipelined: bool) -> None:
         """A placed task gives its cards back."""
-        found = self.holds.get(task.key)
-        if found is not None:
-            self._hold(task, *found, -1, pipelined=pipelined)
+        held = self.holds.get(task.key)
+        if held is not None:
+            self._hold(task, *held, -1, pipelined=pipelined)
 
     def release(self, task: Task, sign: int) -> None:
         """A task that holds cards is evicted (1), or its eviction is taken back (-1)."""
-        found = self.holds.get(task.key)
-        if found is not None:
+        held = self.holds.get(task.key)
+        if held is not None:
             self._moves += 1
-            self.table.releasing.add(*found, sign)
+            self.table.releasing.add(*held, sign)
 
     def annotations(self, task: Task, node: str, now: float) -> Mapping[str, str]:
         """What the pod is told about its cards."""
-        found = self.holds.get(task.key)
-        if found is None:
+        held = self.holds.get(task.key)
+        if held is None:
             return {}
-        row, holds = found
+        row, holds = held
         return self.family.annotations(task, node, self.table.nodes[row], holds, now)
 
 
@@ -258,11 +258,11 @@ class DeviceBook:
 
     def families(self, pod_class: PodClass) -> tuple[str, ...]:
         """Names of the families that pods of the class ask for."""
-        found = self._asked.get(pod_class.id)
-        if found is None:
-            found = tuple(family.name for family, _ in self._families if family.parts(pod_class))
-            self._asked[pod_class.id] = found
-        return found
+        names = self._asked.get(pod_class.id)
+        if names is None:
+            names = tuple(family.name for family, _ in self._families if family.parts(pod_class))
+            self._asked[pod_class.id] = names
+        return names
 
     def books(self, pod_class: PodClass) -> Iterator[FamilyBook]:
         """The books that concern a class."""
@@ -274,12 +274,12 @@ class DeviceBook:
 
     def book(self, name: str) -> FamilyBook:
         """One family's book; read from the snapshot when first asked for."""
-        found = self._books.get(name)
-        if found is None:
+        family_book = self._books.get(name)
+        if family_book is None:
             family, order = next(pair for pair in self._families if pair[0].name == name)
-            found = self._books[name] = FamilyBook(family, self.session, order)
-            found.preference = self.preference
-        return found
+            family_book = self._books[name] = FamilyBook(family, self.session, order)
+            family_book.preference = self.preference
+        return family_book
 
     def moved(self, tasks: Sequence[Task], nodes: Sequence[int], before: TaskStatus, after: TaskStatus) -> None:
         """See `Plugin.moved`."""
@@ -325,8 +325,8 @@ def _layout(family: Family, session: Session) -> _Layout:
         and len(kept.row_of) == len(nodes)
     ):
         return kept
-    found = layouts[key] = _read(family, nodes)
-    return found
+    fresh = layouts[key] = _read(family, nodes)
+    return fresh
 
 
 def _read(family: Family, nodes: NodeTable) -> _Layout:

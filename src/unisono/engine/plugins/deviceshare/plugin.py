@@ -119,8 +119,8 @@ class VirtualGpus:
         for card in cards.cards:
             model = card.model.lower()
             right = any(one.lower() in model for one in use) if use else not any(one.lower() in model for one in no_use)
-            known = card.uuid not in unwanted and (not wanted or card.uuid in wanted)
-            allowed.append(right and known)
+            permitted = card.uuid not in unwanted and (not wanted or card.uuid in wanted)
+            allowed.append(right and permitted)
         return allowed
 
     def held(self, task: Task, cards: NodeCards) -> Holds | None:
@@ -181,9 +181,9 @@ def _hold(share: Sequence[str], index: Mapping[str, int], cards: NodeCards) -> H
     """One share as `_share` writes it; None for cards that the node does not have (any more)."""
     if len(share) < 4 or not (share[2].isdigit() and share[3].isdigit()):
         return None
-    found = _INSTANCE.fullmatch(share[0])
-    slot = (int(found["group"]), int(found["position"])) if found else None
-    card = index.get(found["uuid"] if found else share[0])
+    match = _INSTANCE.fullmatch(share[0])
+    slot = (int(match["group"]), int(match["position"])) if match else None
+    card = index.get(match["uuid"] if match else share[0])
     if card is None:
         return None
     if not cards.geometries:

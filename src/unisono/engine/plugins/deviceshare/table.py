@@ -61,11 +61,11 @@ class Exclusive:
         """The rules that any waiting pod of a class in a job falls under; pods of one role have the same labels."""
         if not self._rules or job is None:
             return NONE
-        found: set[int] = set()
+        rules: set[int] = set()
         for task in job.record.pending.values():
             if task.pod_class is pod_class and job.status(task) is TaskStatus.PENDING:
-                found |= self.of_pod(task)
-        return frozenset(found)
+                rules |= self.of_pod(task)
+        return frozenset(rules)
 
     def hold(self, task: Task, cards: Iterable[tuple[int, int]], sign: int) -> None:
         """A pod takes cards (row and number), or gives them back."""
@@ -134,17 +134,17 @@ class Plan:
     def holds(self, at: int, parts: Sequence[Part]) -> Holds:
         """The choice for node number ``at``."""
         slots = self.slots.get(at)
-        found = []
+        part_holds = []
         for number, part in enumerate(parts):
             pairs = zip(self.chosen[number][at].tolist(), self.needs[number][at].tolist(), strict=True)
             places: Iterable[Slot | None] = slots[number] if slots else [None] * part.count
-            found.append(
+            part_holds.append(
                 tuple(
                     Hold(card, memory, part.cores, part.whole, slot)
                     for (card, memory), slot in zip(pairs, places, strict=True)
                 )
             )
-        return tuple(found)
+        return tuple(part_holds)
 
 
 class CardTable:
@@ -199,11 +199,11 @@ class CardTable:
 
     def taken(self, row: int, card: int, *, future: bool) -> set[Slot]:
         """Instances of a partitioned card that count as taken; ``future`` as in `loads`."""
-        found: set[Slot] = set()
+        occupied: set[Slot] = set()
         for at, number in (*self.used.slots.items(), *self.pipelined.slots.items()):
             if at[:2] == (row, card) and number > 0 and (not future or self.releasing.slots[at] < number):
-                found.add(at[2])
-        return found
+                occupied.add(at[2])
+        return occupied
 
     # ---- choice
 
@@ -265,7 +265,7 @@ class CardTable:
         memory, slots = self.memory[row], self.slots[row]
         geometries = self.nodes[row].geometries
         taken = [self.taken(row, card, future=future) for card in range(len(geometries))]
-        found: list[list[Slot]] = []
+        instances: list[list[Slot]] = []
         plan.ok[at], plan.packed[at], plan.alone[at] = True, 0.0, 0
         for number, part in enumerate(parts):
             need = memory * part.percent // 100 if part.percent else np.full_like(memory, part.memory)
@@ -283,13 +283,13 @@ class CardTable:
                 plan.alone[at] += load[COUNT, card] <= 0
                 load[:, card] += (instance[1], part.cores, 1, int(part.whole))
                 plan.packed[at] += 100.0 * load[MEMORY, card] / max(int(memory[card]), 1)
-            found.append(places)
+            instances.append(places)
             if len(places) < part.count:
                 plan.ok[at] = False
                 break
         plan.after[:, at] = load
         if plan.ok[at]:
-            plan.slots[at] = found
+            plan.slots[at] = instances
 
     def could(self, rows: Index, parts: Sequence[Part], order: Order, allowed: BoolArray | None = None) -> BoolArray:
         """``[M]`` whether the demand would fit if all cards were free."""

@@ -76,8 +76,8 @@ class _Uniform(ABC):
         for part, group in zip(parts, groups, strict=True):
             if group is None:
                 return None
-            known = [card for card in group if card < len(cards.cards)]
-            held.append(tuple(_hold(part, card, cards) for card in known))
+            present = [card for card in group if card < len(cards.cards)]
+            held.append(tuple(_hold(part, card, cards) for card in present))
         return tuple(held)
 
     def annotations(self, task: Task, node: str, cards: NodeCards, holds: Holds, now: float) -> Mapping[str, str]:
@@ -188,8 +188,8 @@ class QGpu(_Uniform):
         return tuple(part for resources in pod_class.containers if (part := self._part(resources)) is not None)
 
     def _part(self, resources: ResourceRequirements | None) -> Part | None:
-        wanted = amounts(resources)
-        cores, memory = wanted.get(self.CORES, 0), wanted.get(self.MEMORY, 0)
+        requests = amounts(resources)
+        cores, memory = requests.get(self.CORES, 0), requests.get(self.MEMORY, 0)
         if cores >= 100:
             return Part(count=-(-cores // 100), percent=100, cores=100, whole=True)
         return Part(memory=memory, cores=cores) if cores or memory else None

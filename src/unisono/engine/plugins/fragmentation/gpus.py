@@ -62,17 +62,17 @@ def prices(target: Target, cards: Ints) -> Floats:
 
     """
     has = cards > 0
-    found = np.zeros(len(cards))
+    node_prices = np.zeros(len(cards))
     whole = int(target.demand.sum())
     if not whole or not has.any():
-        return found
+        return node_prices
     total = float(cards.sum())
     for demand, allowed, need in zip(target.demand.tolist(), target.allowed, target.work.need, strict=True):
         open_to = allowed & has
         reach = float(cards[open_to].sum())
         if demand and reach and not (allowed | ~has).all() and (need < NEVER).any():
-            found[open_to] += demand / whole * total / reach
-    return np.asarray(np.minimum(found, _MOST))
+            node_prices[open_to] += demand / whole * total / reach
+    return np.asarray(np.minimum(node_prices, _MOST))
 
 
 # Which pods are usual: those that are there, those seen so far, or those that the configuration lists.
@@ -320,8 +320,8 @@ class Gpus:
         cpu = view.allocatable[CPU] - view.used[CPU]
         after = cpu - pod_class.requests.get("cpu", 0)
         book = self._book(pod_class)
-        if book is not None and (found := self._of_one_card(book, pod_class, view, cpu, after)) is not None:
-            return found
+        if book is not None and (card_points := self._of_one_card(book, pod_class, view, cpu, after)) is not None:
+            return card_points
         free = self.free(view)
         before = fragments(self.work, view.columns, cpu, free)
         whole = -(-pod_class.requests.get(self.resource, 0) // 1000)
@@ -354,10 +354,10 @@ class Gpus:
         fit = book.fit(pod_class, rows[held], future=view.future)
         if fit is None or book.parts(pod_class)[0].count != 1:
             return None
-        found = np.full(view.size, int(points(np.zeros(1))[0]), dtype=np.int64)
+        node_points = np.full(view.size, int(points(np.zeros(1))[0]), dtype=np.int64)
         some = np.flatnonzero(fit.any(axis=1))
         if not len(some):
-            return found
+            return node_points
         held, fit = held[some], fit[some]
         rows, columns = rows[held], view.columns[held]
         free = self._idle(book, rows, book.table.loads(rows, future=view.future))
@@ -365,8 +365,8 @@ class Gpus:
         which = first_of_equals(free, fit)
         less = gain_by_card(self.work, columns, (cpu[held], after[held]), free, taken, which)
         each = self._points(less, columns, taken)
-        found[held] = np.where(which, each, -1).max(axis=1)
-        return found
+        node_points[held] = np.where(which, each, -1).max(axis=1)
+        return node_points
 
     def _book(self, pod_class: PodClass) -> FamilyBook | None:
         return next((book for book in self.books if book.parts(pod_class)), None)

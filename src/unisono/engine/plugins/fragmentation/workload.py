@@ -117,8 +117,8 @@ def fragments(work: Workload, columns: Index, cpu: Ints, free: Ints) -> Ints:
     first, same = _distinct(states)
     step = max(1, _MOST // max(1, len(work.starts) * free.shape[1], len(work.weight)))
     parts = [first[at : at + step] for at in range(0, len(first), step)]
-    found = np.concatenate([_fragments(work, columns[part], cpu[part], free[part]) for part in parts])
-    return np.asarray(found[same])
+    amounts = np.concatenate([_fragments(work, columns[part], cpu[part], free[part]) for part in parts])
+    return np.asarray(amounts[same])
 
 
 def _fragments(work: Workload, columns: Index, cpu: Ints, free: Ints) -> Ints:
@@ -152,9 +152,9 @@ def gain_by_card(
     states = np.concatenate((free, free[row]))
     states[np.arange(len(free), len(states)), card] -= taken[row]
     amounts = fragments(work, np.append(columns, columns[row]), np.append(cpu[0], cpu[1][row]), states)
-    found = np.zeros(free.shape)
-    found[row, card] = gain(amounts[row], amounts[len(free) :], work.total)
-    return found
+    gains = np.zeros(free.shape)
+    gains[row, card] = gain(amounts[row], amounts[len(free) :], work.total)
+    return gains
 
 
 def first_of_equals(free: Ints, which: BoolArray) -> BoolArray:
@@ -209,14 +209,14 @@ def item_of(pod_class: PodClass, resource: str, books: Sequence[FamilyBook]) -> 
     """What pods of a class are counted as; ``resource`` is the name of whole GPUs."""
     affinity = pod_class.affinity.node_affinity if pod_class.affinity else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    wanted = (sorted(pod_class.node_selector.items()), required) if pod_class.node_selector or required else None
+    constraints = (sorted(pod_class.node_selector.items()), required) if pod_class.node_selector or required else None
     book = next((book for book in books if book.parts(pod_class)), None)
     return Item(
         cpu=pod_class.requests.get("cpu", 0),
         family=book.family.name if book else "",
         parts=book.parts(pod_class) if book else (),
         whole=-(-pod_class.requests.get(resource, 0) // 1000),
-        selector=msgspec.json.encode(wanted),
+        selector=msgspec.json.encode(constraints),
     )
 
 

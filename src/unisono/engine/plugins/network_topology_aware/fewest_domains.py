@@ -266,10 +266,10 @@ class FewestDomains:
     def _fitting_one(self, column: int) -> int:
         """As `_fitting`; nodes alike that hold as much are worked out once."""
         state = self._session.matrix[:, column].tobytes()
-        known = self._known.get(state)
-        if known is None:
-            known = self._known[state] = int(self._fitting(np.array([column], dtype=np.intp))[0])
-        return known
+        count = self._known.get(state)
+        if count is None:
+            count = self._known[state] = int(self._fitting(np.array([column], dtype=np.intp))[0])
+        return count
 
     def _keeps_order(self, moved: dict[int, int], rest: int) -> bool:
         """Whether the order surely is the same as last time; that is so for most tasks of a long run.

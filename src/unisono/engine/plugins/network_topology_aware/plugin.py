@@ -79,8 +79,8 @@ class LeafPoints:
         return self._points
 
     def _nearness_to(self, at: int) -> Nearness:
-        found = self._near.get((at, id(self.order.columns)))
-        if found is None:
+        nearness = self._near.get((at, id(self.order.columns)))
+        if nearness is None:
             tree, low, high = self._tree, self._tree.levels[0], self._tree.levels[-1]
             tiers = [int(tree.tiers[tree.common(at, leaf)]) for leaf in self._leaves]
             near = np.array(
@@ -91,8 +91,8 @@ class LeafPoints:
                 dtype=np.float64,
             )
             nearest = np.equal(near, near.max(initial=0.0)).astype(np.float64)
-            found = self._near[at, id(self.order.columns)] = (near, nearest)
-        return found
+            nearness = self._near[at, id(self.order.columns)] = (near, nearest)
+        return nearness
 
 
 _WEIGHT = Argument("weight", "int", 1, "multiplies all scores; negative means 1")
@@ -152,9 +152,9 @@ class NetworkTopologyAwarePlugin(Plugin):
         self.session = session
         self.tree = session.snapshot.hyper_nodes
         registry = session.registry
-        known = {name: row for name in self.weights if (row := registry.find(name)) is not None}
-        self.rows: Index = np.array(list(known.values()), dtype=np.intp)
-        self.row_weights = np.array([self.weights[name] for name in known], dtype=np.float64)
+        row_by_name = {name: row for name in self.weights if (row := registry.find(name)) is not None}
+        self.rows: Index = np.array(list(row_by_name.values()), dtype=np.intp)
+        self.row_weights = np.array([self.weights[name] for name in row_by_name], dtype=np.float64)
         self.amounts = DomainAmounts(session, self.rows)
         self._weighed: dict[int, bool] = {}
         self._by_lines: dict[bytes, FillingOfLines] = {}
@@ -201,15 +201,15 @@ class NetworkTopologyAwarePlugin(Plugin):
 
     def _by_tier(self, root: int, limit: int) -> list[list[int]]:
         """``root`` and the HyperNodes below it, up to tier ``limit``, by tier from below; read only."""
-        found = self._tiers.get((root, limit))
-        if found is None:
+        domains = self._tiers.get((root, limit))
+        if domains is None:
             by_tier: dict[int, list[int]] = {}
             for each in self.tree.below(root):
                 tier = int(self.tree.tiers[each])
                 if tier <= limit:
                     by_tier.setdefault(tier, []).append(each)
-            found = self._tiers[root, limit] = [by_tier[tier] for tier in sorted(by_tier)]
-        return found
+            domains = self._tiers[root, limit] = [by_tier[tier] for tier in sorted(by_tier)]
+        return domains
 
     def _minimum(self, job: JobState, group: SubGroup | None) -> Vector | None:
         if group is None:
@@ -273,12 +273,12 @@ class NetworkTopologyAwarePlugin(Plugin):
 
     def _share(self, request: Vector) -> FloatArray:
         """``[H]`` weighted mean of the used share with the request; 0 where a resource would overflow."""
-        found = self._fillings.get(request.tobytes())
-        if found is None:
+        filling = self._fillings.get(request.tobytes())
+        if filling is None:
             if len(self._fillings) >= _MOST_FILLINGS:
                 self._fillings.clear()
-            found = self._fillings[request.tobytes()] = Filling(self.amounts, request, self.row_weights)
-        return found.share()
+            filling = self._fillings[request.tobytes()] = Filling(self.amounts, request, self.row_weights)
+        return filling.share()
 
     # ---- nodes
 
@@ -300,11 +300,11 @@ class NetworkTopologyAwarePlugin(Plugin):
 
     def _leaves(self, columns: Index) -> tuple[list[int], Index]:
         """Lowest HyperNodes of the nodes, each once, and which of them is each node's; the tree owns ``columns``."""
-        found = self._present.get(id(columns))
-        if found is None:
+        cached = self._present.get(id(columns))
+        if cached is None:
             leaves, codes = np.unique(self.tree.leaf[columns], return_inverse=True)
-            found = self._present[id(columns)] = (leaves.tolist(), codes.reshape(-1).astype(np.intp))
-        return found
+            cached = self._present[id(columns)] = (leaves.tolist(), codes.reshape(-1).astype(np.intp))
+        return cached
 
     def stamp(self, pod_class: PodClass) -> int | None:
         """After each placement, where HyperNodes are weighed for the class."""
@@ -334,12 +334,12 @@ class NetworkTopologyAwarePlugin(Plugin):
 
     def _lines(self, pod_class: PodClass) -> FillingOfLines | None:
         request = fitted(pod_class.vector, self.session.rows)[self.rows]
-        found = self._by_lines.get(request.tobytes())
-        if found is None:
+        lines = self._by_lines.get(request.tobytes())
+        if lines is None:
             weights = [self.fading ** max(tier - 1, 0) for tier in self.tree.levels]
             if sum(weights) <= 0:
                 return None
             filling = Filling(self.amounts, request, self.row_weights)
-            found = FillingOfLines(filling, self.tree, weights, 100.0 * self.weight)
-            self._by_lines[request.tobytes()] = found
-        return found
+            lines = FillingOfLines(filling, self.tree, weights, 100.0 * self.weight)
+            self._by_lines[request.tobytes()] = lines
+        return lines

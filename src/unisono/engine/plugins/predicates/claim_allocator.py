@@ -131,14 +131,14 @@ def matcher_of(
                 tests.append(compile_selector(selector.cel.expression))
             except SelectorError as error:
                 raise ClaimError(f"request {name}: {error}") from error
-    known: dict[int, bool] = {}
+    results: dict[int, bool] = {}
 
     def matches(unit: Unit) -> bool:
-        found = known.get(unit.kind)
-        if found is None:
+        result = results.get(unit.kind)
+        if result is None:
             untolerated = any(not any(_tolerates(t, taint) for t in tolerations) for taint in unit.taints)
-            found = known[unit.kind] = not untolerated and _selected(name, tests, unit)
-        return found
+            result = results[unit.kind] = not untolerated and _selected(name, tests, unit)
+        return result
 
     return matches
 
@@ -177,8 +177,8 @@ class _Search:
         self.steps = 0
 
     def run(self, plans: Sequence[ClaimPlan]) -> bool:
-        wanted = [(claim, alternatives) for claim in plans for alternatives in claim.requests]
-        return self._request(wanted, 0)
+        pairs = [(claim, alternatives) for claim in plans for alternatives in claim.requests]
+        return self._request(pairs, 0)
 
     def _request(self, wanted: Wanted, at: int) -> bool:
         if at == len(wanted):

@@ -69,10 +69,10 @@ def _in_range(policy: CapacityRequestPolicy, asked: Fraction) -> Fraction | None
     if bounds is None:
         return asked
     least = parse_quantity(bounds.min) if bounds.min is not None else Fraction(0)
-    found = max(asked, least)
+    amount = max(asked, least)
     if bounds.step is not None and (step := parse_quantity(bounds.step)) > 0:
-        found = least - ((least - found) // step) * step  # rounded up
-    return None if bounds.max is not None and found > parse_quantity(bounds.max) else found
+        amount = least - ((least - amount) // step) * step  # rounded up
+    return None if bounds.max is not None and amount > parse_quantity(bounds.max) else amount
 
 
 def portions(capacity: Mapping[str, Capacity], asked: Amounts) -> Amounts | None:
@@ -85,13 +85,13 @@ def portions(capacity: Mapping[str, Capacity], asked: Amounts) -> Amounts | None
     """
     if not asked.keys() <= capacity.keys():
         return None
-    found: dict[str, Fraction] = {}
+    consumed: dict[str, Fraction] = {}
     for name, one in capacity.items():
         portion = one.portion(asked.get(name))
         if portion is None or portion > one.value:
             return None
-        found[name] = portion
-    return found
+        consumed[name] = portion
+    return consumed
 
 
 @dataclass(slots=True)
@@ -320,11 +320,11 @@ class Inventory:
 
     def granted(self, resource: str) -> npt.NDArray[np.int64]:
         """``[N]`` devices of nodes that report a resource which claims have got in this session, in engine units."""
-        found = np.zeros(self._nodes.size, dtype=np.int64)
+        amounts = np.zeros(self._nodes.size, dtype=np.int64)
         for counter, limit in self._limits.items():
             if counter[3] == resource:
-                found[limit.column] = int((self.book.drawn.get(counter, Fraction(0)) - limit.claimed) * 1000)
-        return found
+                amounts[limit.column] = int((self.book.drawn.get(counter, Fraction(0)) - limit.claimed) * 1000)
+        return amounts
 
     def _limits_for(self, one: ResourceSlice, device: Device, facts: DeviceFacts) -> Iterator[CounterName]:
         """Counters of the extended resources for which the device counts, on a node that reports them itself."""
@@ -332,12 +332,12 @@ class Inventory:
         column = self._nodes.table.index.get(node or "")
         if column is None:
             return
-        known = self._serving.get(id(facts))
-        if known is None:
-            known = tuple(name for name, device_class in self._served.items() if selects(device_class, facts))
-            self._serving[id(facts)] = known
+        names = self._serving.get(id(facts))
+        if names is None:
+            names = tuple(name for name, device_class in self._served.items() if selects(device_class, facts))
+            self._serving[id(facts)] = names
         node_facts = self._nodes.table.facts[column]
-        for name in known:
+        for name in names:
             if name not in node_facts.allocatable or name in node_facts.by_claims:
                 continue
             counter = ("", node or "", "limits", name)
@@ -351,12 +351,12 @@ class Inventory:
         if self.plain[column]:
             return ()
         numbers: dict[CounterName, int] = {}
-        found: list[object] = []
+        states: list[object] = []
         for unit in self.by_node[column]:
             draws = tuple((numbers.setdefault(key, len(numbers)), self.book.left(key)) for key in unit.draws)
             consumed = tuple(sorted(self.book.consumed.get(unit.name, {}).items())) if unit.shared else ()
-            found.append((draws, consumed, self.book.shares.get(unit.name, 0) > 0))
-        return tuple(found)
+            states.append((draws, consumed, self.book.shares.get(unit.name, 0) > 0))
+        return tuple(states)
 
     def _place(self, one: ResourceSlice, device: Device) -> tuple[list[int], NodeSelector | None]:
         """Columns of the nodes that can use a device, and the selector that says so."""
@@ -367,10 +367,10 @@ class Inventory:
         if owner.node_selector is None:
             return (list(range(self._nodes.size)) if owner.all_nodes else []), None
         key = msgspec.msgpack.encode(owner.node_selector)
-        found = self._reach.get(key)
-        if found is None:
-            found = self._reach[key] = np.flatnonzero(match_selector(owner.node_selector, self._nodes)).tolist()
-        return found, owner.node_selector
+        columns = self._reach.get(key)
+        if columns is None:
+            columns = self._reach[key] = np.flatnonzero(match_selector(owner.node_selector, self._nodes)).tolist()
+        return columns, owner.node_selector
 
     def _unit(self, one: ResourceSlice, device: Device, scope: NodeSelector | None) -> Unit:
         driver, pool = one.spec.driver, one.spec.pool.name
@@ -382,21 +382,21 @@ class Inventory:
         }
         shared = bool(device.allow_multiple_allocations)
         facts = msgspec.msgpack.encode((driver, device.attributes, device.capacity, taints, shared))
-        known = self._known.get(facts)
-        if known is None:
+        cached = self._known.get(facts)
+        if cached is None:
             capacity = {
                 full_name(name, driver): Capacity(parse_quantity(each.value), each.request_policy)
                 for name, each in (device.capacity or {}).items()
             }
-            known = self._known[facts] = facts_of(driver, device, facts), capacity
+            cached = self._known[facts] = facts_of(driver, device, facts), capacity
         if self._served and not shared:
-            draws |= dict.fromkeys(self._limits_for(one, device, known[0]), Fraction(1))
+            draws |= dict.fromkeys(self._limits_for(one, device, cached[0]), Fraction(1))
         alike = self._number(facts, device.consumes_counters, device.binding_conditions)
         own = (pool, device.name if shared else "") if shared or draws else ()
         kind = self._number(facts, device.consumes_counters, device.binding_conditions, *own) if own else alike
         name = (driver, pool, device.name)
         return Unit(
-            name, known[0], kind, alike, taints, scope, known[1], draws, shared, not shared and not draws, device
+            name, cached[0], kind, alike, taints, scope, cached[1], draws, shared, not shared and not draws, device
         )
 
     def _number(self, *what: object) -> int:

@@ -125,10 +125,10 @@ class PredicatesPlugin(Plugin):
     def _checks_of(self, pod_class: PodClass) -> list[DomainCheck]:
         if pod_class.base is pod_class and not self._served_of(pod_class):
             return []
-        found = self._checks.get(pod_class.id)
-        if found is None:
-            found = self._checks[pod_class.id] = list(self._make_checks(pod_class))
-        return found
+        checks = self._checks.get(pod_class.id)
+        if checks is None:
+            checks = self._checks[pod_class.id] = list(self._make_checks(pod_class))
+        return checks
 
     def _make_checks(self, pod_class: PodClass) -> Iterator[DomainCheck]:
         domains, table = self.session.domains, self.session.snapshot.nodes

@@ -81,34 +81,34 @@ class ClaimLedger:
             ClaimError: one of them cannot be read.
 
         """
-        found = []
+        claim_plans = []
         for key in pod_class.devices:
             if not self.is_open(key):
                 continue
-            known = self._plans.get(key)
-            if known is None:
+            entry = self._plans.get(key)
+            if entry is None:
                 claim = self.catalogue.device_claims[key]
                 try:
-                    known = plan(claim, self.catalogue.device_classes)
+                    entry = plan(claim, self.catalogue.device_classes)
                 except ClaimError as error:
-                    known = error
-                self._plans[key] = known
-            if isinstance(known, ClaimError):
-                raise known
-            found.append(known)
-        return found
+                    entry = error
+                self._plans[key] = entry
+            if isinstance(entry, ClaimError):
+                raise entry
+            claim_plans.append(entry)
+        return claim_plans
 
     def signature(self, column: int) -> _Signature:
         """Nodes with equal signatures can serve the same claims."""
-        inventory, found = self.inventory, self._signatures[column]
-        if inventory.settle(column) or found is None:
-            found = self._signatures[column] = (
+        inventory, current = self.inventory, self._signatures[column]
+        if inventory.settle(column) or current is None:
+            current = self._signatures[column] = (
                 bool(inventory.incomplete[column]),
                 tuple(unit.alike for unit in inventory.by_node[column]),
                 tuple(unit.alike for unit in inventory.free(column)),
                 inventory.state(column),
             )
-        return found
+        return current
 
     def serve(self, plans: Sequence[ClaimPlan], column: int) -> Given | None:
         """Devices of one node for all claims, or None.
@@ -165,15 +165,15 @@ class ClaimLedger:
 
     def allocations(self, task: Task) -> tuple[ClaimAllocation, ...]:
         """What the claims of a pod get, or only that the pod uses them."""
-        found = []
+        results = []
         for key in task.pod_class.devices:
             claim, grant = self.claim(key), self.grants.get(key)
             if claim is None or (grant is None and any(u.uid == task.uid for u in claim.status.reserved_for or ())):
                 continue
             meta = claim.metadata
             given = self._result(claim, grant) if grant is not None else None
-            found.append(ClaimAllocation(meta.namespace or "", meta.name, meta.uid or "", given))
-        return tuple(found)
+            results.append(ClaimAllocation(meta.namespace or "", meta.name, meta.uid or "", given))
+        return tuple(results)
 
     def _result(self, claim: ResourceClaim, grant: Grant) -> AllocationResult:
         results = [_result_of(claim, number, gift) for number, gift in enumerate(grant.devices)]
@@ -187,21 +187,21 @@ class ClaimLedger:
         return here if bound else _everywhere([gift.unit.scope for gift in grant.devices])
 
     def _config(self, claim: ResourceClaim) -> list[DeviceAllocationConfiguration]:
-        found = []
+        configurations = []
         for request in claim.spec.devices.requests or ():
             names = [request.exactly.device_class_name] if request.exactly is not None else []
             names += [sub.device_class_name for sub in request.first_available or ()]
             for name in names:
                 device_class = self.catalogue.device_classes.get(name)
                 for entry in (device_class.spec.config or ()) if device_class is not None else ():
-                    found.append(
+                    configurations.append(
                         DeviceAllocationConfiguration(source="FromClass", requests=[request.name], opaque=entry.opaque)
                     )
         for given in claim.spec.devices.config or ():
-            found.append(
+            configurations.append(
                 DeviceAllocationConfiguration(source="FromClaim", requests=given.requests, opaque=given.opaque)
             )
-        return found
+        return configurations
 
     def reach(self, key: str) -> BoolArray:
         """``[N]`` nodes that can use what a claim has, or gets in this session."""
@@ -242,13 +242,13 @@ class LimitFilter:
     def vetoes(self) -> list[Veto]:
         """Over all nodes."""
         nodes, inventory = self._ledger.session.nodes, self._ledger.inventory
-        found = []
+        refusals = []
         for name, amount in self._wanted.items():
             granted = inventory.granted(name)
             row = nodes.table.registry.row(name)
             short = (granted > 0) & (nodes.allocatable[row] - nodes.used[row] - granted < amount)
-            found.append(Veto(short, Reason(f"Insufficient {name}")))
-        return found
+            refusals.append(Veto(short, Reason(f"Insufficient {name}")))
+        return refusals
 
 
 class AwaitedFilter:
@@ -364,7 +364,7 @@ class ClaimFilter:
 
     def _serves(self, plans: Sequence[ClaimPlan], column: int) -> bool:
         key = (tuple(one.key for one in plans), self.ledger.signature(column))
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self.ledger.serve(plans, column) is not None
-        return found
+        served = self._known.get(key)
+        if served is None:
+            served = self._known[key] = self.ledger.serve(plans, column) is not None
+        return served

@@ -40,8 +40,8 @@ def is_bound(claim: PersistentVolumeClaim) -> bool:
 
 def waits(claim: PersistentVolumeClaim, catalogue: Catalogue) -> bool:
     """Whether the claim's volume is chosen together with the pod's node."""
-    found = catalogue.storage_classes.get(class_of_claim(claim))
-    return found is not None and found.volume_binding_mode == WAIT and not claim.spec.volume_name
+    storage_class = catalogue.storage_classes.get(class_of_claim(claim))
+    return storage_class is not None and storage_class.volume_binding_mode == WAIT and not claim.spec.volume_name
 
 
 class Misfit(Enum):
@@ -61,13 +61,13 @@ class Misfit(Enum):
 
 def misfit(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Misfit:
     """Why a volume may not be given to a claim, wherever it can be reached from; ``NONE`` where it may."""
-    spec, wanted = volume.spec, claim.spec
+    spec, claim_spec = volume.spec, claim.spec
     reference = spec.claim_ref
     if volume.metadata.deletion_timestamp is not None:
         return Misfit.DELETED
     if reference is None and class_of_volume(volume) != class_of_claim(claim):
         return Misfit.CLASS
-    if stored_bytes(spec.capacity) < stored_bytes(wanted.resources.requests):
+    if stored_bytes(spec.capacity) < stored_bytes(claim_spec.resources.requests):
         return Misfit.SIZE
     if not same_mode(volume, claim):
         return Misfit.MODE
@@ -75,11 +75,11 @@ def misfit(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Misfit:
         return Misfit.NONE if is_given_to(volume, claim) else Misfit.TAKEN
     if volume.status.phase != "Available":
         return Misfit.UNAVAILABLE
-    if wanted.selector is not None and not selects(wanted.selector, volume.metadata.labels or {}):
+    if claim_spec.selector is not None and not selects(claim_spec.selector, volume.metadata.labels or {}):
         return Misfit.LABELS
-    if not set(wanted.access_modes or ()) <= set(spec.access_modes or ()):
+    if not set(claim_spec.access_modes or ()) <= set(spec.access_modes or ()):
         return Misfit.ACCESS
-    same = (spec.volume_attributes_class_name or "") == (wanted.volume_attributes_class_name or "")
+    same = (spec.volume_attributes_class_name or "") == (claim_spec.volume_attributes_class_name or "")
     return Misfit.NONE if same else Misfit.ATTRIBUTES
 
 
@@ -117,30 +117,32 @@ class VolumeMap:
 
     def _reach_of(self, selector: NodeSelector | None) -> BoolArray:
         key = msgspec.msgpack.encode(selector)
-        found = self._reach.get(key)
-        if found is None:
+        mask = self._reach.get(key)
+        if mask is None:
             everywhere = np.ones(self.nodes.size, dtype=np.bool_)
-            found = self._reach[key] = everywhere if selector is None else match_selector(selector, self.nodes)
-        return found
+            mask = self._reach[key] = everywhere if selector is None else match_selector(selector, self.nodes)
+        return mask
 
     def _columns_of(self, selector: NodeSelector | None) -> Columns:
         key = msgspec.msgpack.encode(selector)
-        found = self._columns.get(key)
-        if found is None:
-            found = self._columns[key] = np.flatnonzero(self._reach_of(selector))
-        return found
+        columns = self._columns.get(key)
+        if columns is None:
+            columns = self._columns[key] = np.flatnonzero(self._reach_of(selector))
+        return columns
 
     def offers(self, claim: PersistentVolumeClaim) -> list[Offer]:
         """Volumes that fit, those kept for the claim first, then by size and name."""
         spec = claim.spec
         named = (claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
         key = msgspec.msgpack.encode((named if self._kept_for(claim) else None, class_of_claim(claim), spec))
-        found = self._offers.get(key)
-        if found is None:
+        matching = self._offers.get(key)
+        if matching is None:
             fitting = [volume for volume in self.catalogue.volumes.values() if fits(volume, claim)]
             fitting.sort(key=lambda v: (v.spec.claim_ref is None, stored_bytes(v.spec.capacity), v.metadata.name))
-            found = self._offers[key] = [Offer(v.metadata.name, self._columns_of(self._required(v))) for v in fitting]
-        return found
+            matching = self._offers[key] = [
+                Offer(v.metadata.name, self._columns_of(self._required(v))) for v in fitting
+            ]
+        return matching
 
     def _kept_for(self, claim: PersistentVolumeClaim) -> bool:
         return any(
@@ -159,8 +161,8 @@ class VolumeMap:
         mask = np.zeros(self.nodes.size, dtype=np.bool_)
         for term in terms:
             inside = np.ones(self.nodes.size, dtype=np.bool_)
-            for wanted in term.match_label_expressions or ():
-                inside &= self.with_label(wanted.key, wanted.values or ())
+            for requirement in term.match_label_expressions or ():
+                inside &= self.with_label(requirement.key, requirement.values or ())
             mask |= inside
         return mask
 

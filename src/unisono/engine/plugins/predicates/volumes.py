@@ -109,8 +109,8 @@ class VolumeLedger:
         if volume is not None:
             csi = volume.spec.csi
             return (csi.driver, csi.volume_handle) if csi is not None else None
-        found = self.catalogue.storage_classes.get(class_of_claim(claim) if claim is not None else "")
-        return (found.provisioner, f"claim {key}") if found is not None else None
+        storage_class = self.catalogue.storage_classes.get(class_of_claim(claim) if claim is not None else "")
+        return (storage_class.provisioner, f"claim {key}") if storage_class is not None else None
 
     def open_claims(self, pod_class: PodClass) -> list[str]:
         """Claims of a class that get their volume with the node, smallest first."""
@@ -185,12 +185,12 @@ class VolumeLedger:
 
     def binds(self, pod_class: PodClass, column: int) -> tuple[VolumeBind, ...]:
         """What must be written before a pod of the class can run on a node."""
-        found = []
+        volume_binds = []
         for key in pod_class.volumes:
             choice, claim = self.choices.get(key), self.claim(key)
             if choice is None or claim is None:
                 continue
-            found.append(
+            volume_binds.append(
                 VolumeBind(
                     claim.metadata.namespace or "",
                     claim.metadata.name,
@@ -200,7 +200,7 @@ class VolumeLedger:
                     self.timeout,
                 )
             )
-        return tuple(found)
+        return tuple(volume_binds)
 
     # ---- volumes on nodes
 
@@ -212,26 +212,26 @@ class VolumeLedger:
 
     def _count(self) -> dict[str, Attached]:
         table = self.session.snapshot.nodes
-        found: dict[str, Attached] = {}
+        by_driver: dict[str, Attached] = {}
         for name, csi_node in self.catalogue.csi_nodes.items():
             column = table.index.get(name)
             for driver in (csi_node.spec.drivers or ()) if column is not None else ():
                 if driver.allocatable is None or driver.allocatable.count is None:
                     continue
-                book = found.get(driver.name)
+                book = by_driver.get(driver.name)
                 if book is None:
                     none = np.full(len(table), np.iinfo(np.int64).max, dtype=np.int64)
-                    book = found[driver.name] = Attached(none, np.zeros(len(table), dtype=np.int64))
+                    book = by_driver[driver.name] = Attached(none, np.zeros(len(table), dtype=np.int64))
                 book.limits[column] = driver.allocatable.count
-        for node, claims in self.session.snapshot.affinity_index.volume_users.items() if found else ():
+        for node, claims in self.session.snapshot.affinity_index.volume_users.items() if by_driver else ():
             column = table.index.get(node)
             for key, number in claims.items() if column is not None else ():
                 volume = self.csi_of(key)
-                if volume is not None and volume[0] in found and column is not None:
-                    found[volume[0]].move(volume[1], column, number)
-        for attachment in self.catalogue.volume_attachments.values() if found else ():
-            self._count_attachment(attachment, found)
-        return found
+                if volume is not None and volume[0] in by_driver and column is not None:
+                    by_driver[volume[0]].move(volume[1], column, number)
+        for attachment in self.catalogue.volume_attachments.values() if by_driver else ():
+            self._count_attachment(attachment, by_driver)
+        return by_driver
 
     def _count_attachment(self, attachment: VolumeAttachment, books: dict[str, Attached]) -> None:
         """A volume that is attached takes its place until it is detached, whether or not a pod still uses it."""
@@ -302,13 +302,13 @@ class VolumeFilter:
         return []
 
     def _limits(self) -> list[Veto]:
-        wanted: dict[str, set[str]] = {}
+        handles_by_driver: dict[str, set[str]] = {}
         for key in self.pod_class.volumes:
             volume = self.ledger.csi_of(key)
             if volume is not None:
-                wanted.setdefault(volume[0], set()).add(volume[1])
+                handles_by_driver.setdefault(volume[0], set()).add(volume[1])
         over = np.zeros(self._size, dtype=np.bool_)
-        for driver, handles in wanted.items():
+        for driver, handles in handles_by_driver.items():
             book = self.ledger.attached(driver)
             if book is None:
                 continue
@@ -342,8 +342,8 @@ class VolumeFilter:
                     lost[:] = True
                 else:
                     far |= ~ledger.map.reach(volume)
-        found, small = self._choosable()
-        none |= ~found
+        possible, small = self._choosable()
+        none |= ~possible
         return [
             Veto(mask, reason)
             for mask, reason in ((lost, LOST), (far, OUT_OF_REACH), (none, NO_VOLUME), (small & ~none, NO_SPACE))

@@ -53,14 +53,14 @@ class Claims:
         """What shares refuse: a queue that gets all that it can use is told by its limits why it gets no more."""
         if self.usable is self.asked:
             return dict(shares)
-        found: dict[str, Amounts] = {}
+        lifted: dict[str, Amounts] = {}
         for name, share in shares.items():
             rows = zip(share, self.usable[name], self.asked[name], limits[name], strict=True)
-            found[name] = [
+            lifted[name] = [
                 max(part, min(asked, limit)) if part >= min(usable, limit) else part
                 for part, usable, asked, limit in rows
             ]
-        return found
+        return lifted
 
 
 def claims_of(session: Session, promisable: Amounts, admission: Mapping[str, Amounts]) -> Claims:
@@ -124,13 +124,13 @@ def _returning(session: Session) -> list[tuple[JobState, PodClass]]:
     Without them the share of the victim's queue is smaller while its pods leave than when they are back, and what
     others were promised meanwhile is refused to them then: the eviction would be for nothing.
     """
-    tasks, found = session.snapshot.tasks, list[tuple["JobState", PodClass]]()
+    tasks, returning = session.snapshot.tasks, list[tuple["JobState", PodClass]]()
     for eviction in session.snapshot.evictions.since(session.now - _LEAVING_SECONDS):
         task, job = tasks.get(eviction.pod), session.job(eviction.job)
         if task is None or job is None or task.uid != eviction.uid or task.status is not TaskStatus.RELEASING:
             continue
-        found.append((job, task.pod_class))
-    return found
+        returning.append((job, task.pod_class))
+    return returning
 
 
 def _unborn(session: Session) -> Iterator[tuple[JobState, Sequence[str]]]:
@@ -154,15 +154,15 @@ def _to_come(job: JobState, size: int, limits: list[Amounts]) -> Amounts:
     Without it a queue of waiting jobs seems to want nothing, and the others take its share. A job that could not be
     admitted even into an empty cluster asks for nothing.
     """
-    wanted = job.min_resources.tolist() if job.min_resources is not None else []
+    requested = job.min_resources.tolist() if job.min_resources is not None else []
     present = job.record.request.tolist()
-    wanted += [0] * (size - len(wanted))
+    requested += [0] * (size - len(requested))
     present += [0] * (size - len(present))
-    if any(exceeded([0] * size, wanted, limit) for limit in limits):
+    if any(exceeded([0] * size, requested, limit) for limit in limits):
         return [0] * size
-    found = [max(amount - held, 0) for amount, held in zip(wanted, present, strict=True)]
-    found[PODS] = job.min_member - len(job.record.tasks)
-    return found
+    missing = [max(amount - held, 0) for amount, held in zip(requested, present, strict=True)]
+    missing[PODS] = job.min_member - len(job.record.tasks)
+    return missing
 
 
 # ---- what limits leave of it
@@ -254,16 +254,16 @@ class _QueueAsks:
         return lost
 
     def _bounds(self, limit: Limit | Allowance, places: Sequence[int]) -> list[_Bound]:
-        asks, found = self.asks, list[_Bound]()
+        asks, bounds = self.asks, list[_Bound]()
         if isinstance(limit, Allowance):
             for row, left in limit.left.items():
                 costs = {at: float(asks[at].to_come[row]) for at in places if asks[at].to_come}
-                found.append(_Bound(costs, float(left)))
+                bounds.append(_Bound(costs, float(left)))
             waiting = Counter[str]()
             for at in places:
                 waiting[asks[at].job.key] += asks[at].number if asks[at].job.phase == "Pending" else 0
             if limit.jobs is not None:
-                found.append(
+                bounds.append(
                     _Bound(
                         {at: 1.0 / waiting[asks[at].job.key] for at in places if waiting[asks[at].job.key]},
                         float(limit.jobs),
@@ -275,11 +275,11 @@ class _QueueAsks:
             for row, most in limit.most.items():
                 costs = {at: float(asks[at].amounts[row]) for at in places}
                 rest = float(most - (int(own[row]) if row < len(own) else 0))
-                found.append(_Bound(costs, rest))
-        for one in found:
+                bounds.append(_Bound(costs, rest))
+        for one in bounds:
             one.costs = {at: cost for at, cost in one.costs.items() if cost > 0}
             one.rest = max(one.rest, 0.0)
-        return found
+        return bounds
 
     def _fit(self, bounds: Mapping[Limit | Allowance, list[_Bound]]) -> Amounts:
         """Leave of each job what fits if it alone gets what is left, nothing of one that could not start so.
@@ -332,11 +332,11 @@ def _unusable(
     """
     if not (session.snapshot.active or returning):
         return {}
-    found = {name: _QueueAsks(session, session.queues[name]) for name in requests if session.queues[name].open}
-    limited = {name for name in found if session.queues[name].limits}
+    queue_asks = {name: _QueueAsks(session, session.queues[name]) for name in requests if session.queues[name].open}
+    limited = {name for name in queue_asks if session.queues[name].limits}
     if session.limits_accounts or session.allowances:
-        limited = set(found)
-    unlimited = _Unlimited(session, requests, found.keys() - limited)
+        limited = set(queue_asks)
+    unlimited = _Unlimited(session, requests, queue_asks.keys() - limited)
     stuck: set[str] = set()
     for record, keys in session.snapshot.by_shape() if limited or unlimited else ():
         if record.queue not in limited:
@@ -350,12 +350,12 @@ def _unusable(
                 alike.setdefault(job.account_limits, []).append(job)
         for jobs in alike.values():
             number = len(jobs) if session.limits_accounts else len(keys)
-            found[record.queue].asks += _asks_of(jobs[0], number, later, session)
+            queue_asks[record.queue].asks += _asks_of(jobs[0], number, later, session)
     for job, pod_class in returning:
         if job.queue.name in limited or job.key in stuck:
             one = _Ask(job, listed(pod_class.vector, session.registry), 1, pod_class=pod_class)
-            found[job.queue.name].asks.append(one)
-    amounts = {name: asks.unusable() for name, asks in found.items() if asks.asks}
+            queue_asks[job.queue.name].asks.append(one)
+    amounts = {name: asks.unusable() for name, asks in queue_asks.items() if asks.asks}
     return {name: lost for name, lost in amounts.items() if any(lost)}
 
 

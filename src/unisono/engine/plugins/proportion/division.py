@@ -82,8 +82,8 @@ def fill_above(total: int, shares: Sequence[Share], floors: Sequence[int]) -> li
 
 
 def _ceiling(share: Share) -> int:
-    wanted = share.request if share.limit is None else min(share.request, share.limit)
-    return max(wanted, share.guarantee)
+    bounded = share.request if share.limit is None else min(share.request, share.limit)
+    return max(bounded, share.guarantee)
 
 
 def _first_round(total: int, shares: Sequence[Share], ceilings: Sequence[int]) -> list[Fraction]:
@@ -265,9 +265,9 @@ def divide(
     admission: dict[str, Amounts] = {}
     for queue in queues:
         limits = by_row(queue.record.capability, registry, UNLIMITED)
-        for all_of_it, found in ((total, capability), (promisable, admission)):
+        for all_of_it, bounds in ((total, capability), (promisable, admission)):
             rows = zip(all_of_it, promised, guarantees[queue.name], limits, strict=True)
-            found[queue.name] = [min(max(whole - others, 0) + own, limit) for whole, others, own, limit in rows]
+            bounds[queue.name] = [min(max(whole - others, 0) + own, limit) for whole, others, own, limit in rows]
     claims = claims_of(session, promisable, admission) if asked is None else Claims({**asked}, {**asked})
     requests = claims.usable
     reach = limits_in_families(session, requests, capability, guarantees)

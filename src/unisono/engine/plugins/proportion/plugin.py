@@ -65,13 +65,13 @@ class ProportionPlugin(Plugin):
         self._first_gang = bool(argument_value(FIRST_GANG, self.arguments))
         self._reach, self.undivided, self._requests = shares.reach, shares.undivided, shares.requests
         self._demands: dict[int, list[tuple[int, int]]] = {}
-        told = session.book.shares
-        told.plugin = self.name
-        told.room_of, told.deserved, told.metrics_of = self._room, self.deserved, self._figures
-        told.share_if = self._share_if
-        told.outgrown.append(self._outgrown)
+        share_book = session.book.shares
+        share_book.plugin = self.name
+        share_book.room_of, share_book.deserved, share_book.metrics_of = self._room, self.deserved, self._figures
+        share_book.share_if = self._share_if
+        share_book.outgrown.append(self._outgrown)
         if self._first_gang or self.undivided is not self._reach:
-            told.may_exceed = self._may_exceed
+            share_book.may_exceed = self._may_exceed
 
     def _figures(self, queue: QueueState) -> ShareMetrics | None:
         """For metrics; only queues with jobs have a share."""

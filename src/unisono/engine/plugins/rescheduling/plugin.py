@@ -58,10 +58,10 @@ class HighNodeUtilization:
     @classmethod
     def read(cls, params: Mapping[str, Any]) -> HighNodeUtilization:
         """From ``params``; raises ConfigError that names the key."""
-        known = ("numberOfNodes", "thresholdPriority", "thresholds")
+        accepted = ("numberOfNodes", "thresholdPriority", "thresholds")
         for key, value in params.items():
-            if key not in known:
-                raise ConfigError(f"{_HIGH_OWNER} has no parameter {key}; it has {', '.join(known)}")
+            if key not in accepted:
+                raise ConfigError(f"{_HIGH_OWNER} has no parameter {key}; it has {', '.join(accepted)}")
             if key != "thresholds" and (not isinstance(value, int) or isinstance(value, bool)):
                 raise ConfigError(f"{_HIGH_OWNER}: {key} must be a whole number without quotes")
         given = params.get("thresholds")
@@ -150,11 +150,11 @@ class LowNodeUtilization:
     @classmethod
     def read(cls, params: Mapping[str, Any]) -> LowNodeUtilization:
         """From ``params`` as in Volcano's file; raises ConfigError that names the key."""
-        known = {"thresholds", "targetThresholds", "numberOfNodes", "nodeFit"}
-        known |= {"thresholdPriority", "thresholdPriorityClassName"}
+        accepted = {"thresholds", "targetThresholds", "numberOfNodes", "nodeFit"}
+        accepted |= {"thresholdPriority", "thresholdPriorityClassName"}
         for key in params:
-            if key not in known:
-                raise ConfigError(f"{_LOW_OWNER} has no parameter {key}; it has {', '.join(sorted(known))}")
+            if key not in accepted:
+                raise ConfigError(f"{_LOW_OWNER} has no parameter {key}; it has {', '.join(sorted(accepted))}")
         low, target = _percents(params, "thresholds"), _percents(params, "targetThresholds")
         for name, one, other in zip(_DIMENSIONS, low, target, strict=True):
             if one > other:
@@ -172,10 +172,10 @@ class LowNodeUtilization:
         """Which of the running pods to move."""
         nodes = session.nodes
         percent = _load(session)
-        known = ~np.isnan(percent).any(axis=0)
+        has_load = ~np.isnan(percent).any(axis=0)
         usable = nodes.table.ready & ~nodes.table.unschedulable
-        low = known & usable & (percent < np.array(self.low)[:, None]).all(axis=0)
-        high = known & ~low & (percent > np.array(self.target)[:, None]).any(axis=0)
+        low = has_load & usable & (percent < np.array(self.low)[:, None]).all(axis=0)
+        high = has_load & ~low & (percent > np.array(self.target)[:, None]).any(axis=0)
         if int(low.sum()) <= self.least_low or low.all() or not high.any():
             return []
         plan = _Moves(session, self, percent, low, spares)

@@ -40,9 +40,9 @@ class Spares:
 
     def copy(self) -> Spares:
         """The same, to try something."""
-        found = Spares(self._session)
-        found._left, found._budget = {key: one.copy() for key, one in self._left.items()}, dict(self._budget)
-        return found
+        duplicate = Spares(self._session)
+        duplicate._left, duplicate._budget = {key: one.copy() for key, one in self._left.items()}, dict(self._budget)
+        return duplicate
 
     def become(self, other: Spares) -> None:
         """Take over what was tried on a copy."""
@@ -77,9 +77,9 @@ class Room:
 
     def copy(self) -> Room:
         """The same, to try something."""
-        found = Room.__new__(Room)
-        found._session, found._idle, found._open = self._session, self._idle.copy(), self._open
-        return found
+        duplicate = Room.__new__(Room)
+        duplicate._session, duplicate._idle, duplicate._open = self._session, self._idle.copy(), self._open
+        return duplicate
 
     def become(self, other: Room) -> None:
         """Take over what was tried on a copy."""
@@ -87,10 +87,10 @@ class Room:
 
     def open(self, pod_class: PodClass) -> BoolArray:
         """``[N]`` nodes that selectors, affinity, taints, cordons and readiness let the class use."""
-        found = self._open.get(pod_class.id)
-        if found is None:
-            found = self._open[pod_class.id] = open_nodes(pod_class, self._session.nodes)
-        return found
+        mask = self._open.get(pod_class.id)
+        if mask is None:
+            mask = self._open[pod_class.id] = open_nodes(pod_class, self._session.nodes)
+        return mask
 
     def fits(self, pod_class: PodClass) -> BoolArray:
         """``[N]`` nodes that the class may use and that have room for one more pod of it."""
@@ -303,8 +303,8 @@ class FailedPods:
     def _names(self, session: Session, task: Task, failure: Failure) -> bool:
         if task.priority >= self.below or not task.remade or failure.policies or failure.owners & self.excluded:
             return False
-        found = failure.reasons | failure.init_reasons if self.init else failure.reasons
-        return session.now - task.created >= self.seconds and (not self.reasons or bool(found & self.reasons))
+        observed = failure.reasons | failure.init_reasons if self.init else failure.reasons
+        return session.now - task.created >= self.seconds and (not self.reasons or bool(observed & self.reasons))
 
 
 def _spare(job: JobState) -> int:
@@ -353,10 +353,10 @@ class SinglePods:
     def read(cls, name: str, params: Mapping[str, Any]) -> SinglePods:
         """From ``params``; raises ConfigError that names the key."""
         own = _OWN_PARAMETERS.get(name)
-        known = {"thresholdPriority"} | ({own} if own else set())
+        accepted = {"thresholdPriority"} | ({own} if own else set())
         for key, value in params.items():
-            if key not in known:
-                raise ConfigError(f"rescheduling: {name} has no parameter {key}; it has {', '.join(sorted(known))}")
+            if key not in accepted:
+                raise ConfigError(f"rescheduling: {name} has no parameter {key}; it has {', '.join(sorted(accepted))}")
             if key == "includeSoftConstraints":
                 if not isinstance(value, bool):
                     raise ConfigError(f"rescheduling: {name}: {key} must be true or false")

@@ -56,9 +56,9 @@ class Freed:
 
     def after(self, free: Matrix, first: int, last: int) -> Matrix:
         """``[K, N]`` what is free when those from ``first`` to before ``last`` have ended, and ``free`` was before."""
-        found, part = free.copy(), slice(first * self.rows, last * self.rows)
-        np.add.at(found.reshape(-1), self.where[part], self.what[part])
-        return found
+        available, part = free.copy(), slice(first * self.rows, last * self.rows)
+        np.add.at(available.reshape(-1), self.where[part], self.what[part])
+        return available
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +115,10 @@ class Endings:
 
 
 def _vectors(classes: Sequence[PodClass], rows: int) -> Matrix:
-    found = np.zeros((len(classes), rows), dtype=np.int64)
+    vectors = np.zeros((len(classes), rows), dtype=np.int64)
     for at, pod_class in enumerate(classes):
-        found[at] = fitted(pod_class.vector, rows)
-    return found
+        vectors[at] = fitted(pod_class.vector, rows)
+    return vectors
 
 
 def endings_of(session: Session, estimates: RunEstimates) -> Endings:
@@ -160,14 +160,14 @@ def _ends_on(held: Mapping[str, Task], estimates: RunEstimates) -> _Ends:
     Where it follows from what is stated, it is kept from cycle to cycle.
     """
     place = f"{_ENDS}.{estimates.stamp}"
-    known: _Ends | None = held.derived.get(place) if isinstance(held, NodePods) and not estimates.learned else None
-    if known is None:
+    pod_ends: _Ends | None = held.derived.get(place) if isinstance(held, NodePods) and not estimates.learned else None
+    if pod_ends is None:
         tasks = [task for task in held.values() if task.status is not TaskStatus.RELEASING]
         ends = estimates.end if estimates.learned else estimates.stated_end
-        known = [(end, task.pod_class) for task in tasks if (end := ends(task))]
+        pod_ends = [(end, task.pod_class) for task in tasks if (end := ends(task))]
         if isinstance(held, NodePods) and not estimates.learned:
-            held.derived[place] = known
-    return known
+            held.derived[place] = pod_ends
+    return pod_ends
 
 
 class KnownEnds:
@@ -325,9 +325,9 @@ def plan_for(
     if calendar is not None:
         masks = {one.id: masks[one.id] & ~calendar.closed(job.record, one) for one, _ in needs}
     idle = np.maximum(nodes.allocatable - nodes.used + nodes.releasing - nodes.pipelined, 0) - taken
-    found = _earliest(idle, lambda: endings_of(session, estimates), needs, masks)
-    if found is not None:
-        start, base = found
+    earliest = _earliest(idle, lambda: endings_of(session, estimates), needs, masks)
+    if earliest is not None:
+        start, base = earliest
         kept = _dealt(base, needs, masks)
         if kept is not None:
             return _plan(session, job, max(start, session.now), kept, base)
@@ -367,8 +367,8 @@ def _earliest(
 ) -> tuple[float, Matrix] | None:
     """When there is room for all tasks, and what is free then; None when all ``endings`` are too few."""
     if len(needs) == 1:
-        (one, wanted), *_ = needs
-        return _earliest_of_one(idle, endings, one, wanted, masks[one.id])
+        (one, number), *_ = needs
+        return _earliest_of_one(idle, endings, one, number, masks[one.id])
     return _earliest_of_any(idle, endings, needs, masks)
 
 
@@ -427,15 +427,15 @@ def _dealt(
 ) -> Matrix | None:
     """``[R, N]`` what the tasks take of ``free``, on the roomiest nodes first (by ``by``, if given); None: no room."""
     taken = np.zeros_like(free)
-    for pod_class, wanted in needs:
-        left = wanted
+    for pod_class, number in needs:
+        left = number
         room = np.where(masks[pod_class.id], tasks_fitting(free - taken, pod_class), 0)
         if by is None:
             order = np.argsort(-room, kind="stable")
         else:
             ranked = np.where(room > 0, tasks_fitting(np.maximum(by - taken, 0), pod_class), -1)
             order = np.lexsort((-room, -ranked))
-        for column in order[:wanted].tolist():
+        for column in order[:number].tolist():
             here = min(int(room[column]), left)
             if here > 0:
                 taken[: len(pod_class.vector), column] += here * pod_class.vector

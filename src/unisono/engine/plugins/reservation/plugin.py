@@ -178,13 +178,13 @@ class StarvedGangs:
 
 def _needs(job: JobState) -> _Needs:
     """Since when the gang waits, and for which tasks; none where it does not."""
-    found = _NONE
+    needs = _NONE
     if job.record.phase != "Pending" and not job.is_ready and job.valid_count >= job.min_member:
         tasks = _missing(job)
         if tasks:
-            found = max(task.created for task in tasks), tasks
-    job.record.derived[_KNOWN] = found
-    return found
+            needs = max(task.created for task in tasks), tasks
+    job.record.derived[_KNOWN] = needs
+    return needs
 
 
 def _missing(job: JobState) -> list[Task] | None:
@@ -318,10 +318,10 @@ class ReservationPlugin(Plugin):
         if not plans or job.priority > plans[0].job.priority:
             return Parts("", (), "")
         plan = plans[0]
-        known = self._parts.get(jobs.kin)
-        if known is None or known[0] is not plan:
-            known = self._parts[jobs.kin] = plan, self._divided(plan, pod_class, jobs)
-        return known[1]
+        cached = self._parts.get(jobs.kin)
+        if cached is None or cached[0] is not plan:
+            cached = self._parts[jobs.kin] = plan, self._divided(plan, pod_class, jobs)
+        return cached[1]
 
     def _divided(self, plan: Plan, pod_class: PodClass, jobs: Alike) -> Parts:
         own = plan.job.created, plan.job.key

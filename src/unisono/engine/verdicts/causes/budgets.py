@@ -26,13 +26,13 @@ def used_up(waiting: Waiting) -> Draft | None:
     mine = [spendings.all[at] for at in spendings.of(waiting.job.record)]
     hard = [one for one in mine if one.purse.hard]
     tight = [one for one in hard if one.up] or [one for one in hard if one.purse.fits]
-    told, more = [refusal.message], [one for one in tight if one.purse.name not in refusal.message]
-    told += [f"budget {one.purse.name} is used up as well" for one in more if one.up]
+    messages, more = [refusal.message], [one for one in tight if one.purse.name not in refusal.message]
+    messages += [f"budget {one.purse.name} is used up as well" for one in more if one.up]
     again = [_again(one) for one in tight]
     waits = [moment for moment in again if moment < inf]
     if waits and len(waits) == len(again):
-        told.append(f"there is more at {rfc3339(max(waits))}")
-    verdict = waiting.verdict(Cause.BUDGET, "; ".join(told), tasks_placeable=waiting.placeable)
+        messages.append(f"there is more at {rfc3339(max(waits))}")
+    verdict = waiting.verdict(Cause.BUDGET, "; ".join(messages), tasks_placeable=waiting.placeable)
     last = f"wait until {rfc3339(max(waits))}" if waits and len(waits) == len(again) else ""
     return Draft(verdict, _ladders(waiting, tight), last=last)
 
@@ -49,7 +49,7 @@ def _again(spending: Spending) -> float:
 def _ladders(waiting: Waiting, tight: list[Spending]) -> Ladders:
     session = waiting.cycle.session
     spendings, record = spendings_of(session), waiting.job.record
-    found: Ladders = []
+    ladders: Ladders = []
     assert spendings is not None
     if len(tight) == 1:
         (budget,) = tight
@@ -67,7 +67,7 @@ def _ladders(waiting: Waiting, tight: list[Spending]) -> Ladders:
             if used + (needed if fits else 0.0) > amount or name in budget.up:
                 amounts[name] = max(ceil(used + needed), int(used) + 1)
         if amounts:
-            found.append([RaiseBudget(budget.purse.name, amounts)])
+            ladders.append([RaiseBudget(budget.purse.name, amounts)])
         if fits and not budget.up and not (seconds and not amounts):
             lefts = [
                 (budget.left(name) - budget.expected.get(name, 0.0)) / rate * HOUR
@@ -76,8 +76,8 @@ def _ladders(waiting: Waiting, tight: list[Spending]) -> Ladders:
             ]
             shortest = int(min(lefts, default=0.0)) // _LEAST_SECONDS * _LEAST_SECONDS
             if shortest >= _LEAST_SECONDS:
-                found.append([AddAnnotation(RUN_SECONDS, f"{shortest}")])
-    return [*found, *_other_queues(waiting, tight)]
+                ladders.append([AddAnnotation(RUN_SECONDS, f"{shortest}")])
+    return [*ladders, *_other_queues(waiting, tight)]
 
 
 def _other_queues(waiting: Waiting, tight: list[Spending]) -> Ladders:

@@ -28,19 +28,19 @@ def too_few(waiting: Waiting) -> Draft | None:
     tight = [one for one in limits if 0 < need[one.name] > one.most[one.row] - _held(one)]
     if not any(one.name in refusal.need for one in tight):
         return None
-    told: list[str] = []
+    messages: list[str] = []
     holders: tuple[Holder, ...] = ()
     for limit in tight:
-        text, found, _ = holders_text(waiting.cycle, job, limit.name)
-        told.append(
+        text, limit_holders, _ = holders_text(waiting.cycle, job, limit.name)
+        messages.append(
             shortage_text(limit.floating, limit.name, need[limit.name], _held(limit)) + (f" ({text})" if text else "")
         )
         near = _meant(waiting, limit)
-        told[-1] += f" (did you mean {near}?)" if near else ""
-        holders = holders or found
+        messages[-1] += f" (did you mean {near}?)" if near else ""
+        holders = holders or limit_holders
     verdict = waiting.verdict(
         Cause.LICENSES,
-        f"it {'; it '.join(told)}",
+        f"it {'; it '.join(messages)}",
         need={one.name: need[one.name] for one in tight},
         have={one.name: max(one.most[one.row] - _held(one), 0) for one in tight},
         tasks_placeable=waiting.placeable,
@@ -116,7 +116,7 @@ def _all_that_wait(waiting: Waiting, limit: FloatingLimit) -> int:
 
 def _pods_to_wait_for(waiting: Waiting, tight: list[FloatingLimit], need: dict[str, int]) -> tuple[str, ...]:
     """Pods of as few holders as free enough; none where the holders that are known do not."""
-    found: dict[str, None] = {}
+    pods: dict[str, None] = {}
     for limit in tight:
         missing = need[limit.name] - (limit.most[limit.row] - _held(limit))
         for held, other in jobs_holding(waiting.cycle, limit.name, waiting.job):
@@ -124,9 +124,9 @@ def _pods_to_wait_for(waiting: Waiting, tight: list[FloatingLimit], need: dict[s
                 break
             missing -= held
             tasks = other.record.tasks.values()
-            found |= dict.fromkeys(
+            pods |= dict.fromkeys(
                 task.key for task in tasks if other.status(task) in (TaskStatus.BOUND, TaskStatus.RUNNING)
             )
         if missing > 0:
             return ()
-    return tuple(found) if len(found) <= _MOST_PODS else ()
+    return tuple(pods) if len(pods) <= _MOST_PODS else ()

@@ -72,10 +72,10 @@ class Room:
         if self._able:
             names = pod_class.resource_names(self.registry)
             short = self.nodes.future_idle[pod_class.rows] < pod_class.amounts[:, None]
-            found = {name for name, row in zip(names, short, strict=True) if (row & self.allowed).any()}
-            if found and (found & fit.lacking.keys()):
-                fitting = [name for name in pod_class.requests if name in found]
-                return fitting or sorted(found)
+            scarce = {name for name, row in zip(names, short, strict=True) if (row & self.allowed).any()}
+            if scarce and (scarce & fit.lacking.keys()):
+                fitting = [name for name in pod_class.requests if name in scarce]
+                return fitting or sorted(scarce)
         return [name for name in pod_class.requests if name in fit.lacking] or list(fit.lacking)
 
     def only(self, *, alone: bool = False) -> str:
@@ -265,8 +265,8 @@ def _by_name(waiting: Waiting, task: Task, fit: FitErrors) -> Iterator[str]:
 def _amounts_suffice(waiting: Waiting, room: Room) -> bool:
     """Whether the nodes that a pod may use have room for the whole gang: then it is a filter that keeps pods away."""
     job, kinds = waiting.job, waiting.kinds
-    wanted = max(job.min_member, 1)
-    return len(kinds) == 1 and waiting.tools.shortages.find_room(job, kinds, [room.allowed]) >= wanted > job.ready_count
+    needed = max(job.min_member, 1)
+    return len(kinds) == 1 and waiting.tools.shortages.find_room(job, kinds, [room.allowed]) >= needed > job.ready_count
 
 
 def _short(waiting: Waiting, task: Task, room: Room, asked: Mapping[str, int]) -> tuple[Shortage, str]:
@@ -302,8 +302,8 @@ def _in_words(cycle: Cycle, task: Task, cause: Cause, lacks: Sequence[Lack], lac
 def _largest(waiting: Waiting, task: Task) -> str:
     """What the pod asks for, and what the largest of the nodes has that filters leave."""
     same = [kind for kind in waiting.kinds if kind.pod_class is task.pod_class]
-    found = too_large(waiting.cycle, same, waiting.tools.capacity.allowed(task.pod_class))
-    return f" Of the nodes that filters leave: {found[0]}." if found is not None else ""
+    excess = too_large(waiting.cycle, same, waiting.tools.capacity.allowed(task.pod_class))
+    return f" Of the nodes that filters leave: {excess[0]}." if excess is not None else ""
 
 
 def lacking_tasks(job: JobState, placeable: int) -> int:

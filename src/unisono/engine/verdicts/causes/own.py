@@ -149,17 +149,17 @@ def too_few(waiting: Waiting) -> Draft | None:
 def _unnamed_roles(job: JobState) -> Counter[str]:
     """Pods by role, of roles that minTaskMember does not name although it names some."""
     tasks = job.record.tasks.values() if job.min_task_member else ()
-    found = Counter(task.role for task in tasks if task.status not in COMPLETED_STATES)
-    return Counter({role: number for role, number in found.items() if role not in job.min_task_member})
+    by_role = Counter(task.role for task in tasks if task.status not in COMPLETED_STATES)
+    return Counter({role: number for role, number in by_role.items() if role not in job.min_task_member})
 
 
 def _roles_text(roles: Counter[str]) -> str:
     """``; 2 pods are of role workers, which minTaskMember does not name``; empty where there are none."""
-    told = [
+    phrases = [
         f"{counted(number, 'pod')} {'is' if number == 1 else 'are'} of {f'role {role}' if role else 'no role'}"
         for role, number in roles.most_common(_ROLES_NAMED)
     ]
-    return f"; {' and '.join(told)}, which minTaskMember does not name" if told else ""
+    return f"; {' and '.join(phrases)}, which minTaskMember does not name" if phrases else ""
 
 
 def _meant_role(job: JobState, unnamed: Counter[str]) -> Ladders:
@@ -262,10 +262,10 @@ def too_much_stated(waiting: Waiting) -> Draft | None:
     refusal = waiting.report.gate
     if refusal is None or refusal.cause not in LIMITS:
         return None
-    found = contradiction(waiting.cycle, waiting.job, waiting.kinds, refusal.need)
-    if found is None:
+    mismatch = contradiction(waiting.cycle, waiting.job, waiting.kinds, refusal.need)
+    if mismatch is None:
         return None
-    message, right = found
+    message, right = mismatch
     stated = waiting.job.record.min_amounts or {}
     verdict = waiting.verdict(
         refusal.cause,
@@ -296,10 +296,10 @@ def beyond_every_node(waiting: Waiting) -> Draft | None:
         return None
     if waiting.tools.shortages.lost_devices(waiting.kinds, limit.need):
         return None
-    found = too_large(waiting.cycle, waiting.kinds, np.ones(nodes.size, np.bool_))
-    if found is None:
+    excess = too_large(waiting.cycle, waiting.kinds, np.ones(nodes.size, np.bool_))
+    if excess is None:
         return None
-    text, at_most = found
+    text, at_most = excess
     verdict = waiting.verdict(
         Cause.TOO_LARGE,
         text,

@@ -42,8 +42,8 @@ def of_whole_gang(waiting: Waiting, refusal: Refusal) -> Refusal:
         return refusal
     if not any(have.get(each, 0) + need[each] > most for each, most in refusal.limit.items()):
         return refusal
-    told = [amounts_text({each: amounts.get(each, 0) for each in need}) for amounts in (refusal.limit, have, need)]
-    message = f"queue {name} may hold {told[0]} and holds {told[1]}; {told[2]} more is asked for"
+    texts = [amounts_text({each: amounts.get(each, 0) for each in need}) for amounts in (refusal.limit, have, need)]
+    message = f"queue {name} may hold {texts[0]} and holds {texts[1]}; {texts[2]} more is asked for"
     return replace(refusal, message=message, need=need, have=have)
 
 
@@ -137,7 +137,7 @@ def _asked(waiting: Waiting) -> Mapping[str, int]:
 
 def _capabilities(waiting: Waiting) -> list[Change]:
     """Raise the capabilities that all pods that wait would exceed, of the job's queue and of those above it."""
-    session, job, asked, found = waiting.cycle.session, waiting.job, _asked(waiting), list[Change]()
+    session, job, asked, raised = waiting.cycle.session, waiting.job, _asked(waiting), list[Change]()
     for name in chain(session, job.queue.name):
         limit = next((one for one in job.queue.limits if one.name == name), None)
         if limit is None:
@@ -149,9 +149,9 @@ def _capabilities(waiting: Waiting) -> list[Change]:
             if asked.get(each) and held + asked[each] > amount
         }
         if short:
-            found.append(RaiseCapability(name, short))
+            raised.append(RaiseCapability(name, short))
     # The uppermost first: no queue may be given more than the one above it.
-    return [found[0] if len(found) == 1 else Together(tuple(reversed(found)))] if found else []
+    return [raised[0] if len(raised) == 1 else Together(tuple(reversed(raised)))] if raised else []
 
 
 # ---- what it says to users
@@ -171,16 +171,16 @@ def capability_message(cycle: Cycle, job: JobState, refusal: Refusal) -> tuple[s
     capability = (queue.record.capability or {}) if queue is not None else {}
     stated = all(each in capability for each in short)
     whole = stated and all(capability[each] <= refusal.limit[each] for each in short)
-    told = f"queue {name} has capability {most}" if whole else f"queue {name} may hold {most}"
+    sentence = f"queue {name} has capability {most}" if whole else f"queue {name} may hold {most}"
     if stated and not whole:  # others have a guarantee of the rest
         most_above = amounts_text({each: capability[each] for each in short})
-        told = f"queue {job.queue.name} may hold {most} of the {most_above} that are the capability of queue {name}"
-    told = f"{told}, {_taken(taken)}; {asked} is asked for"
+        sentence = f"queue {job.queue.name} may hold {most} of the {most_above} that are the capability of queue {name}"
+    sentence = f"{sentence}, {_taken(taken)}; {asked} is asked for"
     reserved = "" if whole else _guarantees(cycle, job, short)
     text, holders, jobs = holders_text(cycle, job, short[0], name) if short else ("", (), [])
     kept = not_evicted(cycle, job, jobs, short[0]) if jobs else ""
     rest = [one for one in (text, kept, place_in_line(cycle, job)) if one]
-    return "; ".join([f"{told}{reserved}", *rest]), holders
+    return "; ".join([f"{sentence}{reserved}", *rest]), holders
 
 
 def _taken(taken: Mapping[str, int]) -> str:
@@ -189,8 +189,8 @@ def _taken(taken: Mapping[str, int]) -> str:
 
 def _guarantees(cycle: Cycle, job: JobState, short: Iterable[str]) -> str:
     """Other queues' guarantees, which make the rest smaller."""
-    found = [
+    texts = [
         f"{amounts_text(kept)} is the guarantee of queue {name}"
         for name, kept in guarantees_of_others(cycle.session, job, short)
     ]
-    return "".join(f"; {text}" for text in found[:_MOST_HOLDERS])
+    return "".join(f"; {text}" for text in texts[:_MOST_HOLDERS])

@@ -62,9 +62,9 @@ def _leaves(waiting: Waiting) -> Ladders:
 
 def _shut(waiting: Waiting) -> tuple[str, ...]:
     """The closed queues to open, the uppermost first."""
-    known = waiting.cycle.session.queues.items()
+    records = waiting.cycle.session.queues.items()
     places = {
         name: Place(one.record.parent, one.closed, one.record.annotations.get(CLOSED_BY_PARENT) == "true")
-        for name, one in known
+        for name, one in records
     }
     return to_be_opened(waiting.job.queue.name, places.get)
