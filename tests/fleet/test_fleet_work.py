@@ -28,7 +28,7 @@ from unisono.fleet.jobs import translation
 from unisono.fleet.jobs.copies import Placement, copy_of, copy_to_write, placement_of, status_patch
 from unisono.fleet.jobs.translation import Origin
 from unisono.fleet.jobs.work import KINDS, work_of
-from unisono.jobkinds.registry import foreign, has_ended
+from unisono.jobkinds.registry import DIVIDED, foreign, has_ended
 
 TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}
 TORCH = {"spec": {"containers": [{"name": "pytorch", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}
@@ -51,7 +51,7 @@ def test_members_make_the_pods_of_every_training_job_that_does_not_become_anothe
     assert made == MADE_BY_MEMBERS
     assert made == {kind.kind for kind in KINDS} - {JOBS.kind}
     described = {kind.kind.resource for kind in foreign() if kind.fleet}
-    assert {kind.resource for kind in (*KINDS, HYPER_JOBS)} | described == DISPATCHED
+    assert {kind.resource for kind in (*KINDS, HYPER_JOBS, *DIVIDED)} | described == DISPATCHED
 
 
 @pytest.mark.parametrize(
