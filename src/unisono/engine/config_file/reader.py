@@ -573,12 +573,10 @@ class _Reader:
         if "name" not in entries:
             element.fail(f"{element.key} has no name; name the action that its arguments are for")
         name = entries["name"].text()
-        known_names = KNOWN_ACTIONS | {*OTHER_SECTIONS, *action_names()}
-        if name not in known_names:
+        names = KNOWN_ACTIONS | {*OTHER_SECTIONS, *action_names()}
+        if name not in names:
             said = foreign(name, SECTIONS) or foreign(name, ACTIONS)
-            entries["name"].fail(
-                f"unknown action {name}{f'; it is {said.says}' if said else suggestion(name, known_names)}"
-            )
+            entries["name"].fail(f"unknown action {name}{f'; it is {said.says}' if said else suggestion(name, names)}")
         given = entries.get("arguments")
         owner = OTHER_SECTIONS.get(name, f"action {name}")
         known_here = ACTION_ARGUMENTS.get(name, ())
