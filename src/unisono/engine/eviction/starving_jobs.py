@@ -213,7 +213,7 @@ def promises_hold(cycle: Cycle, job: JobState, purpose: Purpose) -> bool:
     share of its queue rests on what the others hold of nodes that nobody gets after them.
     """
     transaction = cycle.transaction
-    if not _shares_hold(cycle) or not _takes_its_share(cycle, job, purpose):
+    if not _shares_hold(cycle, job) or not _takes_its_share(cycle, job, purpose):
         return False
     as_it_was = transaction.log
     counting = {one for one in {each.pod_class for each in as_it_was} if _counts_others(one)}
@@ -234,11 +234,11 @@ def promises_hold(cycle: Cycle, job: JobState, purpose: Purpose) -> bool:
     return hold
 
 
-def _shares_hold(cycle: Cycle) -> bool:
-    """Whether what queues may hold is enough for what they are promised, now that others are to go.
+def _shares_hold(cycle: Cycle, job: JobState) -> bool:
+    """Whether what queues may hold is enough for what they are promised, now that others are to go for ``job``.
 
     What these hold of closed nodes counts as theirs, and is lost with them; and what they hold of a limit was not for
-    the queues of the beneficiaries to claim, whose claims then grow, as those of others do.
+    the beneficiary's queue to claim, whose claim then grows, as those of others do.
     """
     session, log = cycle.session, cycle.transaction.log
     shares, opens = session.book.shares, session.snapshot.nodes.opens()
@@ -251,7 +251,9 @@ def _shares_hold(cycle: Cycle) -> bool:
                 if each.status is TaskStatus.RELEASING and not opens[column]:
                     lost += aligned(task.pod_class.vector, session.registry)
     lost[PODS] = 0
-    queues = {each.job.queue.name: each.job.queue for each in log if each.status is TaskStatus.PIPELINED}
+    queues = {job.queue.name: job.queue}
+    if lost.any():
+        queues |= {each.job.queue.name: each.job.queue for each in log if each.status is TaskStatus.PIPELINED}
     gone = listed(lost, session.registry)
     return not any(outgrown(queue, gone) for queue in queues.values() for outgrown in shares.outgrown)
 
