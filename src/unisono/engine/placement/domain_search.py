@@ -70,8 +70,7 @@ class DomainTaker:
         """
         columns = self.table.take(wanted) if self.all_nodes and not self.guided else self._take_each(wanted)
         if not self.guided:
-            for column in columns:
-                self.group.took(column)
+            self.group.took(columns)
         return columns
 
     def _take_each(self, wanted: int) -> list[int]:
@@ -93,12 +92,12 @@ class DomainTaker:
             columns.append(column)
             if alone:  # the session's domains and ports learn of it only now, and the table looks again after that
                 if self.guided:
-                    self.group.took(column)
+                    self.group.took((column,))
                 break
             table.follow()
             before = parts
             if self.guided:
-                self.group.took(column)
+                self.group.took((column,))
                 parts = self._parts()
             if before or parts or (table.tracked and table.total[column] == NOWHERE):
                 points = self._points(parts)
@@ -131,8 +130,7 @@ class DomainTaker:
         table.session.touched.extend(columns)
         table.seen = len(table.session.touched)
         if self.guided:
-            for column in columns:
-                self.group.took(column)
+            self.group.took(columns)
         return columns
 
     def _points(self, parts: list[FloatArray]) -> FloatArray:

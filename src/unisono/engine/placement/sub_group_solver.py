@@ -120,7 +120,7 @@ class GroupInDomain(TaskGroup):
 
     def took(self, column: int) -> None:
         """The group follows its places."""
-        self.group.took(column)
+        self.group.took((column,))
 
     def refused(self, task: Task, errors: FitErrors) -> None:
         """Keep the reason, too: it is the same in every domain."""

@@ -169,12 +169,14 @@ class SubGroup:
 
     # ---- where it is
 
-    def took(self, column: int) -> None:
-        """One more task has a place, on this node."""
-        leaf = int(self.tree.leaf[column])
+    def took(self, columns: Iterable[int]) -> None:
+        """As many more tasks have places, on these nodes."""
+        leaf_of = self.tree.leaf.item
+        leaves = Counter(map(leaf_of, columns))
         for group in self.lineage:
-            group.on[leaf] = group.on.get(leaf, 0) + 1
-            group.at = group.tree.common(group.at, leaf)
+            for leaf, number in leaves.items():
+                group.on[leaf] = group.on.get(leaf, 0) + number
+                group.at = group.tree.common(group.at, leaf)
 
     def mark(self) -> tuple[int, dict[int, int]]:
         """What `restore` needs to bring the present places back."""
@@ -187,13 +189,14 @@ class SubGroup:
     def locate(self, session: Session) -> None:
         """Find out where its tasks are."""
         self.at, self.on = NOWHERE, {}
-        index = session.snapshot.nodes.index
+        index, columns = session.snapshot.nodes.index, list[int]()
         for task in self.tasks:
             if self.job.status(task) in _HELD:
                 place = self.job.places.get(task.key)
                 column = place[1] if place is not None else index.get(task.node, -1)
                 if column >= 0:
-                    self.took(column)
+                    columns.append(column)
+        self.took(columns)
 
     def __repr__(self) -> str:
         return f"SubGroup({self.key}, {len(self.tasks)} tasks)"
