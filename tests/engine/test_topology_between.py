@@ -17,6 +17,8 @@ from support.build import cluster, config, confirm, flatten, group, node, placed
 from support.examples import examples
 from unisono.api import kinds
 from unisono.api.annotations import APART, NEAR, SPREAD, TIER
+from unisono.api.base import LabelSelector, ObjectMeta
+from unisono.api.groups.topology import HyperNode, HyperNodeSpec, MemberSelector, MemberSpec
 from unisono.cluster.state import ClusterState
 
 PLAIN = config(("priority", "gang"), ("predicates", "nodeorder"))
@@ -297,14 +299,14 @@ TOLD: dict[str, tuple[list[Any], str, str, str]] = {
     ),
     "a tier that does not exist": (
         [BIG, spine("s", "a", "b"), stated("x", 2, None, said={SPREAD: "@tier-7"})],
-        f"nnotation {SPREAD} asks for a HyperNode of tier-7, of which no HyperNode is; there are tier-1 and tier-2.",
+        f"nnotation {SPREAD} asks for a HyperNode of tier-7, a tier of no HyperNode; there are tier-1 and tier-2.",
         f'annotate its pods with {SPREAD}: "@tier-7:preferred"',
         "c",
     ),
     "no HyperNodes at all": (
         [[node("a-0", cpu=4)], stated("y", 1, None, running={0: "a-0"}), [node("b-0", cpu=4)],
          stated("x", 1, None, said={NEAR: "app=y@tier-1"})],
-        f"nnotation {NEAR} asks for a HyperNode of tier-1, of which no HyperNode is; there are no HyperNodes.",
+        f"nnotation {NEAR} asks for a HyperNode of tier-1, a tier of no HyperNode; there are no HyperNodes.",
         f'annotate its pods with {NEAR}: "app=y@tier-1:preferred"',
         "b",
     ),
@@ -328,23 +330,31 @@ def test_the_verdict_names_the_annotation_and_the_fix_that_works(
     assert set(used_racks(schedule(state, TOPOLOGY), "x")) == set(then)
 
 
-def test_new_nodes_are_in_no_hyper_node() -> None:
-    """Others' annotations keep all racks: a trial with more nodes, which are in none, says that these would do."""
+def rack_by_label(name: str) -> list[Any]:
+    chosen = MemberSelector(label_match=LabelSelector(match_labels={"rack": name}))
+    members = [MemberSpec(type="Node", selector=chosen)]
+    rack = HyperNode(metadata=ObjectMeta(name=name), spec=HyperNodeSpec(tier=1, members=members))
+    return [*(node(f"{name}-{at}", cpu=4, mem="64Gi", labels={"rack": name}) for at in range(2)), rack]
+
+
+@pytest.mark.parametrize("by_label", [False, True])
+def test_new_nodes_are_in_the_hyper_nodes_that_choose_them_by_their_labels(by_label: bool) -> None:
+    """Others' annotations keep all racks: more nodes would do where they are in none of these."""
     running = [
         stated(f"r{at}", 1, None, app="r", running={0: f"{name}-0"}, said={APART: "app=r@tier-1"})
         for at, name in enumerate("abc")
     ]
-    state = world(BIG, running, stated("x", 1, None, app="r"))
-    verdict = schedule(state, TOPOLOGY).verdicts["ns/x"]
+    nodes = [rack_by_label(name) for name in "abc"] if by_label else BIG
+    verdict = schedule(world(nodes, running, stated("x", 1, None, app="r")), TOPOLOGY).verdicts["ns/x"]
     assert "allows no pods with app=r of other gangs in the same HyperNode of tier-1" in verdict.message
-    assert "add 1 node like a-0" in verdict.suggestion
+    assert ("add 1 node like a-0" in verdict.suggestion) is not by_label
 
 
 def test_terms_of_the_spec_are_told_as_such() -> None:
     part = Part(1, 4, "x", near=(f"{TIER}tier-3", "pre"))
     state = world(FULL, group("x", 1), member("x-0", "x", part))
     verdict = schedule(state, TOPOLOGY).verdicts["ns/x"]
-    assert "Pod affinity asks for a HyperNode of tier-3, of which no HyperNode is; there are tier-1." in verdict.message
+    assert "Pod affinity asks for a HyperNode of tier-3, a tier of no HyperNode; there are tier-1." in verdict.message
     assert "make the podAffinity that its pods require a preference" in verdict.suggestion
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from unisono.api.base import LabelSelector
 from unisono.api.groups.topology import HyperNode, MemberSpec
+from unisono.api.keys import HOSTNAME
 from unisono.api.patterns import Pattern, PatternError, compile_pattern
 from unisono.api.selecting import selects
 from unisono.cluster.nodes import Codes, NodeTable
@@ -39,12 +40,14 @@ class Domain:
         tier: as in its spec.
         parent: name of the HyperNode above, ``""`` for none.
         nodes: names of all nodes below, at any depth.
+        chosen: what chooses nodes of its own by their labels.
 
     """
 
     tier: int
     parent: str
     nodes: frozenset[str]
+    chosen: tuple[LabelSelector, ...] = ()
 
 
 class HyperNodeTree:
@@ -83,6 +86,7 @@ class HyperNodeTree:
         self.tier_names = dict(tier_names)
         self.problems = dict(problems)
         self.leaf = self._leaves(len(node_index))
+        self._choosing = [(at, each) for at, domain in enumerate(ordered) for each in domain.chosen]
         self._common: dict[tuple[int, int], int] = {}
 
     def __len__(self) -> int:
@@ -175,21 +179,32 @@ class HyperNodeTree:
             leaf[self.columns[at]] = at
         return leaf
 
-    def over(self, moved: Index, size: int) -> HyperNodeTree:
-        """The same HyperNodes where there are ``size`` nodes, of which none of the new ones belongs to a HyperNode.
+    def over(self, moved: Index, fresh: Mapping[int, Mapping[str, str]]) -> HyperNodeTree:
+        """The same HyperNodes with more nodes, which belong to those that choose them by their labels.
 
         Args:
             moved: ``[N]`` the new column of each node, ascending.
-            size: number of nodes, at least N.
+            fresh: the labels of the others, by column; their own names, which nobody knows yet, choose nothing.
 
         """
-        fresh = copy(self)
+        joining: dict[int, list[int]] = {}
+        holders: dict[frozenset[tuple[str, str]], list[int]] = {}
+        for column, labels in fresh.items():
+            shared = {key: value for key, value in labels.items() if key != HOSTNAME}
+            alike = frozenset(shared.items())
+            if alike not in holders:
+                chosen = [at for at, selector in self._choosing if selects(selector, shared)]
+                holders[alike] = list({at: None for one in chosen for at in (one, *self.ancestors(one))})
+            for at in holders[alike]:
+                joining.setdefault(at, []).append(column)
+        tree, size = copy(self), len(moved) + len(fresh)
         for name in ("at_tier", "lines", "disjoint", "_flat", "_holders", "_places"):
-            vars(fresh).pop(name, None)
-        fresh.columns = [moved[columns] for columns in self.columns[:-1]]
-        fresh.columns.append(np.arange(size, dtype=np.intp))
-        fresh.leaf = fresh._leaves(size)
-        return fresh
+            vars(tree).pop(name, None)
+        own = [moved[columns] for columns in self.columns[:-1]]
+        tree.columns = [np.union1d(each, joining[at]) if at in joining else each for at, each in enumerate(own)]
+        tree.columns.append(np.arange(size, dtype=np.intp))
+        tree.leaf = tree._leaves(size)
+        return tree
 
     # ---- relations
 
@@ -466,7 +481,8 @@ class HyperNodeBook:
         for child in record.children:
             if child in sound:  # one that does not exist yet counts once it does
                 nodes |= self._resolve(child, sound, parents, domains)
-        domains[name] = Domain(record.tier, parents.get(name, ""), frozenset(nodes))
+        chosen = tuple(each.labels for each in record.chosen if each.labels is not None)
+        domains[name] = Domain(record.tier, parents.get(name, ""), frozenset(nodes), chosen)
         return domains[name].nodes
 
     def _check(self) -> tuple[dict[str, str], dict[str, str]]:

@@ -72,7 +72,7 @@ def _unknown(cycle: Cycle, key: str) -> str:
         return f"the topology key {key}, which no node has{did_you_mean(key, snapshot.topology_keys())}"
     tiers = snapshot.hyper_nodes.names_of_tiers()
     there = f"there are {listed(tuple(tiers[:_MOST_TIERS]))}" if tiers else "there are no HyperNodes"
-    return f"a {_where(key)}, of which no HyperNode is; {there}"
+    return f"a {_where(key)}, a tier of no HyperNode; {there}"
 
 
 def _there(cycle: Cycle, term: Term) -> str:

@@ -271,7 +271,10 @@ class Edit:
         tree = origin.hyper_nodes
         if len(nodes) != len(origin.nodes):
             moved = np.array([nodes.index[name] for name in origin.nodes.names], dtype=np.intp)
-            tree = tree.over(moved, len(nodes))
+            fresh = {
+                nodes.index[name]: facts.labels for name, facts in self._facts.items() if name not in origin.nodes.index
+            }
+            tree = tree.over(moved, fresh)
         tasks_on, holders = self._places()
         memo = SharedObjects(origin.memo, origin.memo)
         if self._facts or self._classes or self._catalogue:
