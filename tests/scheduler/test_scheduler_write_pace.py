@@ -150,3 +150,20 @@ def test_the_last_wish_for_every_object_is_written(puts: list[tuple[str, bool, f
             assert not desk.outbox.keys()
 
     asyncio.run(story())
+
+
+async def test_a_rest_too_small_to_move_the_clock_is_over() -> None:
+    """10 - ((7.65 + 10) - 7.65) is more than nothing, and nothing beside 17.65."""
+    desk = Desk()
+    await desk.clock.advance(7.65)
+    with desk.pace.urgent():
+        pass
+    running = asyncio.create_task(desk.outbox.run())
+    try:
+        desk.outbox.put("ns/a", "8 run", urgent=False, settle=10.0, longest=60.0, patient=True)
+        async with asyncio.timeout(20):
+            await desk.wait(10.0)
+        assert [wish for _, wish, _ in desk.written] == ["8 run"]
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

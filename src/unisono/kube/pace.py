@@ -183,9 +183,9 @@ class WritePace:
                 self._timer = self._clock.call_later(_LULL_SECONDS, self._end_rush)
 
     @property
-    def since_urgent(self) -> float:
-        """Seconds since pods were created or bound, however fast the server is: 0 while they are."""
-        return 0.0 if self._urgent else self._clock.monotonic() - self._urgent_at
+    def urgent_until(self) -> float:
+        """Until when pods were created or bound, however fast the server is: now while they are (monotonic clock)."""
+        return self._clock.monotonic() if self._urgent else self._urgent_at
 
     @property
     def rush(self) -> bool:

@@ -143,16 +143,18 @@ class Outbox(Generic[W]):
 
     def _gives_way(self, key: str) -> bool:
         """Whether the wish waits for the end of a rush."""
-        left = self._until[key] - self._clock.monotonic()
-        if key in self._urgent or left <= 0:
+        now, until = self._clock.monotonic(), self._until[key]
+        if key in self._urgent or until <= now:
             return False
-        if key in self._patient and (rest := self._settles[key] - self._pace.since_urgent) > 0:
-            self._queue.add_after(key, min(rest, left))
+        # Moments are compared, not how far apart they are: a rest too small to move the clock would come back for ever.
+        settled = self._pace.urgent_until + self._settles[key]
+        if key in self._patient and settled > now:
+            self._queue.add_after(key, min(settled, until) - now)
             return True
         if not self._pace.rush:
             return False
         self._pace.park(key, self._resume)
-        self._queue.add_after(key, left)
+        self._queue.add_after(key, until - now)
         return True
 
     def _resume(self, key: str) -> None:
