@@ -184,7 +184,8 @@ class HyperNodeTree:
 
         Args:
             moved: ``[N]`` the new column of each node, ascending.
-            fresh: the labels of the others, by column; their own names, which nobody knows yet, choose nothing.
+            fresh: the labels of the others, by column. Selectors by name or pattern are not applied: these nodes have
+                no real names yet.
 
         """
         joining: dict[int, list[int]] = {}

@@ -48,6 +48,6 @@ def run(
         decisions that depend on nothing but the arguments (with a clock, also on which plug-ins were too slow).
 
     """
-    from unisono.engine.one_cycle import decide  # the engine is large: whoever only reads its types goes without it
+    from unisono.engine.one_cycle import decide  # imported here, as the engine is large and many import only its types
 
     return decide(snapshot, config, now, seed, plugins or {}, monotonic, advice=advice, verdicts=verdicts)

@@ -222,7 +222,7 @@ def place_rules() -> tuple[Rule, ...]:
     return (
         Rule(
             f"!({PLACED}) || ({back}) || {queues}.check('{PLACE}').allowed()",
-            text(f"metadata.annotations: the hub chooses the members, and nobody else writes any of {keys}"),
+            text(f"metadata.annotations: only the hub may write {keys}, as it chooses the members"),
         ),
     )
 
