@@ -190,7 +190,7 @@ of the HyperNode of that tier which holds it. No object has the label."""
 
 NEAR: Final = "unisono.io/near"
 """On a job, the template of its pods, or a PodGroup: in the same domain as pods with labels, ``app=prefill@tier-1``
-(`unisono.api.between`)."""
+(`unisono.api.gang_affinity`)."""
 
 APART: Final = "unisono.io/apart"
 """There too: in no domain with such pods of other gangs, ``app=trainer@tier-2``."""

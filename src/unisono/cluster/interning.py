@@ -21,7 +21,7 @@ from unisono.api.pod_states import stated_run_seconds
 from unisono.api.quantity import QuantityError, to_int
 from unisono.api.selecting import pod_group_name
 from unisono.api.times import parse_time, time_or
-from unisono.cluster.between import terms_for, terms_of_task
+from unisono.cluster.gang_affinity import terms_for, terms_of_task
 from unisono.cluster.podclass import UNTIED, PodClass, PodRelations, check_volumes, images_of, relevant_notes
 from unisono.cluster.records import Failure, Task
 from unisono.cluster.resources import ResourceRegistry
@@ -371,7 +371,7 @@ def task_of(
 ) -> Task:
     """The record of a pod; whether its job, queue or node exist does not matter.
 
-    ``words`` are what PodGroups say of where their gangs stand, by their keys (`unisono.api.between`).
+    ``words`` are what PodGroups say of where their gangs stand, by their keys (`unisono.api.gang_affinity`).
     """
     meta, spec, status = pod.metadata, pod.spec, pod.status
     annotations, labels = meta.annotations or _NOTHING, meta.labels or _NOTHING

@@ -267,8 +267,8 @@ class JobBook:
     def remove_group(self, key: str) -> bool:
         """Forget a PodGroup; its pods stay counted in case it comes back.
 
-        While pods hold nodes it is only marked as `Job.gone`. Otherwise deleting a job whose pods take long to end would
-        let as much start again beside them, whatever the limits of queue and user.
+        While pods hold nodes it is only marked as `Job.gone`. Otherwise deleting a job whose pods take long to end
+        would let as much start again beside them, whatever the limits of queue and user.
         """
         job = self.jobs.get(key)
         if job is None or not job.known or job.gone:

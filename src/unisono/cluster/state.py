@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapp
 from typing import Any
 
 from unisono.api.base import Object
-from unisono.api.between import words_of_gang
 from unisono.api.core import Node, Pod, PodDisruptionBudget, PriorityClass, ResourceQuota
+from unisono.api.gang_affinity import words_of_gang
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
 from unisono.api.kind_families import WORKLOAD_POD_GROUPS

@@ -19,8 +19,8 @@ from unisono.api.annotations import (
     RETRY_ELSEWHERE,
 )
 from unisono.api.base import Object, OwnerReference
-from unisono.api.between import WORDS
 from unisono.api.core import EnvVar, EnvVarSource, ObjectFieldSelector, Pod
+from unisono.api.gang_affinity import WORDS
 from unisono.api.keys import (
     COOLDOWN_TIME,
     JDB_MAX_UNAVAILABLE,

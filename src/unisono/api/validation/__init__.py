@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from unisono.api import kind_families, kinds
 from unisono.api.annotations import LICENSES, ONE_OF, ONE_OF_BY
 from unisono.api.base import Object
-from unisono.api.between import WORDS
 from unisono.api.decode import shape_of
 from unisono.api.field_error import FieldError
+from unisono.api.gang_affinity import WORDS
 from unisono.api.groups.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from unisono.api.kind import Kind
 from unisono.api.kind_families import (

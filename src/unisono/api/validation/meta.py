@@ -12,12 +12,12 @@ import msgspec
 from unisono.api import kinds, names
 from unisono.api.annotations import ONE_OF, ONE_OF_BY
 from unisono.api.base import LabelSelector, Object, ObjectMeta, Quantity, ResourceList
-from unisono.api.between import WORDS, wishes_of
 from unisono.api.core import Node
 from unisono.api.core.container import ResourceRequirements
 from unisono.api.core.refs import LocalObjectReference
 from unisono.api.decode import QUANTITY_RULE, FieldShape, Shape, shape_of
 from unisono.api.field_error import FieldError, forbidden, invalid, not_supported, required, too_long
+from unisono.api.gang_affinity import WORDS, wishes_of
 from unisono.api.kind import Kind
 from unisono.api.one_of import NodeKind, kinds_of, way_of
 from unisono.api.quantity import QuantityError, canonical, format_bytes, parse_quantity, to_int, to_milli

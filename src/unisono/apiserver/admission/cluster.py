@@ -16,11 +16,11 @@ from unisono.api.annotations import (
     USER_LIMITS,
     WRITABLE_DIRECTORIES,
 )
-from unisono.api.between import WORDS, wishes_of
 from unisono.api.bounds import HARD_TOPOLOGY, OF_JOBS, OF_KINDS, OF_QUEUES, in_vain, parts_told
 from unisono.api.commands import COMMANDS_OF, target_of
 from unisono.api.conditions import is_true
 from unisono.api.core import CustomResourceDefinition, Node, Taint
+from unisono.api.gang_affinity import WORDS, wishes_of
 from unisono.api.groups.admission_registration import does_our_work, hindrance
 from unisono.api.groups.batch import Command, Job
 from unisono.api.keys import MASTERS, NODE_NOT_READY, POD_QUEUE

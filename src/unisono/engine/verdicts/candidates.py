@@ -13,8 +13,8 @@ import numpy as np
 from msgspec import structs
 
 from unisono.api import keys
-from unisono.api.between import WORDS, preferring
 from unisono.api.core import Affinity, Taint
+from unisono.api.gang_affinity import WORDS, preferring
 from unisono.api.licenses import is_floating
 from unisono.api.queues import JOBS, Family, capabilities_above
 from unisono.cluster.hypertree import CLUSTER_TIER

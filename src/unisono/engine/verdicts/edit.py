@@ -16,10 +16,10 @@ import numpy as np
 from unisono.api.core import PersistentVolumeClaim, PodSpec, ResourceClaim
 from unisono.api.licenses import PREFIX
 from unisono.cluster.affinity_index import AffinityIndex
-from unisono.cluster.between import terms_of_task
 from unisono.cluster.budgets import Budgets
 from unisono.cluster.catalogue import Catalogue, ObjectsByKey
 from unisono.cluster.floating import NO_FLOATING, Floating
+from unisono.cluster.gang_affinity import terms_of_task
 from unisono.cluster.interning import SharedObjects
 from unisono.cluster.job_licenses import holds_licenses
 from unisono.cluster.jobs import JobBook, shares_of

@@ -12,7 +12,7 @@ import msgspec
 
 from unisono.api.annotations import GANG_PARTS, RUN_SECONDS, USER_LIMITS
 from unisono.api.base import Object
-from unisono.api.between import WORDS
+from unisono.api.gang_affinity import WORDS
 from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME, JOB_VERSION
 from unisono.api.licenses import UNIT
 from unisono.api.node_checks import of_new_one, without_quarantine

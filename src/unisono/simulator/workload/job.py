@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from unisono.api.annotations import ONE_OF, ONE_OF_BY
-from unisono.api.between import said
+from unisono.api.gang_affinity import said
 from unisono.api.keys import GPU_COUNT, NVIDIA_GPU
 from unisono.api.one_of import kinds_of, way_of
 from unisono.api.resources import resource_list

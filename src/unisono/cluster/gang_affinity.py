@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from unisono.api.between import said, with_wishes
 from unisono.api.core import PodSpec
+from unisono.api.gang_affinity import said, with_wishes
 from unisono.api.keys import GROUP_NAME
 from unisono.cluster.label_index import Labels
 from unisono.cluster.records import Task

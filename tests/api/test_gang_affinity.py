@@ -10,7 +10,6 @@ import pytest
 from support.build import group, pod
 from unisono.api.annotations import APART, NEAR, SPREAD, TIER
 from unisono.api.base import LabelSelector
-from unisono.api.between import Wish, preferring, said, wishes_of, with_wishes
 from unisono.api.core import (
     Affinity,
     PodAffinityTerm,
@@ -20,6 +19,7 @@ from unisono.api.core import (
     TopologySpreadConstraint,
 )
 from unisono.api.defaulting import apply_defaults
+from unisono.api.gang_affinity import Wish, preferring, said, wishes_of, with_wishes
 from unisono.api.groups.batch import Job
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
