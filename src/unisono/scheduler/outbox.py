@@ -147,8 +147,7 @@ class Outbox(Generic[W]):
         if key in self._urgent or until <= now:
             return False
         # Moments are compared, not how far apart they are: a rest too small to move the clock would come back for ever.
-        settled = self._pace.urgent_until + self._settles[key]
-        if key in self._patient and settled > now:
+        if key in self._patient and (settled := self._pace.urgent_until + self._settles[key]) > now:
             self._queue.add_after(key, min(settled, until) - now)
             return True
         if not self._pace.rush:
