@@ -64,9 +64,10 @@ def worlds(draw: st.DrawFn) -> World:
     keys, apps = st.sampled_from(KEYS), st.sampled_from("ab")
     terms = st.one_of(st.none(), st.tuples(keys, apps))
     spreads = st.one_of(st.none(), st.tuples(keys, apps, st.integers(1, 2), st.integers(0, 3)))
-    # Pods of one size: which of several goes first into what room is another question than where they may stand.
-    size = st.just(draw(st.integers(1, 2)))
-    parts = st.builds(Part, st.integers(1, 3), size, apps, terms, terms, spreads)
+    # Pods that look for others are of one size: a large one may have to come first and find its company later.
+    alike = draw(st.booleans())
+    size = st.just(draw(st.integers(1, 2))) if alike else st.integers(1, 2)
+    parts = st.builds(Part, st.integers(1, 3), size, apps, terms if alike else st.none(), terms, spreads)
     made = tuple(place(at) for at in range(draw(st.integers(2, 5))))
     chosen = draw(st.lists(parts, min_size=1, max_size=3).filter(lambda each: sum(one.number for one in each) <= 5))
     return World(made, (), tuple(chosen), sum(one.number for one in chosen))

@@ -1,17 +1,18 @@
-"""Other ways to place a gang that did not fit: another order of its pods, or other domains for those that go together.
+"""Other ways to place a gang that did not fit: another order of its pods, other domains, or a search with all rules.
 
 Small pods that are placed first may take the only node that has room for a large one, or the only one that it may use.
 Within a gang, order means nothing, so the kind of pod that was stuck is placed before all others, and the gang is tried
 again. Pods that want each other near are bound by the first one of them to its domain, which may be too small for the
-rest; so their domains are tried one after the other. The number of such trials is bounded, and of a gang that fails in
-all of them that trial is told of which placed most.
+rest; so their domains are tried one after the other. Where no order works, as points lead pods past the only packing of
+a tight cluster, pods are placed one by one, and those before move on where one finds no node. The number of such trials
+is bounded, and of a gang that fails in all of them that trial is told of which placed most.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -25,8 +26,58 @@ from unisono.engine.placement.remaining_tasks import RemainingTasks
 
 _ORDERS = 4
 """Orders that are tried beside the first one, for each choice of domains."""
-Within = Mapping[int, BoolArray]
-"""``[N]`` by id of a class: the nodes to which a trial keeps its pods."""
+_MOST_SEARCHED, _MOST_NODES = 64, 128
+"""Pods of a gang, and nodes with room for one of them, up to which places are searched for."""
+_STEPS, _STEPS_OF_A_CYCLE = 500, 2_000
+"""Nodes that are looked at in such a search, and in all of a cycle."""
+
+
+@dataclass(slots=True)
+class Steps:
+    """Nodes that may still be looked at by the searches of a cycle."""
+
+    left: int = _STEPS_OF_A_CYCLE
+
+
+@dataclass(slots=True)
+class PlacesSearch:
+    """A search for the places of pods, one after the other.
+
+    Attributes:
+        tasks: which are placed, by class, those of the largest class first.
+        candidates: columns by class, in the order in which they are tried.
+        in_any_order: some look at where others are, so that it counts which of them come first.
+        left: nodes that may still be looked at.
+
+    """
+
+    tasks: dict[PodClass, list[Task]]
+    candidates: dict[PodClass, list[int]]
+    in_any_order: bool
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """To what a trial keeps its pods.
+
+    Attributes:
+        nodes: ``[N]`` by id of a class, those that its pods may take.
+        search: in place of the node with the most points for each pod.
+
+    """
+
+    nodes: Mapping[int, BoolArray] = field(default_factory=dict)
+    search: PlacesSearch | None = None
+
+    def narrowed(self, other: Within) -> Within:
+        """Where both let pods go."""
+        first, second = self.nodes, other.nodes
+        both = {**first, **{number: nodes & first.get(number, nodes) for number, nodes in second.items()}}
+        return Within(both, other.search or self.search)
+
+
+ANYWHERE = Within()
 
 
 class Outcome(NamedTuple):
@@ -90,7 +141,11 @@ def retry(cycle: Cycle, attempts: Attempts, first: Outcome) -> RemainingTasks | 
         the tasks that are left when a trial was successful, else None.
 
     """
-    return None if first.stuck is None else _Search(cycle, attempts).go(first, {}, ())
+    if first.stuck is None:
+        return None
+    search = _Search(cycle, attempts)
+    left = search.go(first, ANYWHERE, ())
+    return search.searched() if left is None else left
 
 
 class _Search:
@@ -110,13 +165,51 @@ class _Search:
         bonds = [bond for bond in self._bonds if bond not in chosen]
         for bond in sorted(bonds, key=lambda bond: stuck not in bond.classes):
             for nodes in self._domains(bond):
-                narrower = narrowed(within, dict.fromkeys(bond.classes, nodes))
+                narrower = within.narrowed(Within(dict.fromkeys(bond.classes, nodes)))
                 left, outcome = self._attempt(self._given.tasks.copy(), narrower)
                 if left is None and outcome.stuck is not None:
                     left = self.go(outcome, narrower, (*chosen, bond))
                 if left is not None:
                     return left
         return None
+
+    def searched(self) -> RemainingTasks | None:
+        """What is left where places are searched for: of all waiting pods, or of as many as the gang needs."""
+        budget = self._cycle.session.shared.of(Steps, Steps)
+        for number in sorted({len(self._waiting), min(self._given.missing, len(self._waiting))}, reverse=True):
+            search = self._search_for(self._waiting[:number], min(budget.left, _STEPS))
+            if search is not None:
+                steps = search.left
+                left, _ = self._attempt(self._given.tasks.copy(), Within(search=search))
+                budget.left -= steps - search.left
+                if left is not None:
+                    return left
+        return None
+
+    def _search_for(self, tasks: list[Task], steps: int) -> PlacesSearch | None:
+        """Large pods come first, and full nodes; None where some pods have too few nodes by amounts alone."""
+        slots, nodes = search_of(self._cycle).slots, self._cycle.session.nodes
+        numbers = Counter(task.pod_class for task in tasks)
+        if len(numbers) == 1 or len(tasks) > min(_MOST_SEARCHED, steps):
+            return None
+        area = True if self._given.area is None else self._given.area
+        columns = {kind: np.flatnonzero((slots.slots(kind) > 0) & area) for kind in numbers}
+        every = np.unique(np.concatenate(list(columns.values())))
+        enough = all(int(slots.slots(kind)[columns[kind]].sum()) >= number for kind, number in numbers.items())
+        if not enough or len(every) > _MOST_NODES:
+            return None
+        rows = np.unique(np.concatenate([kind.rows for kind in numbers]))
+        free = np.maximum(nodes.allocatable - nodes.used, 0)[rows]
+        share = 1 / np.maximum(free[:, every].sum(axis=1, dtype=np.float64), 1)
+        fullness = share @ free
+        sizes = {kind: float((kind.vector[rows] * share).max()) for kind in numbers}
+        by_kind = {
+            kind: [task for task in tasks if task.pod_class is kind]
+            for kind in sorted(numbers, key=lambda kind: (-sizes[kind], kind.id))
+        }
+        candidates = {kind: sorted(columns[kind].tolist(), key=fullness.__getitem__) for kind in numbers}
+        related = any(kind.terms.near or kind.terms.spread for kind in numbers)
+        return PlacesSearch(by_kind, candidates, related, steps)
 
     def _attempt(self, order: RemainingTasks, within: Within) -> tuple[RemainingTasks | None, Outcome]:
         effort = self._given.effort
@@ -164,13 +257,6 @@ class _Search:
         able = np.flatnonzero(held >= max(enough, 1)).tolist()
         for code in sorted(able, key=lambda code: (-float(best[code]), code)):
             yield inside & (codes == code)
-
-
-def narrowed(first: Within, second: Within) -> Within:
-    """Where both let pods go."""
-    if not first or not second:
-        return first or second
-    return {**first, **{number: nodes & first.get(number, nodes) for number, nodes in second.items()}}
 
 
 def bonds_of(classes: Iterable[PodClass]) -> list[Bond]:

@@ -99,7 +99,7 @@ class PlainJob(TaskGroup):
 
     def taker(self, pod_class: PodClass, *, future: bool) -> Taker:
         """The table of the class, or the part of it to which the trial is kept."""
-        table, kept = self.cycle.tables.of(pod_class, future=future), self.within.get(pod_class.id)
+        table, kept = self.cycle.tables.of(pod_class, future=future), self.within.nodes.get(pod_class.id)
         if kept is None:
             return table
         group = SubGroup(self.job, self.cycle.session.snapshot.hyper_nodes, self.job.key, -1, 0)

@@ -15,7 +15,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors
 from unisono.engine.placement.domain_search import DomainTaker, Search, search_of
 from unisono.engine.placement.other_domains import Mark, OtherDomains
-from unisono.engine.placement.other_ways import Attempts, Effort, Outcome, Within, bonds_of, narrowed, retry
+from unisono.engine.placement.other_ways import ANYWHERE, Attempts, Effort, Outcome, Within, bonds_of, retry
 from unisono.engine.placement.plain_jobs import may_start
 from unisono.engine.placement.remaining_tasks import RemainingByGroup, RemainingTasks
 from unisono.engine.placement.task_loop import TaskGroup, place_tasks
@@ -79,7 +79,7 @@ class GroupInDomain(TaskGroup):
         search: Search,
         group: SubGroup,
         domain: int,
-        within: Within | None = None,
+        within: Within = ANYWHERE,
         *,
         promise: bool,
     ) -> None:
@@ -105,7 +105,7 @@ class GroupInDomain(TaskGroup):
 
     def taker(self, pod_class: PodClass, *, future: bool) -> DomainTaker:
         """The nodes of the domain."""
-        kept = self.within.get(pod_class.id)
+        kept = self.within.nodes.get(pod_class.id)
         return self.search.taker(self.group, self.domain, pod_class, kept, future=future)
 
     def futures(self, now: int, *, nominated: bool) -> Sequence[bool]:
@@ -147,7 +147,7 @@ class Solver:
         whole: only domains that hold all that is left are tried.
         stuck: the last task that found no node, and the domain.
         effort: what is left for other ways than the first in each domain.
-        within: where pods are kept, by id of their class, while the domains of a label are tried for all of the job.
+        within: where pods are kept while the domains of a label are tried for all of the job.
 
     """
 
@@ -164,7 +164,7 @@ class Solver:
         self.whole = False
         self.stuck: tuple[Task, int] | None = None
         self.effort = Effort()
-        self.within: Within = {}
+        self.within = ANYWHERE
 
     # ---- the whole job
 
@@ -202,7 +202,7 @@ class Solver:
         attempts = Attempts(RemainingTasks(tasks), needed, None, trial, self.effort)
         first = Outcome(started=False, stuck=previous_stuck[0], placed=len(tasks))
         works = retry(self.cycle, attempts, first) is not None
-        self.given, self.within, self.stuck = given, {}, previous_stuck
+        self.given, self.within, self.stuck = given, ANYWHERE, previous_stuck
         return solutions[-1] if works else None
 
     def _solve_below(self, root: int) -> RemainingByGroup | None:
@@ -402,7 +402,7 @@ class Solver:
     def _try_tasks(self, group: SubGroup, domain: int, remaining: RemainingTasks) -> tuple[RemainingTasks, Mark] | None:
         """The same of a sub-group that is made of tasks."""
         own, mark = remaining.copy(), self.mark()
-        first = self._trial(group, domain, own, mark, {})
+        first = self._trial(group, domain, own, mark, ANYWHERE)
         if first.started:
             return own, mark
         if first.stuck is None:
@@ -423,7 +423,7 @@ class Solver:
 
     def _trial(self, group: SubGroup, domain: int, tasks: RemainingTasks, mark: Mark, within: Within) -> Outcome:
         """Place tasks in the given order; undone where that is not enough."""
-        kept = narrowed(self.within, within)
+        kept = self.within.narrowed(within)
         trial = GroupInDomain(self.rules, self.search, group, domain, kept, promise=self.promise)
         place_tasks(trial, tasks)
         if trial.stuck is not None:

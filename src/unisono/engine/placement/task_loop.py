@@ -10,7 +10,7 @@ from unisono.cluster.records import Task
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors
 from unisono.engine.cycle.transaction import Taker
-from unisono.engine.placement.other_ways import Within
+from unisono.engine.placement.other_ways import ANYWHERE, PlacesSearch, Within
 from unisono.engine.placement.remaining_tasks import RemainingTasks
 from unisono.engine.session import queue_limits
 from unisono.engine.session.job_state import JobState
@@ -22,14 +22,14 @@ class TaskGroup(ABC):
     Attributes:
         cycle: the session's cycle.
         job: whose tasks they are.
-        within: ``[N]`` by id of a class, the nodes to which this trial keeps its pods.
+        within: to what this trial keeps its pods.
 
     """
 
-    def __init__(self, cycle: Cycle, job: JobState, within: Within | None = None) -> None:
+    def __init__(self, cycle: Cycle, job: JobState, within: Within = ANYWHERE) -> None:
         self.cycle = cycle
         self.job = job
-        self.within = within or {}
+        self.within = within
 
     # ---- when it is enough
 
@@ -64,7 +64,7 @@ class TaskGroup(ABC):
     def nominated(self, task: Task) -> int:
         """Column of the node that an earlier cycle chose for the task; -1 where there is none."""
         column = self.cycle.session.snapshot.nodes.index.get(task.nominated_node, -1)
-        kept = self.within.get(task.pod_class.id)
+        kept = self.within.nodes.get(task.pod_class.id)
         return column if column < 0 or kept is None or kept[column] else -1
 
     @abstractmethod
@@ -87,6 +87,9 @@ def place_tasks(group: TaskGroup, remaining: RemainingTasks) -> None:
 
     Tasks that look for other pods of the group are tried again, where they found no node, when others have been placed.
     """
+    if group.within.search is not None:
+        _place_searching(group, remaining, group.within.search)
+        return
     hooks, job = group.cycle.hooks, group.job
     missing = group.missing()
     while remaining:
@@ -119,6 +122,53 @@ def place_tasks(group: TaskGroup, remaining: RemainingTasks) -> None:
         remaining.done(len(tasks))
         if not group.may_start(remaining):
             return
+
+
+def _place_searching(group: TaskGroup, remaining: RemainingTasks, search: PlacesSearch) -> None:
+    """Place all that is searched for, or nothing."""
+    columns: list[int] = []
+    if not _find_places(group, search, dict.fromkeys(search.tasks, 0), columns):
+        return
+    for column in columns:
+        group.took(column)
+    placed = {task.key for tasks in search.tasks.values() for task in tasks}
+    remaining.follow(RemainingTasks([task for task in remaining.left() if task.key not in placed]))
+
+
+def _find_places(group: TaskGroup, search: PlacesSearch, done: dict[PodClass, int], columns: list[int]) -> bool:
+    """Place what is left; where a pod finds no node, those before it move on.
+
+    Args:
+        group: what is placed.
+        search: how.
+        done: so many pods of each class have places.
+        columns: these places, in the order in which they were taken.
+
+    """
+    cycle, job = group.cycle, group.job
+    waiting = [kind for kind, tasks in search.tasks.items() if done[kind] < len(tasks)]
+    for kind in waiting if search.in_any_order else waiting[:1]:
+        task, candidates = search.tasks[kind][done[kind]], search.candidates[kind]
+        if not cycle.hooks.headroom(job, kind, 1) or not queue_limits.room(job, kind, now=True):
+            continue
+        if cycle.hooks.has("prefilter") and cycle.hooks.prefilter(task) is not None:
+            continue
+        # Which of equal pods is where means nothing.
+        first = candidates.index(columns[-1]) if done[kind] and not search.in_any_order else 0
+        for column in candidates[first:]:
+            search.left -= 1
+            if search.left < 0:
+                return False
+            if not group.taker(kind, future=False).admits(column):
+                continue
+            mark = cycle.transaction.checkpoint()
+            cycle.transaction.place_on(job, task, column, pipelined=False)
+            columns.append(column)
+            if _find_places(group, search, {**done, kind: done[kind] + 1}, columns):
+                return True
+            columns.pop()
+            cycle.transaction.rollback(mark)
+    return not waiting
 
 
 def _waits_for_others(remaining: RemainingTasks) -> bool:
