@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
@@ -111,6 +112,7 @@ def serve_promised(cycle: Cycle) -> Mapping[str, Remaining | None]:
 def promised(cycle: Cycle) -> list[JobState]:
     """Waiting jobs that starve and have a nominated task whose node has room, in queue and job order.
 
+    Those that start with their nominated tasks alone come first, as pods of others would choose among their places.
     Without this, the job that comes first in the orders, such as a victim's new pod, takes the place, and the eviction
     has been for nothing. Jobs of the same queue with a higher priority come along, so that they are not passed over,
     unless they have their minimum: preemption makes no room for pods beyond it.
@@ -137,17 +139,22 @@ def promised(cycle: Cycle) -> list[JobState]:
             outranked |= {job.queue.name for job in higher}
             first_jobs += chosen + higher
     orders = cycle.orders
-    return sorted(
-        first_jobs, key=lambda job: (job.queue.name in outranked, orders.queue_key(job.queue), orders.job_key(job))
-    )
+
+    def turn(job: JobState) -> tuple[bool, bool, Any, Any]:
+        chooses = sum(_places(cycle, job)) < cycle.hooks.missing(job)
+        return job.queue.name in outranked, chooses, orders.queue_key(job.queue), orders.job_key(job)
+
+    return sorted(first_jobs, key=turn)
 
 
 def _has_place(cycle: Cycle, job: JobState) -> bool:
-    if job.shape:  # whose tasks are all alike, and none nominated
-        return False
-    return any(
-        task.nominated_node and has_room(cycle, task, task.nominated_node) for task in job.record.pending.values()
-    )
+    return not job.shape and any(_places(cycle, job))  # else its tasks are all alike, and none nominated
+
+
+def _places(cycle: Cycle, job: JobState) -> Iterator[bool]:
+    """Of each waiting task whether it is nominated for a node that has room for it."""
+    waiting = job.record.pending.values()
+    return (bool(task.nominated_node) and has_room(cycle, task, task.nominated_node) for task in waiting)
 
 
 def has_room(cycle: Cycle, task: Task, node: str) -> bool:
