@@ -54,6 +54,16 @@ def objects() -> Iterator[dict[str, Any]]:
     yield _queue("vision", parent="research", weight=1, deserved={GPU: 32}, capability={GPU: 32})
     yield _queue("production", weight=4, guarantee={"resource": {GPU: 32}}, deserved={GPU: 64})
     yield _queue("batch", weight=1, deserved={"cpu": 256})
+    for name, amounts, period, mode in (
+        ("vision-month", {GPU: 4000}, "Month", "Hard"),
+        ("batch-day", {"cpu": 8}, "Day", "Soft"),
+    ):
+        yield {
+            "apiVersion": "quota.unisono.io/v1alpha1",
+            "kind": "Budget",
+            "metadata": {"name": name},
+            "spec": {"queues": [name.split("-")[0]], "amounts": amounts, "period": period, "mode": mode},
+        }
     for name, value in (("training", 1000), ("urgent", 10000)):
         yield {
             "apiVersion": "scheduling.k8s.io/v1",

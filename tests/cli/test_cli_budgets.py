@@ -10,10 +10,11 @@ import pytest
 from support.build import START, budget, price_list
 from unisono.api.budgets import prices_of
 from unisono.api.groups.budgets import Price
-from unisono.cli.accounting.money import BUDGET_COLUMNS, Cost, budget_rows, money_by_row, money_of
+from unisono.cli.accounting.money import Cost, money_by_row, money_of
 from unisono.cli.accounting.tables import report_csv, report_lines
 from unisono.history.records import HOUR, Interval, JobRecord
 from unisono.history.report import Counting, Report, Row, Window
+from unisono.sdk.overview.queues import budget_lines
 
 GPU = "nvidia.com/gpu"
 PRICES = prices_of(price_list(Price(GPU, "0.5", {"kind": "spot"}), Price(GPU, "2"), Price("memory", "0.1")))
@@ -24,19 +25,19 @@ def test_budgets_are_as_of_now() -> None:
     there = budget("team", {GPU: 10, "money": 100}, {GPU: 4}, mode="Soft")
     there.status.rate = {GPU: "2", "money": "5"}
     there.status.exhausted_at = "2023-11-15T01:13:20Z"
-    rows = [dict(zip(BUDGET_COLUMNS, row, strict=True)) for row in budget_rows([there], START + 3600.0)]
-    assert [row["of"] for row in rows] == [f"hours of {GPU}", "money"]
-    assert (rows[0]["used"], rows[0]["left"], rows[0]["rate"], rows[0]["mode"]) == ("6", "4", "2", "Soft")
-    assert (rows[1]["used"], rows[0]["exhausted"]) == ("5", "2023-11-15T01:13:20Z")
-    (first, second) = budget_rows([there], START + 9 * 3600.0)
-    assert (first[-1], second[-1]) == ("used up", "")
+    gpus, money = budget_lines([there], START + 3600.0)
+    assert (gpus.unit, money.unit) == (f"hours of {GPU}", "money")
+    assert (gpus.used, gpus.left, gpus.rate, gpus.mode, gpus.part) == ("6", "4", "2", "Soft", 0.6)
+    assert (money.used, gpus.exhausted) == ("5", "2023-11-15T01:13:20Z")
+    gpus, money = budget_lines([there], START + 9 * 3600.0)
+    assert (gpus.exhausted, money.exhausted) == ("used up", "")
 
 
 def test_a_budget_that_breaks_a_rule_hides_no_other() -> None:
     broken = budget("bad", {GPU: 10}, period="Day", half_life="1h")
-    rows = budget_rows([broken, budget("team", {GPU: 10})], START)
-    assert [row[0] for row in rows] == ["bad", "team"]
-    assert "spec.halfLife" in rows[0][3]
+    invalid, fine = budget_lines([broken, budget("team", {GPU: 10})], START)
+    assert (invalid.name, invalid.mode, fine.name) == ("bad", "invalid", "team")
+    assert "spec.halfLife" in invalid.amount
 
 
 def test_hours_cost_what_the_labels_of_their_nodes_say() -> None:

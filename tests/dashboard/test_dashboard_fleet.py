@@ -7,13 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from support.build import START, budget
+from unisono.api.annotations import QUARANTINE
 from unisono.api.core import Node, Pod
 from unisono.api.groups.fleet import AttachedCluster
 from unisono.api.groups.scheduling import PodGroup
+from unisono.api.node_checks import quarantine
+from unisono.dashboard.views.nodes import node_cells
 from unisono.dashboard.views.overview import fleet_view, overview_view
 from unisono.dashboard.views.rows import cards_of
 from unisono.sdk.overview.overview import CalendarLine
-from unisono.sdk.overview.queues import used_by_node
+from unisono.sdk.overview.queues import budget_lines, used_by_node
 
 GPU = "nvidia.com/gpu"
 
@@ -111,6 +115,30 @@ def test_the_calendar_is_shown_with_its_times() -> None:
     (shown,) = overview_view([], {}, [], [], [], 0.0, calendar=[line]).calendar
     assert (shown.title, shown.holds, shown.text) == (line.title, True, line.text)
     assert shown.end - shown.start == 7200.0
+
+
+def test_budgets_that_are_used_up_come_first() -> None:
+    budgets = [
+        budget("fine", {"cpu": 100}, {"cpu": 10}),
+        budget("gone", {"cpu": 10}, {"cpu": 11}, period="Day"),
+        budget("near", {"cpu": 100}, {"cpu": 95}),
+        budget("wrong", {"cpu": 10}, period="Day", half_life="1h"),
+    ]
+    rows = overview_view([], {}, [], [], [], START, budgets=budget_lines(budgets, START)).budgets
+    assert [(row.name, row.state) for row in rows] == [
+        ("gone", "over"), ("wrong", "invalid"), ("near", "near"), ("fine", "fine"),
+    ]  # fmt: skip
+    assert (rows[0].left, rows[0].unit, rows[0].part, rows[0].end > START) == ("-1", "hours of cpu", 1.1, True)
+
+
+def test_a_node_in_quarantine_takes_no_pods_and_says_why() -> None:
+    out = node("bad", 8)
+    out.spec.taints = [quarantine("gpu-test", 0.0)]
+    out.metadata.annotations = {QUARANTINE: "row remapping failed"}
+    (cell,) = node_cells([out], {}, [])
+    assert (cell.state, cell.cordoned, cell.quarantine) == ("drain", False, "by gpu-test: row remapping failed")
+    view = overview_view([out, node("good", 8)], {}, [], [], [], 0.0)
+    assert (view.nodes_ready, view.nodes_quarantined, view.nodes_cordoned) == (1, ["bad"], [])
 
 
 def test_free_devices_are_counted_by_node() -> None:

@@ -6,6 +6,8 @@ import click
 
 from unisono.cli.options import Where, control_plane_options, output_option
 
+_COLUMNS = ("name", "mode", "of", "amount", "used", "left", "rate", "period_end", "exhausted")
+
 
 @click.command("budgets")
 @click.argument("names", nargs=-1, metavar="[NAME...]")
@@ -29,10 +31,10 @@ async def _list(where: Where, names: tuple[str, ...], output: str) -> None:
     import msgspec
 
     from unisono.api.kinds import BUDGETS
-    from unisono.cli.accounting.money import BUDGET_COLUMNS, budget_rows
     from unisono.cli.connection import connect
     from unisono.cli.printing import columns, print_json
     from unisono.errors import NotFound
+    from unisono.sdk.overview.queues import budget_lines
 
     async with connect(where) as client:
         budgets = (await client.list(BUDGETS)).items
@@ -44,12 +46,15 @@ async def _list(where: Where, names: tuple[str, ...], output: str) -> None:
     if output == "json":
         print_json([msgspec.to_builtins(one) for one in shown])
         return
-    rows = budget_rows(shown, time.time())
+    rows = [
+        [one.name, one.mode, one.unit, one.amount, one.used, one.left, one.rate, one.end, one.exhausted]
+        for one in budget_lines(shown, time.time())
+    ]
     if output == "csv":
-        csv.writer(sys.stdout, lineterminator="\n").writerows([BUDGET_COLUMNS, *rows])
+        csv.writer(sys.stdout, lineterminator="\n").writerows([_COLUMNS, *rows])
     elif not rows:
         click.echo("There are no budgets.")
     else:
-        headers = [name.replace("_", " ") for name in BUDGET_COLUMNS]
+        headers = [name.replace("_", " ") for name in _COLUMNS]
         for line in columns(headers, rows, empty=""):
             click.echo(line)

@@ -12,6 +12,7 @@ import msgspec
 
 from unisono.api.kind_families import ATTACHED_CLUSTERS
 from unisono.api.kinds import (
+    BUDGETS,
     HYPER_NODES,
     LEASES,
     NODES,
@@ -40,6 +41,7 @@ from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.http import HttpClient
 from unisono.lazy_logs import LazyLogger
 from unisono.sdk.overview.overview import calendar_lines
+from unisono.sdk.overview.queues import budget_lines
 
 if TYPE_CHECKING:
     from unisono.api.base import Object
@@ -146,11 +148,11 @@ def shares(samples: Samples, query: Mapping[str, str], now: int) -> Series:
 _log = LazyLogger(__name__)
 
 _CLUSTER_KINDS: tuple[Kind[Any], ...] = (NODES, QUEUES, HYPER_NODES, LEASES)
-_CALENDAR_KINDS: tuple[Kind[Any], ...] = (RESERVATIONS, TEMPORARY_QUOTAS)
-_NO_ROWS = (*_CLUSTER_KINDS, *_CALENDAR_KINDS, ATTACHED_CLUSTERS)
+_BOOKING_KINDS: tuple[Kind[Any], ...] = (RESERVATIONS, TEMPORARY_QUOTAS, BUDGETS)
+_NO_ROWS = (*_CLUSTER_KINDS, *_BOOKING_KINDS, ATTACHED_CLUSTERS)
 KINDS: tuple[Kind[Any], ...] = (*_NO_ROWS, *JOB_KINDS, *PARTS, POD_GROUPS, PODS)
 NODE_TOPICS = ("jobs", "measured", "scope", *(kind.resource for kind in (NODES, PODS, HYPER_NODES)))
-_OF_OVERVIEW: tuple[Kind[Any], ...] = (NODES, QUEUES, PODS, LEASES, *_CALENDAR_KINDS)
+_OF_OVERVIEW: tuple[Kind[Any], ...] = (NODES, QUEUES, PODS, LEASES, *_BOOKING_KINDS)
 OVERVIEW_TOPICS = ("jobs", "measured", "scope", *(kind.resource for kind in _OF_OVERVIEW))
 # How often the viewer's rights are asked for: a right that is taken away ends what is shown within this time.
 _RIGHTS_SECONDS = 30.0
@@ -296,11 +298,22 @@ class World:
         nodes, leases = self.source(NODES).items(), self.source(LEASES).items()
         hidden, now, ready, quiet = self.hidden(), self.now, self.ready, self.measured.quiet
         calendar = calendar_lines(self.source(RESERVATIONS).items(), self.source(TEMPORARY_QUOTAS).items(), now)
+        budgets = budget_lines(self.source(BUDGETS).items(), now)
 
         def made() -> OverviewView:
             used = used_by_node(holders)
             return overview_view(
-                nodes, used, leases, rows, hidden, now, user=self.user, quiet=quiet, calendar=calendar, ready=ready
+                nodes,
+                used,
+                leases,
+                rows,
+                hidden,
+                now,
+                user=self.user,
+                quiet=quiet,
+                calendar=calendar,
+                budgets=budgets,
+                ready=ready,
             )
 
         return made

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from unisono.api.annotations import QUARANTINE
+from unisono.api.node_checks import quarantined_by
 from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests, resource_list
 from unisono.api.selecting import pod_group_of
@@ -133,6 +135,11 @@ _TAKES_PODS = ("idle", "mix", "alloc")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
+def _quarantine(node: Node) -> str:
+    by, why = quarantined_by(node.spec.taints), (node.metadata.annotations or {}).get(QUARANTINE, "")
+    return f"by {by}: {why}" if by and why else f"by {by}" if by else ""
+
+
 class NodeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which nodes are shown.
 
@@ -183,6 +190,8 @@ def node_cells(
             NodeCell(
                 name=name,
                 state=node_state(node, there, taken),
+                cordoned=bool(node.spec.unschedulable),
+                quarantine=_quarantine(node),
                 cpus=_of("cpu", taken, there),
                 memory=_of("memory", taken, there),
                 devices=", ".join(

@@ -15,6 +15,7 @@ from unisono.api.annotations import SCHEDULER_CYCLES
 from unisono.api.conditions import find_condition
 from unisono.api.groups.fleet import READY, AttachedCluster
 from unisono.api.keys import TOPOLOGY_REGION
+from unisono.api.node_checks import quarantined_by
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list, to_units
 from unisono.api.times import parse_time, time_or
@@ -23,6 +24,7 @@ from unisono.dashboard.views.table import choices, ordered, quantity
 from unisono.dashboard.views.why import Choice, Fact
 from unisono.dashboard.views.wire import (
     BookingLine,
+    BudgetRow,
     ComponentView,
     FleetView,
     IdleLine,
@@ -37,7 +39,7 @@ from unisono.dashboard.views.wire import (
 )
 from unisono.fleet.members.member import accelerator_type, is_accelerator
 from unisono.sdk.overview.components import Component, components, trusted
-from unisono.sdk.overview.queues import Resource, is_ready, resources
+from unisono.sdk.overview.queues import BudgetLine, Resource, is_ready, resources
 
 if TYPE_CHECKING:
     from unisono.api.core import Lease, Node
@@ -127,6 +129,8 @@ def idle_lines(rows: Iterable[JobRow], quiet: Mapping[str, float], now: float) -
 
 _MOST_GROUPS = 50
 _MOST_NODES = 100
+_MOST_BUDGETS, _NEAR = 20, 0.9
+_BUDGET_STATES = ("over", "invalid", "near", "fine")
 Used = Mapping[str, Mapping[str, int]]
 """What is held of each node, by resource, in engine units."""
 
@@ -142,6 +146,7 @@ def overview_view(
     user: str = "",
     quiet: Mapping[str, float] = NOTHING,
     calendar: Iterable[CalendarLine] = (),
+    budgets: Iterable[BudgetLine] = (),
     ready: bool = True,
 ) -> OverviewView:
     """Everything at one moment.
@@ -156,12 +161,16 @@ def overview_view(
         user: the viewer, whose jobs come first.
         quiet: since when jobs have done nothing, by ``namespace/name``.
         calendar: what holds now or soon.
+        budgets: as of now.
         ready: everything was listed once.
 
     """
     rows = list(rows)
     mine = own_jobs(rows, user)
     ready_nodes = [node for node in nodes if is_ready(node)]
+    quarantined = [node.metadata.name for node in ready_nodes if quarantined_by(node.spec.taints)]
+    serving = [node for node in ready_nodes if not quarantined_by(node.spec.taints)]
+    open_nodes = [node for node in serving if not node.spec.unschedulable]
     return OverviewView(
         ready=ready,
         mine=news(mine, now),
@@ -179,15 +188,48 @@ def overview_view(
             )
             for each in calendar
         ],
+        budgets=budget_view(budgets),
         components=[] if "leases" in hidden else [component_view(each) for each in components(leases, now)[1:]],
-        resources=resource_views([node for node in ready_nodes if not node.spec.unschedulable], used),
+        resources=resource_views(open_nodes, used),
         groups=waiting_groups(rows),
-        nodes_ready=sum(not node.spec.unschedulable for node in ready_nodes),
+        nodes_ready=len(open_nodes),
         nodes_down=sorted(node.metadata.name for node in nodes if not is_ready(node))[:_MOST_NODES],
-        nodes_cordoned=sorted(node.metadata.name for node in ready_nodes if node.spec.unschedulable)[:_MOST_NODES],
+        nodes_cordoned=sorted(node.metadata.name for node in serving if node.spec.unschedulable)[:_MOST_NODES],
+        nodes_quarantined=sorted(quarantined)[:_MOST_NODES],
         states=choices(row.state for row in rows),
         hidden=list(hidden),
     )
+
+
+def budget_view(lines: Iterable[BudgetLine]) -> list[BudgetRow]:
+    """Budgets for the page, those that are used up or nearest to it first; as many as fit."""
+    rows = [
+        BudgetRow(
+            key=f"{line.name}/{line.unit}",
+            name=line.name,
+            mode=line.mode,
+            state=_state_of(line),
+            whose=", ".join(line.whose),
+            unit=line.unit,
+            amount=line.amount,
+            used=line.used,
+            left=line.left,
+            rate=line.rate,
+            part=round(line.part, 4),
+            exhausted=time_or(line.exhausted),
+            end=time_or(line.end),
+        )
+        for line in lines
+    ]
+    return sorted(rows, key=lambda row: (_BUDGET_STATES.index(row.state), -row.part, row.key))[:_MOST_BUDGETS]
+
+
+def _state_of(line: BudgetLine) -> str:
+    if line.mode == "invalid":
+        return "invalid"
+    if line.part >= 1 or line.exhausted == "used up":
+        return "over"
+    return "near" if line.exhausted or line.part >= _NEAR else "fine"
 
 
 def component_view(component: Component) -> ComponentView:

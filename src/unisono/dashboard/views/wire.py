@@ -248,10 +248,37 @@ class BookingLine(Wire):
     text: str
 
 
+class BudgetRow(Wire):
+    """One amount of a budget, as `unisono.sdk.overview.queues.BudgetLine` says it.
+
+    Attributes:
+        key: of the budget and the amount.
+        state: ``fine``, ``near`` where a warning of it is due or it ends within its period, ``over`` or ``invalid``.
+        exhausted: when it is used up if it goes on like this, seconds since 1970; 0 where it lasts or is used up.
+        end: of its period; 0 without one.
+
+    """
+
+    key: str
+    name: str
+    mode: str
+    state: str
+    whose: str = ""
+    unit: str = ""
+    amount: str = ""
+    used: str = ""
+    left: str = ""
+    rate: str = ""
+    part: float = 0.0
+    exhausted: float = 0.0
+    end: float = 0.0
+
+
 class OverviewView(Wire):
     """The cluster at a glance.
 
     Attributes:
+        budgets: those that are used up or nearest to their end first.
         calendar: Reservations and TemporaryQuotas that hold or begin within a day.
         mine: the viewer's own jobs that matter most now; as many as fit, of ``mine_states``.
         users: who holds most.
@@ -267,12 +294,14 @@ class OverviewView(Wire):
     holders: list[JobRow] = []
     idle: list[IdleLine] = []
     calendar: list[BookingLine] = []
+    budgets: list[BudgetRow] = []
     components: list[ComponentView] = []
     resources: list[ResourceView] = []
     groups: list[WaitingGroup] = []
     nodes_ready: int = 0
     nodes_down: list[str] = []
     nodes_cordoned: list[str] = []
+    nodes_quarantined: list[str] = []
     states: list[Choice] = []
     hidden: list[str] = []
 
@@ -349,6 +378,8 @@ class NodeCell(Wire):
     Attributes:
         name: of the node.
         state: ``idle``, ``mix``, ``alloc``, ``drain`` or ``down``.
+        cordoned: it is, so that it can be uncordoned.
+        quarantine: by what it is in quarantine, and why; empty where it is not.
         cpus, memory, devices: ``4 of 16``: requested and allocatable.
         model: of its devices.
         cards, cards_used: devices.
@@ -362,6 +393,8 @@ class NodeCell(Wire):
 
     name: str
     state: str = ""
+    cordoned: bool = False
+    quarantine: str = ""
     cpus: str = ""
     memory: str = ""
     devices: str = ""

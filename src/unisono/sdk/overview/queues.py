@@ -1,4 +1,4 @@
-"""Queues as the SDK and ``unisono queue`` show them: what they may use, and how many PodGroups are in which phase."""
+"""Queues, nodes and budgets as the SDK, the command line and the dashboard show them: what may be used, and what is."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING
 
+from unisono.api.budgets import Hold, count, plain, purse_of, tally_of, unit
 from unisono.api.conditions import is_true
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.kinds import POD_GROUPS
+from unisono.api.node_checks import quarantined_by
 from unisono.api.pod_states import has_ended
 from unisono.api.resources import add, by_importance, pod_requests, readable, resource_list
 from unisono.api.selecting import queue_of
+from unisono.api.times import rfc3339, time_or
 from unisono.errors import ApiError
 
 if TYPE_CHECKING:
     from unisono.api.core import Node, Pod
+    from unisono.api.groups.budgets import Budget
     from unisono.kube.client import Client
 
 PHASES = ("Inqueue", "Pending", "Running", "Unknown", "Completed")
@@ -189,7 +193,7 @@ def node_state(node: Node, there: Mapping[str, int], used: Mapping[str, int]) ->
     """
     if not is_ready(node):
         return "down"
-    if node.spec.unschedulable:
+    if node.spec.unschedulable or quarantined_by(node.spec.taints):
         return "drain"
     full = any(there[name] <= used.get(name, 0) for name in ("cpu", *devices_of(there)) if there.get(name, 0))
     return "alloc" if full else "mix" if any(amount for name, amount in used.items() if name != "pods") else "idle"
@@ -239,3 +243,74 @@ def _resource(
         return readable({name: amount}).get(name, "0")
 
     return Resource(name, text(used.get(name, 0)), text(total[name]), text(max(left, default=0)), holes)
+
+
+_NEVER = 4e10
+"""Seconds since 1970 from which on a period is said to have no end."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetLine:
+    """One amount of a budget, as of now: what has been used since it was counted is counted on.
+
+    Attributes:
+        name: of the budget.
+        mode: ``Hard`` or ``Soft``; ``invalid`` where the budget breaks a rule, which ``exhausted`` then says.
+        unit: of the amounts: ``hours of nvidia.com/gpu``.
+        amount, used, left, rate: in that unit; the rate is what is used in an hour.
+        end: of the period, RFC 3339; empty where it has none.
+        exhausted: when it is used up if it goes on like this, or ``used up``; empty where it lasts.
+        part: of the amount that is used, from 0 to 1 and beyond where it is overdrawn.
+        whose: queues, namespaces and users that share it.
+
+    """
+
+    name: str
+    mode: str = "invalid"
+    unit: str = ""
+    amount: str = ""
+    used: str = ""
+    left: str = ""
+    rate: str = ""
+    end: str = ""
+    exhausted: str = ""
+    part: float = 0.0
+    whose: tuple[str, ...] = ()
+
+
+def budget_lines(budgets: Iterable[Budget], now: float) -> list[BudgetLine]:
+    """One line for each amount of each budget at ``now``, seconds since 1970."""
+    lines: list[BudgetLine] = []
+    for budget in sorted(budgets, key=lambda one: one.metadata.name):
+        spec = budget.spec
+        whose = (*(spec.queues or ()), *(spec.namespaces or ()), *(spec.users or ()))
+        try:
+            purse = purse_of(budget)
+        except ValueError as error:
+            lines.append(BudgetLine(budget.metadata.name, amount=str(error), whose=whose))
+            continue
+        tally = tally_of(budget, purse)
+        rates = {name: float(text) for name, text in (budget.status.rate or {}).items()}
+        tally = count(purse, tally, [Hold(tally.at, now, rates)], now)
+        up, ends = purse.used_up(tally.used), budget.status.exhausted_at
+        exhausted = "used up" if up else ends or ""
+        if exhausted and not up and time_or(ends) <= now:
+            exhausted = "used up"
+        for name, amount in purse.amounts.items():
+            used = tally.used.get(name, 0.0)
+            lines.append(
+                BudgetLine(
+                    purse.name,
+                    "Hard" if purse.hard else "Soft",
+                    unit(name),
+                    plain(amount),
+                    plain(used),
+                    plain(amount - used),
+                    plain(rates.get(name, 0.0)),
+                    end=rfc3339(tally.end) if tally.end < _NEVER else "",
+                    exhausted=exhausted if name in (up or purse.amounts) else "",
+                    part=used / amount if amount > 0 else 1.0,
+                    whose=whose,
+                )
+            )
+    return lines

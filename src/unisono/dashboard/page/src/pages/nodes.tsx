@@ -190,7 +190,7 @@ function Legend(props: { largest: Map<string, string>; amounts: Map<string, numb
               <i class="job-others does-nothing" /> held and idle
             </>
           )}
-          <i class="node-drain" /> cordoned
+          <i class="node-drain" /> cordoned or in quarantine
           <i class="node-down" /> not ready
         </>
       )}
@@ -291,7 +291,7 @@ function beginning(names: string[]): string {
 }
 
 const MOST_CARDS = 16;
-const WORDS: Record<string, string> = { idle: "idle", mix: "partly used", alloc: "full", drain: "cordoned", down: "not ready" };
+const WORDS: Record<string, string> = { idle: "idle", mix: "partly used", alloc: "full", drain: "cordoned or in quarantine", down: "not ready" };
 
 /** One square for each card, in the colour of the gang that holds it. */
 function Cards(props: { cell: NodeCell; colour: (held: Held) => string }) {
@@ -313,7 +313,7 @@ function Cards(props: { cell: NodeCell; colour: (held: Held) => string }) {
 function Chosen(props: { cell: NodeCell; colour: (held: Held) => string; cordons: boolean; now: number }) {
   const { cell } = props;
   const [told, setTold] = useState("");
-  const cordoned = cell.state === "drain";
+  const cordoned = cell.cordoned;
   const act = async () => {
     try {
       setTold((await request<Done>("POST", "/api/node", { name: cell.name, cordon: !cordoned })).message);
@@ -327,7 +327,8 @@ function Chosen(props: { cell: NodeCell; colour: (held: Held) => string; cordons
       <dl class="facts">
         {(
           [
-            ["State", WORDS[cell.state] ?? cell.state],
+            ["State", cell.quarantine ? "in quarantine" : (WORDS[cell.state] ?? cell.state)],
+            ["Quarantine", cell.quarantine],
             ["Model", cell.model],
             ["Devices", cell.devices],
             ["CPUs", cell.cpus],

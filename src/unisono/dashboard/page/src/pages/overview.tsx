@@ -1,6 +1,6 @@
 // The cluster at a glance.
 
-import type { BookingLine, OverviewView, ResourceView } from "../../generated/views";
+import type { BookingLine, BudgetRow, OverviewView, ResourceView } from "../../generated/views";
 import { Card, Grid } from "../components/card";
 import { causeTitle, root } from "../components/causes";
 import { Link } from "../components/link";
@@ -29,6 +29,7 @@ export function Overview() {
           <Tiles view={view} />
           <Idle lines={view.idle} now={now} />
           <Calendar lines={view.calendar} />
+          <Budgets rows={view.budgets} now={now} />
           <div class="columns">
             <Users users={view.users} />
             <Holders rows={view.holders} now={now} />
@@ -121,6 +122,11 @@ function Tiles(props: { view: OverviewView }) {
           <b>{view.nodesCordoned.length}</b> cordoned
         </Link>
       )}
+      {view.nodesQuarantined.length > 0 && (
+        <Link class="tile" to="/nodes?state=drain">
+          <b>{view.nodesQuarantined.length}</b> in quarantine
+        </Link>
+      )}
     </p>
   );
 }
@@ -143,6 +149,50 @@ function Calendar(props: { lines: BookingLine[] }) {
       </Grid>
     </Card>
   );
+}
+
+/** What may still be used, those budgets first that are used up or will be soon. */
+function Budgets(props: { rows: BudgetRow[]; now: number }) {
+  if (!props.rows.length) return null;
+  return (
+    <Card title="Budgets">
+      <Grid label="Budgets" titles={["Budget", "Used", "Of", "Share", "Left", "Lasts"]} right={[1, 2, 4]}>
+        {props.rows.map((row) =>
+          row.state === "invalid" ? (
+            <tr key={row.key}>
+              <td class="name">{row.name}</td>
+              <td class="wrap problem" colSpan={5}>
+                {row.amount}
+              </td>
+            </tr>
+          ) : (
+            <tr key={row.key}>
+              <td class="name" title={row.whose && `of ${row.whose}`}>
+                {row.name} <span class="hint">{row.mode.toLowerCase()}</span>
+              </td>
+              <td class="number">{row.used}</td>
+              <td class="number wrap">
+                {row.amount} {row.unit}
+              </td>
+              <td>
+                <Bar share={Math.min(1, row.part)} label={`${row.name}, ${row.unit} used`} text={percent(row.part)} />
+              </td>
+              <td class="number">{row.left}</td>
+              <td class={`wrap${row.state === "over" && row.mode === "Hard" ? " problem" : ""}`}>{lasts(row, props.now)}</td>
+            </tr>
+          ),
+        )}
+      </Grid>
+    </Card>
+  );
+}
+
+/** Until when a budget lasts, in a few words. */
+function lasts(row: BudgetRow, now: number): string {
+  const more = row.end > now ? `, more at ${clock(row.end)}` : "";
+  if (row.state === "over") return `used up${more}`;
+  if (row.exhausted > now) return `until ${clock(row.exhausted)} at ${row.rate} an hour${more}`;
+  return row.end > now ? `to the end of its period, ${clock(row.end)}` : "yes";
 }
 
 /** How free devices are spread: few nodes with many free ones start what many nodes with one each cannot. */
