@@ -145,7 +145,9 @@ def apart_from_each_other(kind: str, number: int) -> list[Any]:
     if not notes:
         for one in made:
             term = PodAffinityTerm(
-                label_selector=LabelSelector(match_labels={"app": "a"}), topology_key="rack", mismatch_label_keys=["set"]
+                label_selector=LabelSelector(match_labels={"app": "a"}),
+                topology_key="rack",
+                mismatch_label_keys=["set"],
             )
             one.spec.affinity = Affinity(
                 pod_anti_affinity=PodAntiAffinity(
