@@ -82,7 +82,7 @@ class Cluster:
         now: seconds since the epoch.
         namespace: where the job is that is asked for. Nothing is said of jobs of other namespaces, but of those that
             come while changes are made.
-        groups: PodGroups of the job; where any are named, of no other one that is there anything is said.
+        groups: PodGroups of the job that are there; where this is not None, of no other one anything is said.
 
     """
 
@@ -90,7 +90,7 @@ class Cluster:
     config: SchedulerConfig | None
     now: float
     namespace: str = ""
-    groups: frozenset[str] = frozenset()
+    groups: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,8 @@ class _Search:
         self._known = {_key(one) for one in cluster.objects}
         self._others = {f"{key[2]}/{key[3]}" for key in self._known if key[1] == "PodGroup"}
         own = cluster.groups
-        self._others = {key for key in self._others if not (key in own if own else _is_in(key, cluster.namespace))}
+        is_own = own.__contains__ if own is not None else lambda key: _is_in(key, cluster.namespace)
+        self._others = {key for key in self._others if not is_own(key)}
         self._objects = [self._without_verdict(one) for one in cluster.objects]
         self._longest: list[_Step] = []
         self._then = ""
