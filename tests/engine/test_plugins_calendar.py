@@ -8,6 +8,8 @@ import pytest
 
 from support.build import START, cluster, gang, group, node, nodes, placed, pod, queue, reservation, schedule
 from unisono.api.annotations import EVICT_NOTICE, EVICTABLE, FAILED_NODES, RESERVATION, RUN_SECONDS, USER
+from unisono.api.base import LabelSelector
+from unisono.api.core import Affinity, PodAffinity, PodAffinityTerm
 from unisono.api.kinds import PODS, RESERVATIONS
 from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
@@ -400,6 +402,18 @@ def test_one_that_is_over_says_when_it_was() -> None:
     state = cluster(nodes(1, cpu=8), queue("team"), reservation("r", **TEAM))
     (update,) = decide(state, 4 * HOUR).reservations
     assert (update.phase, update.window_end) == ("Over", rfc3339(START + 3 * HOUR))
+
+
+def test_a_reservation_that_keeps_no_node_from_a_job_is_not_told() -> None:
+    """Its node refuses the job for another reason: to wait for its end would be in vain."""
+    near = PodAffinityTerm(
+        label_selector=LabelSelector(match_labels={"app": "cache"}), topology_key="kubernetes.io/hostname"
+    )
+    rules = Affinity(pod_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=[near]))
+    state = cluster(nodes(2, cpu=8), queue("team"), job("a", affinity=rules), reservation("r", **TEAM))
+    verdict = decide(state, 2 * HOUR).verdicts["ns/a"]
+    assert "affinity" in verdict.message
+    assert "reservation" not in f"{verdict.message} {verdict.suggestion}".lower(), verdict
 
 
 def test_what_is_offered_lets_the_job_start() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from topology_world import TOPOLOGY, racks, spine, wish
 from topology_world import job as job_with
 from verdict_world import Objects
@@ -365,3 +366,19 @@ def test_a_port_is_the_cause_where_the_nodes_that_a_pod_selects_have_it_taken() 
     (verdict,) = check(flatten([*nodes, held, gang_of(1, ports=[80], selector={"pool": "edge"})]), GANG)
     assert verdict.cause is Cause.PORT_TAKEN
     assert any("port 80 is taken on node a" in one.text() for one in verdict.changes)
+
+
+def test_a_node_that_could_never_hold_the_pod_is_not_full() -> None:
+    """Of the nodes that anti-affinity leaves, none is large enough: that is the cause, not what the small one lacks."""
+    zones = {"n0": "a", "n1": "b", "full": "a"}
+    things = [
+        [node(name, cpu=8, labels={"zone": zone}) for name, zone in zones.items()],
+        node("small", cpu=2, labels={"zone": "c"}),
+        pod("other", node="full", cpu=8),
+        [pod(f"j-{at}", "j", node=at, cpu=4) for at in ("n0", "n1")],
+        [group("j", 1), pod("j-w-2", "j", cpu=4)],
+    ]
+    apart = structs.replace(TERM, topology_key="zone")
+    rules = {"affinity": Affinity(pod_anti_affinity=PodAntiAffinity(**required(apart)))}
+    (verdict,) = check(related(things, **rules), GANG)
+    assert verdict.cause is Cause.FILTERS, verdict

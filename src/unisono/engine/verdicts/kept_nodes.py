@@ -29,10 +29,13 @@ from unisono.engine.verdicts.limits import chain
 _QUEUES_TRIED = 2
 
 
-def kept_for_others(cycle: Cycle, job: JobState, pod_class: PodClass) -> str:
-    """Sentences: whose the nodes are, how many there are, and how long the job runs as far as that is known."""
+def kept_for_others(cycle: Cycle, job: JobState, pod_class: PodClass, counts: Mapping[str, int]) -> str:
+    """Sentences: whose the nodes are, how many there are, and how long the job runs as far as that is known.
+
+    ``counts``: nodes by reason; what else refuses all of its nodes makes a reservation of no concern.
+    """
     calendar = calendar_of(cycle.hooks.alive())
-    slots = list(_keeping(cycle, job, pod_class))
+    slots = list(_keeping(cycle, job, pod_class, counts))
     if calendar is None or not slots:
         return ""
     longest = calendar.estimates.longest(job.record, pod_class)
@@ -46,7 +49,7 @@ def kept_for_others(cycle: Cycle, job: JobState, pod_class: PodClass) -> str:
     return f" {text[0].upper()}{text[1:]}."
 
 
-def opening_of_reservation(cycle: Cycle, job: JobState, pod_class: PodClass) -> str:
+def opening_of_reservation(cycle: Cycle, job: JobState, pod_class: PodClass, counts: Mapping[str, int]) -> str:
     """What helps where no change is known to: to wait until the first of the windows that are in the way is over."""
     calendar, now = calendar_of(cycle.hooks.alive()), cycle.session.now
     if calendar is None:
@@ -64,7 +67,7 @@ def opening_of_reservation(cycle: Cycle, job: JobState, pod_class: PodClass) -> 
         if any(one.slot is None for one in calendar.refused(job.record, pod_class)):
             return f"state a run time of at most {format_duration(window.end - now)} (annotation {RUN_SECONDS})"
         return ""
-    slots = list(_keeping(cycle, job, pod_class))
+    slots = list(_keeping(cycle, job, pod_class, counts))
     if not slots:
         return ""
     first = min(slots, key=lambda slot: slot.window.end)
@@ -104,14 +107,20 @@ def without_new_nodes(job: JobState, pod_class: PodClass, ladders: Ladders) -> L
     return [ladder for ladder in kept if ladder]
 
 
-def _keeping(cycle: Cycle, job: JobState, pod_class: PodClass) -> Iterator[Slot]:
-    """The reservations that keep nodes from the job which it could use otherwise, but for its own."""
+def _keeping(
+    cycle: Cycle, job: JobState, pod_class: PodClass, counts: Mapping[str, int] | None = None
+) -> Iterator[Slot]:
+    """The reservations that keep nodes from the job which it could use otherwise, but for its own.
+
+    ``counts``: nodes by reason, of which the reservation has to be one.
+    """
     calendar = calendar_of(cycle.hooks.alive())
     if calendar is None:
         return
     usable = cycle.fits.static.result(pod_class, cycle.session, cycle.hooks).allowed
     for one in calendar.refused(job.record, pod_class):
-        if one.slot is not None and not one.others and usable[calendar.slots[one.slot].columns].any():
+        told = counts is None or one.reason.text in counts
+        if told and one.slot is not None and not one.others and usable[calendar.slots[one.slot].columns].any():
             yield calendar.slots[one.slot]
 
 

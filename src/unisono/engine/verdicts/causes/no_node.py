@@ -189,7 +189,7 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         task=task.key if task.key in job.record.tasks else "",
     )
     last = "add a node" if cause is Cause.NO_NODES else remedy(cycle, nowhere) or opening(cycle, fit.counts)
-    last = last or opening_of_reservation(cycle, job, task.pod_class) or end_of_check(cycle, fit.counts)
+    last = last or opening_of_reservation(cycle, job, task.pod_class, fit.counts) or end_of_check(cycle, fit.counts)
     lacks = list(lacks_of(cycle, task.pod_class, fit.counts))
     fallback = _in_words(cycle, task, cause, lacks, lacking)
     of_claims, untried = ways_out(cycle, lacks)
@@ -233,9 +233,12 @@ def _where(waiting: Waiting, task: Task, fit: FitErrors, empty: EmptyFit) -> tup
     room = Room(cycle, task.pod_class, waiting.tools.capacity.allowed(task.pod_class))
     if fit.lacking and _filtered(fit):
         passing = cycle.fits.passing(task.pod_class)
-        if passing.any() and passing.sum() < room.allowed.sum():
+        able = passing & (tasks_fitting(cycle.session.nodes.allocatable, task.pod_class) > 0)
+        if passing.any() and not able.any() and empty.per_node:
+            cause = Cause.FILTERS  # what keeps the pod from the nodes that could hold it
+        elif able.any() and able.sum() < room.allowed.sum():
             cause = Cause.NODES_FULL if cause is Cause.FILTERS else cause
-            room = Room(cycle, task.pod_class, passing)
+            room = Room(cycle, task.pod_class, able)
     return cause, room
 
 
@@ -258,7 +261,7 @@ def _by_name(waiting: Waiting, task: Task, fit: FitErrors) -> Iterator[str]:
     yield waiting.tools.filters.text(task.pod_class, fit, task.namespace)
     yield node_groups(waiting.cycle, waiting.job.queue, fit.counts)
     yield revocable_zones(waiting.cycle, fit.counts)
-    yield kept_for_others(waiting.cycle, waiting.job, task.pod_class)
+    yield kept_for_others(waiting.cycle, waiting.job, task.pod_class, fit.counts)
     yield waiting_for_checks(waiting.cycle, fit.counts)
 
 
