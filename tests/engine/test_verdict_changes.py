@@ -382,3 +382,17 @@ def test_a_node_that_could_never_hold_the_pod_is_not_full() -> None:
     rules = {"affinity": Affinity(pod_anti_affinity=PodAntiAffinity(**required(apart)))}
     (verdict,) = check(related(things, **rules), GANG)
     assert verdict.cause is Cause.FILTERS, verdict
+
+
+def test_where_a_rule_is_the_cause_and_there_is_enough_nobody_holds_what_is_missing() -> None:
+    """Two nodes have room, and affinity refuses them; that others are full or cordoned is not the cause."""
+    things = [
+        [node(name, cpu=8, labels={HOST: name}) for name in ("n0", "n1", "full")],
+        node("away", cpu=8, unschedulable=True, labels={HOST: "away"}),
+        pod("other", node="full", cpu=8),
+        [group("j", 1), pod("j-w-0", "j", cpu=2)],
+    ]
+    cache = PodAffinityTerm(label_selector=LabelSelector(match_labels={"app": "cache"}), topology_key=HOST)
+    (verdict,) = check(related(things, affinity=Affinity(pod_affinity=PodAffinity(**required(cache)))), GANG)
+    assert verdict.cause is Cause.FILTERS
+    assert not (verdict.need or verdict.have or verdict.holders), verdict

@@ -150,14 +150,17 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
     cause, room = _where(waiting, task, fit, empty)
     lacking = room.lacking(fit)
     alike = sum(one.count for one in pending_pods(job.record).groups if one.pod_class is task.pod_class)
-    need, have, crowded = room.need(lacking, min(missing, alike or missing)), room.have(lacking), ""
+    (need, have), crowded = _amounts(cause, room, lacking, min(missing, alike or missing)), ""
     if cause is Cause.NODES_FULL and lacking and _filtered(fit) and _amounts_suffice(waiting, room):
         cause, need, have = Cause.FILTERS, {}, {}
         crowded = _holders(waiting, room, lacking)
     elif cause is Cause.FILTERS and lacking:
         crowded = _holders_on_full(waiting, room, lacking)
     nowhere = unoffered(cycle, lacking)
-    message, holders = f"{_progress(job, placeable)}{_which(waiting, task)}: {fit.text}", waiting.tools.holders(need)
+    message, holders = (
+        f"{_progress(job, placeable)}{_which(waiting, task)}: {fit.text}",
+        waiting.tools.holders({} if cause is Cause.TOO_LARGE else need),  # whose end would not be enough
+    )
     ladders = candidates.for_fit(cycle, job, task, cause, placeable, empty)
     if placeable > placed:
         ladders = candidates.or_smaller(ladders, placed)
@@ -211,6 +214,13 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         evictions=full,
         untried=untried,
     )
+
+
+def _amounts(cause: Cause, room: Room, lacking: Sequence[str], missing: int) -> tuple[dict[str, int], dict[str, int]]:
+    """What ``missing`` pods ask for of it, and what there is; nothing where a rule is the cause and there is enough."""
+    need, have = room.need(lacking, missing), room.have(lacking)
+    enough = all(have[name] >= amount for name, amount in need.items())
+    return ({}, {}) if enough and cause not in (Cause.NODES_FULL, Cause.TOO_LARGE) else (need, have)
 
 
 def _placeable(waiting: Waiting, placed: int) -> int:
