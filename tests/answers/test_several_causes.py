@@ -11,7 +11,7 @@ from benchmarks.answers.composed import judge_composed
 from benchmarks.answers.mutations import CAUSES, KINDS, case_of, drawn
 from benchmarks.answers.plane import Plane
 
-from unisono.api.kinds import BUDGETS, POD_GROUPS
+from unisono.api.kinds import BUDGETS, NODES, POD_GROUPS
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.mending import explanations as mending
 from unisono.sdk.mending.until_it_runs import Cluster, Found, limit_of, same, until_it_runs
@@ -134,6 +134,23 @@ def test_where_many_wait_nothing_is_said_of_others_though_the_job_has_no_verdict
         return ""
 
     assert judge.run(judge.stuck(case, tmp_path, work)) == ""
+
+
+def test_what_was_found_of_a_chain_is_offered_as_not_enough(tmp_path: Path) -> None:
+    """Who makes the account waits for nodes that are not set up, which no change brings."""
+    case = case_of("job", [one for one in CAUSES if one.name in ("account", "taint")])
+    told: list[Fix] = []
+
+    async def work(made: Plane) -> str:
+        for one in (await made.client.list(NODES)).items:  # none is offered for what only the cloud takes away
+            taints = [{"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}]
+            await made.client.patch(NODES, one.metadata.name, {"spec": {"taints": taints}})
+        await made.settle()
+        told.extend((await made.explain(case.question, search=True)).fixes)
+        return ""
+
+    assert judge.run(judge.stuck(case, tmp_path, work)) == ""
+    assert [(fix.tried, fix.change.get("enough"), bool(fix.operations)) for fix in told] == [(False, False, True)], told
 
 
 def test_a_search_ends_within_a_step_when_its_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

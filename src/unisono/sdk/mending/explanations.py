@@ -166,7 +166,11 @@ def _with(told: Explanation, found: Found) -> Explanation:
             else structs.replace(one, suggestion=found.fix.text)
             for one in told.verdicts
         ]
-    told.fixes = [*([found.fix] if found.fix is not None else ()), *others]
+    first = found.fix
+    if first is None and found.part is not None and not any(fix.tried for fix in others):
+        first = found.part
+        others = [fix for fix in others if not same(fix, found.part)]
+    told.fixes = [*([first] if first is not None else ()), *others]
     told.then = list(found.causes[1:])
     return told
 

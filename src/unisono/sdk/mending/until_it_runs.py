@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -111,6 +112,7 @@ class Found:
         causes: why it waits, and after each change why it waits then.
         failed: texts of fixes after which alone it does not run.
         works: texts of other fixes after which alone it runs.
+        part: where there is none, what was found of it: after these changes it waits for something else.
 
     """
 
@@ -118,6 +120,7 @@ class Found:
     causes: tuple[str, ...]
     failed: tuple[str, ...]
     works: tuple[str, ...] = ()
+    part: Fix | None = None
 
 
 def until_it_runs(
@@ -190,7 +193,19 @@ class _Search:
         news = [at for at in range(len(causes)) if at < 2 or not limits[at - 1] or limits[at - 1] != limits[at - 2]]
         # Nor is what nodes would be in vain against of interest: they are not offered.
         news = [at for at in news if not at or not adds_nodes(self._longest[at - 1].fix)]
-        return Found(None, tuple(causes[at] for at in news), tuple(self._failed))
+        return Found(None, tuple(causes[at] for at in news), tuple(self._failed), part=self._part())
+
+    def _part(self) -> Fix | None:
+        """The longest chain as one fix that is not enough, up to what would be bought or given up in vain."""
+
+        def costs_nothing(step: _Step) -> bool:
+            return bool(step.fix.operations) and all(one["kind"] not in _GIVES_UP for one in parts(step.fix.change))
+
+        chain = list(takewhile(costs_nothing, self._longest))
+        if not chain:
+            return None
+        fix = joined(chain, {_key(one): one for one in self._cluster.objects})
+        return replace(fix, tried=False, change={**fix.change, "enough": False})
 
     def _others_that_work(self, found: Found) -> tuple[str, ...]:
         """Texts of what was offered besides and starts the job, too; what does not has failed."""
