@@ -396,3 +396,20 @@ def test_where_a_rule_is_the_cause_and_there_is_enough_nobody_holds_what_is_miss
     (verdict,) = check(related(things, affinity=Affinity(pod_affinity=PodAffinity(**required(cache)))), GANG)
     assert verdict.cause is Cause.FILTERS
     assert not (verdict.need or verdict.have or verdict.holders), verdict
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [("H100", "NVIDIA-H100-80GB-HBM3"), ("a100", "NVIDIA-A100-SXM4-80GB"), ("80GB", ""), ("H200", ""), ("H1", "")],
+)
+def test_one_word_of_a_value_means_the_only_one_that_has_it(value: str, meant: str) -> None:
+    things = [
+        node("n0", labels={"product": "NVIDIA-A100-SXM4-80GB"}),
+        node("n1", labels={"product": "NVIDIA-H100-80GB-HBM3"}),
+        gang("j", 1, selector={"product": value}),
+    ]
+    (verdict,) = check(flatten(things), GANG)
+    assert ("did you mean" in verdict.message) is bool(meant)
+    if meant:
+        assert f"did you mean {meant}?" in verdict.message
+        assert meant in verdict.changes[0].text()
