@@ -13,7 +13,7 @@ from unisono.api.core import Affinity, PodAffinity, PodAffinityTerm
 from unisono.api.kinds import PODS, RESERVATIONS
 from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
-from unisono.engine.changes import AddAnnotation, AddNodes, UseQueue
+from unisono.engine.changes import AddAnnotation, AddLabels, AddNodes, UseQueue
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.config_file.reader import default_config, load_config
 from unisono.engine.decisions import Decisions
@@ -437,3 +437,17 @@ def test_room_for_a_gang_that_starves_is_kept_on_nodes_that_are_not_kept_from_it
         state = cluster(nodes(3, cpu=8), queue("team"), job("big", size=2, cpu=8), busy, small, *kept)
         found = where(schedule(state, config, now=START + HOUR))
         assert found == ({"small": on} if kept else {})
+
+
+@pytest.mark.parametrize("labels", [{}, {"rack": "a"}])
+def test_a_node_that_is_kept_for_others_is_not_offered_to_be_labelled(labels: dict[str, str]) -> None:
+    """The node that is kept has most room, and with the label the job would wait for the end of the reservation."""
+    state = cluster(
+        node("n000", cpu=16, labels={"rack": "b"}),
+        node("n001", cpu=8, labels=labels),
+        queue("team"),
+        job("a", selector={"disk": "fast"}),
+        reservation("r", **TEAM),
+    )
+    changes = decide(state, 2 * HOUR).verdicts["ns/a"].changes
+    assert [one.nodes for one in changes if isinstance(one, AddLabels)] == [("n001",)]

@@ -14,6 +14,7 @@ from unisono.api.selecting import lineage
 from unisono.api.times import format_duration, rfc3339
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
+from unisono.cluster.resources import Vector
 from unisono.engine.changes import AddLabels, AddNodes, Change, UseNodeGroup, UseQueue, listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.calendar import calendar_of, named_by
@@ -97,6 +98,15 @@ def queues_of_reservations(cycle: Cycle, job: JobState, pod_class: PodClass) -> 
     names = sorted({name for slot in _keeping(cycle, job, pod_class) for name in slot.booking.queues})
     ladders: Ladders = [[UseQueue(name)] for name in names if name in cycle.session.queues]
     return ladders[:_QUEUES_TRIED]
+
+
+def where_open(cycle: Cycle, task: Task, room: Vector) -> Vector:
+    """``[N]`` the same without nodes that reservations keep from the task's job; all of it where they keep all."""
+    calendar, job = calendar_of(cycle.hooks.alive()), cycle.session.snapshot.jobs.get(task.job)
+    if calendar is None or job is None:
+        return room
+    left = np.where(calendar.closed(job, task.pod_class), 0, room)
+    return left if left.any() else room
 
 
 def without_new_nodes(job: JobState, pod_class: PodClass, ladders: Ladders) -> Ladders:

@@ -49,6 +49,8 @@ _SLOW = (30.0, 90.0)
 """Virtual seconds after which it is looked whether the job runs: controllers rest before they try again."""
 _GIVES_UP = ("LowerMinAvailable", "RequestAtMost", "EvictPods", "ReleasePort")
 """Changes that take something from the job or from others: tried after all that do not."""
+_IN_VAIN = (*_GIVES_UP, "AddLabels", "UseLabel", "RelaxRule")
+"""Those, and choices of nodes: not to be made where the job does not start all the same."""
 
 _UNFIT = (UnisonoError, KeyError, IndexError, TypeError, ValueError)
 """What applying a patch raises that the object does not fit."""
@@ -199,7 +201,7 @@ class _Search:
         """The longest chain as one fix that is not enough, up to what would be bought or given up in vain."""
 
         def costs_nothing(step: _Step) -> bool:
-            return bool(step.fix.operations) and all(one["kind"] not in _GIVES_UP for one in parts(step.fix.change))
+            return bool(step.fix.operations) and all(one["kind"] not in _IN_VAIN for one in parts(step.fix.change))
 
         chain = list(takewhile(costs_nothing, self._longest))
         if not chain:
