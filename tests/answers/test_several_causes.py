@@ -11,10 +11,10 @@ from benchmarks.answers.composed import judge_composed
 from benchmarks.answers.mutations import CAUSES, KINDS, case_of, drawn
 from benchmarks.answers.plane import Plane
 
-from unisono.api.kinds import BUDGETS
+from unisono.api.kinds import BUDGETS, NODES, POD_GROUPS
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.mending import explanations as mending
-from unisono.sdk.mending.until_it_runs import limit_of, same, until_it_runs
+from unisono.sdk.mending.until_it_runs import Cluster, Found, limit_of, same, until_it_runs
 
 SEED = 20
 TOGETHER = (
@@ -108,6 +108,49 @@ def test_of_a_large_cluster_it_is_said_that_the_time_has_ended(tmp_path: Path, m
 
     assert judge.run(judge.stuck(case, tmp_path, work)) == ""
     assert told == ["the search ended after 1e-09 s: there may be a fix that was not tried"]
+
+
+@pytest.mark.parametrize("names", ["job account", "deployment account"])
+def test_where_many_wait_nothing_is_said_of_others_though_the_job_has_no_verdict(
+    names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mending, "MOST_WAITING", -1)
+    asked: list[frozenset[str] | None] = []
+
+    def search(cluster: Cluster, *args: object) -> Found:
+        asked.append(cluster.groups)
+        return until_it_runs(cluster, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(mending, "until_it_runs", search)
+    kind, *causes = names.split()
+    case = case_of(kind, [one for one in CAUSES if one.name in causes])
+
+    async def work(made: Plane) -> str:
+        answer = await made.explain(case.question, search=True)
+        own = {f"{one.metadata.namespace}/{one.metadata.name}" for one in (await made.client.list(POD_GROUPS)).items}
+        assert not answer.verdicts
+        assert answer.fixes[0].tried
+        assert asked[0] == own  # an empty one says nothing of any that is there
+        return ""
+
+    assert judge.run(judge.stuck(case, tmp_path, work)) == ""
+
+
+def test_what_was_found_of_a_chain_is_offered_as_not_enough(tmp_path: Path) -> None:
+    """Who makes the account waits for nodes that are not set up, which no change brings."""
+    case = case_of("job", [one for one in CAUSES if one.name in ("account", "taint")])
+    told: list[Fix] = []
+
+    async def work(made: Plane) -> str:
+        for one in (await made.client.list(NODES)).items:  # none is offered for what only the cloud takes away
+            taints = [{"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}]
+            await made.client.patch(NODES, one.metadata.name, {"spec": {"taints": taints}})
+        await made.settle()
+        told.extend((await made.explain(case.question, search=True)).fixes)
+        return ""
+
+    assert judge.run(judge.stuck(case, tmp_path, work)) == ""
+    assert [(fix.tried, fix.change.get("enough"), bool(fix.operations)) for fix in told] == [(False, False, True)], told
 
 
 def test_a_search_ends_within_a_step_when_its_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

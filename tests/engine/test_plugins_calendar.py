@@ -8,10 +8,12 @@ import pytest
 
 from support.build import START, cluster, gang, group, node, nodes, placed, pod, queue, reservation, schedule
 from unisono.api.annotations import EVICT_NOTICE, EVICTABLE, FAILED_NODES, RESERVATION, RUN_SECONDS, USER
+from unisono.api.base import LabelSelector
+from unisono.api.core import Affinity, PodAffinity, PodAffinityTerm
 from unisono.api.kinds import PODS, RESERVATIONS
 from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
-from unisono.engine.changes import AddAnnotation, AddNodes, UseQueue
+from unisono.engine.changes import AddAnnotation, AddLabels, AddNodes, UseQueue
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.config_file.reader import default_config, load_config
 from unisono.engine.decisions import Decisions
@@ -402,6 +404,18 @@ def test_one_that_is_over_says_when_it_was() -> None:
     assert (update.phase, update.window_end) == ("Over", rfc3339(START + 3 * HOUR))
 
 
+def test_a_reservation_that_keeps_no_node_from_a_job_is_not_told() -> None:
+    """Its node refuses the job for another reason: to wait for its end would be in vain."""
+    near = PodAffinityTerm(
+        label_selector=LabelSelector(match_labels={"app": "cache"}), topology_key="kubernetes.io/hostname"
+    )
+    rules = Affinity(pod_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=[near]))
+    state = cluster(nodes(2, cpu=8), queue("team"), job("a", affinity=rules), reservation("r", **TEAM))
+    verdict = decide(state, 2 * HOUR).verdicts["ns/a"]
+    assert "affinity" in verdict.message
+    assert "reservation" not in f"{verdict.message} {verdict.suggestion}".lower(), verdict
+
+
 def test_what_is_offered_lets_the_job_start() -> None:
     """The run time that is offered is one with which it starts in the next cycle, too."""
     state = cluster(nodes(1, cpu=8), queue("team"), job("a"), reservation("r", **{**TEAM, "start": 0.99 * HOUR}))
@@ -423,3 +437,17 @@ def test_room_for_a_gang_that_starves_is_kept_on_nodes_that_are_not_kept_from_it
         state = cluster(nodes(3, cpu=8), queue("team"), job("big", size=2, cpu=8), busy, small, *kept)
         found = where(schedule(state, config, now=START + HOUR))
         assert found == ({"small": on} if kept else {})
+
+
+@pytest.mark.parametrize("labels", [{}, {"rack": "a"}])
+def test_a_node_that_is_kept_for_others_is_not_offered_to_be_labelled(labels: dict[str, str]) -> None:
+    """The node that is kept has most room, and with the label the job would wait for the end of the reservation."""
+    state = cluster(
+        node("n000", cpu=16, labels={"rack": "b"}),
+        node("n001", cpu=8, labels=labels),
+        queue("team"),
+        job("a", selector={"disk": "fast"}),
+        reservation("r", **TEAM),
+    )
+    changes = decide(state, 2 * HOUR).verdicts["ns/a"].changes
+    assert [one.nodes for one in changes if isinstance(one, AddLabels)] == [("n001",)]

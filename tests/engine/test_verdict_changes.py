@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from topology_world import TOPOLOGY, racks, spine, wish
 from topology_world import job as job_with
 from verdict_world import Objects
@@ -365,3 +366,50 @@ def test_a_port_is_the_cause_where_the_nodes_that_a_pod_selects_have_it_taken() 
     (verdict,) = check(flatten([*nodes, held, gang_of(1, ports=[80], selector={"pool": "edge"})]), GANG)
     assert verdict.cause is Cause.PORT_TAKEN
     assert any("port 80 is taken on node a" in one.text() for one in verdict.changes)
+
+
+def test_a_node_that_could_never_hold_the_pod_is_not_full() -> None:
+    """Of the nodes that anti-affinity leaves, none is large enough: that is the cause, not what the small one lacks."""
+    zones = {"n0": "a", "n1": "b", "full": "a"}
+    things = [
+        [node(name, cpu=8, labels={"zone": zone}) for name, zone in zones.items()],
+        node("small", cpu=2, labels={"zone": "c"}),
+        pod("other", node="full", cpu=8),
+        [pod(f"j-{at}", "j", node=at, cpu=4) for at in ("n0", "n1")],
+        [group("j", 1), pod("j-w-2", "j", cpu=4)],
+    ]
+    apart = structs.replace(TERM, topology_key="zone")
+    rules = {"affinity": Affinity(pod_anti_affinity=PodAntiAffinity(**required(apart)))}
+    (verdict,) = check(related(things, **rules), GANG)
+    assert verdict.cause is Cause.FILTERS, verdict
+
+
+def test_where_a_rule_is_the_cause_and_there_is_enough_nobody_holds_what_is_missing() -> None:
+    """Two nodes have room, and affinity refuses them; that others are full or cordoned is not the cause."""
+    things = [
+        [node(name, cpu=8, labels={HOST: name}) for name in ("n0", "n1", "full")],
+        node("away", cpu=8, unschedulable=True, labels={HOST: "away"}),
+        pod("other", node="full", cpu=8),
+        [group("j", 1), pod("j-w-0", "j", cpu=2)],
+    ]
+    cache = PodAffinityTerm(label_selector=LabelSelector(match_labels={"app": "cache"}), topology_key=HOST)
+    (verdict,) = check(related(things, affinity=Affinity(pod_affinity=PodAffinity(**required(cache)))), GANG)
+    assert verdict.cause is Cause.FILTERS
+    assert not (verdict.need or verdict.have or verdict.holders), verdict
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [("H100", "NVIDIA-H100-80GB-HBM3"), ("a100", "NVIDIA-A100-SXM4-80GB"), ("80GB", ""), ("H200", ""), ("H1", "")],
+)
+def test_one_word_of_a_value_means_the_only_one_that_has_it(value: str, meant: str) -> None:
+    things = [
+        node("n0", labels={"product": "NVIDIA-A100-SXM4-80GB"}),
+        node("n1", labels={"product": "NVIDIA-H100-80GB-HBM3"}),
+        gang("j", 1, selector={"product": value}),
+    ]
+    (verdict,) = check(flatten(things), GANG)
+    assert ("did you mean" in verdict.message) is bool(meant)
+    if meant:
+        assert f"did you mean {meant}?" in verdict.message
+        assert meant in verdict.changes[0].text()

@@ -203,12 +203,13 @@ def fix_lines(fixes: Sequence[Fix], first: int = 1) -> list[str]:
     """The fixes by number, each with what does it on the command line."""
     lines = []
     for number, fix in enumerate(fixes[:_SHOWN], start=first):
-        lines.append(f"  fix {number}:   {fix.text}{'' if fix.tried else ' (not tried)'}")
+        doubt = "not enough by itself" if fix.change.get("enough") is False else "" if fix.tried else "not tried"
+        lines.append(f"  fix {number}:   {fix.text}{f' ({doubt})' if doubt else ''}")
         commands = [operation.kubectl() for operation in fix.operations]
         lines += [f"           {command}" for command in commands[:_COMMANDS]]
         if len(commands) > _COMMANDS:
             lines.append(f"           and {len(commands) - _COMMANDS} more commands, see --output json")
-        if again := [operation.title for operation in fix.operations if operation.verb == "replace"]:
+        if again := dict.fromkeys(operation.title for operation in fix.operations if operation.verb == "replace"):
             lines.append(
                 f"           deletes {', '.join(again)} and makes it again: its pods, age and place in line are gone"
             )

@@ -62,6 +62,7 @@ from unisono.engine.verdicts.check_causes import out_of_quarantine, soon_enough
 from unisono.engine.verdicts.demand import kinds_of
 from unisono.engine.verdicts.draft import Ladders
 from unisono.engine.verdicts.holders import comes_again, port_holders
+from unisono.engine.verdicts.kept_nodes import where_open
 from unisono.engine.verdicts.labels import enough, labelled, other_labels, unselected
 from unisono.engine.verdicts.limits import binding_queue, guarantees_of_others
 from unisono.engine.verdicts.lines import Rivals, whole_need
@@ -477,7 +478,7 @@ def _fits_without(cycle: Cycle, pod_class: PodClass, node: str, holders: list[Po
 def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     """Cordons, taints and labels on nodes that have room, and what the pod requires of others."""
     nodes, pod_class, facts = cycle.session.nodes, task.pod_class, cycle.session.nodes.table.facts
-    room = _room(cycle, pod_class, nodes.idle)
+    room = where_open(cycle, task, _room(cycle, pod_class, nodes.idle))
     others = other_labels(pod_class, nodes, room, missing)
     selected = match_pod(pod_class, nodes)
     # A cordon or a taint on nodes that the pod does not select keeps it from nothing.

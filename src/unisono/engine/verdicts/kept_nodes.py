@@ -14,6 +14,7 @@ from unisono.api.selecting import lineage
 from unisono.api.times import format_duration, rfc3339
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
+from unisono.cluster.resources import Vector
 from unisono.engine.changes import AddLabels, AddNodes, Change, UseNodeGroup, UseQueue, listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.calendar import calendar_of, named_by
@@ -29,10 +30,13 @@ from unisono.engine.verdicts.limits import chain
 _QUEUES_TRIED = 2
 
 
-def kept_for_others(cycle: Cycle, job: JobState, pod_class: PodClass) -> str:
-    """Sentences: whose the nodes are, how many there are, and how long the job runs as far as that is known."""
+def kept_for_others(cycle: Cycle, job: JobState, pod_class: PodClass, counts: Mapping[str, int]) -> str:
+    """Sentences: whose the nodes are, how many there are, and how long the job runs as far as that is known.
+
+    ``counts``: nodes by reason; what else refuses all of its nodes makes a reservation of no concern.
+    """
     calendar = calendar_of(cycle.hooks.alive())
-    slots = list(_keeping(cycle, job, pod_class))
+    slots = list(_keeping(cycle, job, pod_class, counts))
     if calendar is None or not slots:
         return ""
     longest = calendar.estimates.longest(job.record, pod_class)
@@ -46,7 +50,7 @@ def kept_for_others(cycle: Cycle, job: JobState, pod_class: PodClass) -> str:
     return f" {text[0].upper()}{text[1:]}."
 
 
-def opening_of_reservation(cycle: Cycle, job: JobState, pod_class: PodClass) -> str:
+def opening_of_reservation(cycle: Cycle, job: JobState, pod_class: PodClass, counts: Mapping[str, int]) -> str:
     """What helps where no change is known to: to wait until the first of the windows that are in the way is over."""
     calendar, now = calendar_of(cycle.hooks.alive()), cycle.session.now
     if calendar is None:
@@ -64,7 +68,7 @@ def opening_of_reservation(cycle: Cycle, job: JobState, pod_class: PodClass) -> 
         if any(one.slot is None for one in calendar.refused(job.record, pod_class)):
             return f"state a run time of at most {format_duration(window.end - now)} (annotation {RUN_SECONDS})"
         return ""
-    slots = list(_keeping(cycle, job, pod_class))
+    slots = list(_keeping(cycle, job, pod_class, counts))
     if not slots:
         return ""
     first = min(slots, key=lambda slot: slot.window.end)
@@ -96,6 +100,15 @@ def queues_of_reservations(cycle: Cycle, job: JobState, pod_class: PodClass) -> 
     return ladders[:_QUEUES_TRIED]
 
 
+def where_open(cycle: Cycle, task: Task, room: Vector) -> Vector:
+    """``[N]`` the same without nodes that reservations keep from the task's job; all of it where they keep all."""
+    calendar, job = calendar_of(cycle.hooks.alive()), cycle.session.snapshot.jobs.get(task.job)
+    if calendar is None or job is None:
+        return room
+    left = np.where(calendar.closed(job, task.pod_class), 0, room)
+    return left if left.any() else room
+
+
 def without_new_nodes(job: JobState, pod_class: PodClass, ladders: Ladders) -> Ladders:
     """The ladders of a job; of one that keeps to the nodes of a reservation those without nodes that would be new."""
     if not named_by(job.record, pod_class):
@@ -104,14 +117,20 @@ def without_new_nodes(job: JobState, pod_class: PodClass, ladders: Ladders) -> L
     return [ladder for ladder in kept if ladder]
 
 
-def _keeping(cycle: Cycle, job: JobState, pod_class: PodClass) -> Iterator[Slot]:
-    """The reservations that keep nodes from the job which it could use otherwise, but for its own."""
+def _keeping(
+    cycle: Cycle, job: JobState, pod_class: PodClass, counts: Mapping[str, int] | None = None
+) -> Iterator[Slot]:
+    """The reservations that keep nodes from the job which it could use otherwise, but for its own.
+
+    ``counts``: nodes by reason, of which the reservation has to be one.
+    """
     calendar = calendar_of(cycle.hooks.alive())
     if calendar is None:
         return
     usable = cycle.fits.static.result(pod_class, cycle.session, cycle.hooks).allowed
     for one in calendar.refused(job.record, pod_class):
-        if one.slot is not None and not one.others and usable[calendar.slots[one.slot].columns].any():
+        told = counts is None or one.reason.text in counts
+        if told and one.slot is not None and not one.others and usable[calendar.slots[one.slot].columns].any():
             yield calendar.slots[one.slot]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -31,6 +32,8 @@ _SAME = (frozenset(("true", "yes", "y", "on", "1", "enabled")), frozenset(("fals
 """Words that say the same."""
 _MOST_NEAR = 64
 """Values that are compared with one that no node has."""
+_SHORTEST_WORD = 3
+_WORDS = re.compile(r"[^a-z0-9]+")
 _MOST_APART = 8
 """Labels of a selector up to which each is compared with all the others."""
 
@@ -66,9 +69,18 @@ def _nearest(value: str, values: tuple[str, ...]) -> str:
 
 def _near_value(value: str, values: list[str]) -> str:
     """The value that ``value`` is a near miss of, or another word for the same yes or no; ``""`` without one."""
-    near = _nearest(value, tuple(_around(value, values)))
+    near = _nearest(value, tuple(_around(value, values))) or _only_one_of(value, values)
     alike = next((words for words in _SAME if value.casefold() in words), frozenset())
     return near or next((one for one in values if one.casefold() in alike), "")
+
+
+def _only_one_of(value: str, values: list[str]) -> str:
+    """The only value with this word among others, as ``H100`` for ``NVIDIA-H100-80GB-HBM3``; ``""`` without one."""
+    word = value.casefold()
+    if len(word) < _SHORTEST_WORD or len(values) > _MOST_NEAR:
+        return ""
+    having = [one for one in values if word in _WORDS.split(one.casefold())]
+    return having[0] if len(having) == 1 else ""
 
 
 def missing_label(nodes: NodeView, key: str, value: str) -> str:

@@ -75,8 +75,8 @@ async def mended(
     more = whole and _wants_more(told, item)
     crowded = _waiting(cluster) > MOST_WAITING
     late = crowded and await _ask_alone(client, told, item, cluster)
-    if crowded and told.verdicts:
-        cluster = replace(cluster, groups=frozenset(verdict.job for verdict in told.verdicts))
+    if crowded:
+        cluster = replace(cluster, groups=await _own_groups(client, told, item))
     if whole:
         _doubt(told, more=more)
     if not whole or not any(_can_be_tried(fix) for fix in (*told.fixes, *told.candidates)):
@@ -107,6 +107,19 @@ def _waiting(cluster: Cluster) -> int:
     """How many jobs wait."""
     groups = (one for one in cluster.objects if one["kind"] == kinds.POD_GROUPS.kind)
     return sum((one.get("status") or {}).get("phase", "Pending") in ("Pending", "Inqueue") for one in groups)
+
+
+async def _own_groups(client: HttpClient, told: Explanation, item: Raw) -> frozenset[str]:
+    """PodGroups of the job, also those of which nothing is said because the server refuses their pods."""
+    keys = {verdict.job for verdict in told.verdicts}
+    kind, namespace = kinds.find(item["apiVersion"], item["kind"]), item["metadata"].get("namespace", "")
+    if kind is not None and kind is not PODS:
+        try:
+            groups = (await dependents(client, kind.resource, decode(kind, item).obj)).groups
+        except ApiError:
+            groups = []
+        keys.update(f"{namespace}/{group.metadata.name}" for group in groups)
+    return frozenset(keys)
 
 
 def _wants_more(told: Explanation, item: Raw) -> bool:
@@ -153,7 +166,11 @@ def _with(told: Explanation, found: Found) -> Explanation:
             else structs.replace(one, suggestion=found.fix.text)
             for one in told.verdicts
         ]
-    told.fixes = [*([found.fix] if found.fix is not None else ()), *others]
+    first = found.fix
+    if first is None and found.part is not None and not any(fix.tried for fix in others):
+        first = found.part
+        others = [fix for fix in others if not same(fix, found.part)]
+    told.fixes = [*([first] if first is not None else ()), *others]
     told.then = list(found.causes[1:])
     return told
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -48,6 +49,8 @@ _SLOW = (30.0, 90.0)
 """Virtual seconds after which it is looked whether the job runs: controllers rest before they try again."""
 _GIVES_UP = ("LowerMinAvailable", "RequestAtMost", "EvictPods", "ReleasePort")
 """Changes that take something from the job or from others: tried after all that do not."""
+_IN_VAIN = (*_GIVES_UP, "AddLabels", "UseLabel", "RelaxRule")
+"""Those, and choices of nodes: not to be made where the job does not start all the same."""
 
 _UNFIT = (UnisonoError, KeyError, IndexError, TypeError, ValueError)
 """What applying a patch raises that the object does not fit."""
@@ -82,7 +85,7 @@ class Cluster:
         now: seconds since the epoch.
         namespace: where the job is that is asked for. Nothing is said of jobs of other namespaces, but of those that
             come while changes are made.
-        groups: PodGroups of the job; where any are named, of no other one that is there anything is said.
+        groups: PodGroups of the job that are there; where this is not None, of no other one anything is said.
 
     """
 
@@ -90,7 +93,7 @@ class Cluster:
     config: SchedulerConfig | None
     now: float
     namespace: str = ""
-    groups: frozenset[str] = frozenset()
+    groups: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,7 @@ class Found:
         causes: why it waits, and after each change why it waits then.
         failed: texts of fixes after which alone it does not run.
         works: texts of other fixes after which alone it runs.
+        part: where there is none, what was found of it: after these changes it waits for something else.
 
     """
 
@@ -118,6 +122,7 @@ class Found:
     causes: tuple[str, ...]
     failed: tuple[str, ...]
     works: tuple[str, ...] = ()
+    part: Fix | None = None
 
 
 def until_it_runs(
@@ -158,7 +163,8 @@ class _Search:
         self._known = {_key(one) for one in cluster.objects}
         self._others = {f"{key[2]}/{key[3]}" for key in self._known if key[1] == "PodGroup"}
         own = cluster.groups
-        self._others = {key for key in self._others if not (key in own if own else _is_in(key, cluster.namespace))}
+        is_own = own.__contains__ if own is not None else lambda key: _is_in(key, cluster.namespace)
+        self._others = {key for key in self._others if not is_own(key)}
         self._objects = [self._without_verdict(one) for one in cluster.objects]
         self._longest: list[_Step] = []
         self._then = ""
@@ -189,7 +195,19 @@ class _Search:
         news = [at for at in range(len(causes)) if at < 2 or not limits[at - 1] or limits[at - 1] != limits[at - 2]]
         # Nor is what nodes would be in vain against of interest: they are not offered.
         news = [at for at in news if not at or not adds_nodes(self._longest[at - 1].fix)]
-        return Found(None, tuple(causes[at] for at in news), tuple(self._failed))
+        return Found(None, tuple(causes[at] for at in news), tuple(self._failed), part=self._part())
+
+    def _part(self) -> Fix | None:
+        """The longest chain as one fix that is not enough, up to what would be bought or given up in vain."""
+
+        def costs_nothing(step: _Step) -> bool:
+            return bool(step.fix.operations) and all(one["kind"] not in _IN_VAIN for one in parts(step.fix.change))
+
+        chain = list(takewhile(costs_nothing, self._longest))
+        if not chain:
+            return None
+        fix = joined(chain, {_key(one): one for one in self._cluster.objects})
+        return replace(fix, tried=False, change={**fix.change, "enough": False})
 
     def _others_that_work(self, found: Found) -> tuple[str, ...]:
         """Texts of what was offered besides and starts the job, too; what does not has failed."""

@@ -150,14 +150,17 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
     cause, room = _where(waiting, task, fit, empty)
     lacking = room.lacking(fit)
     alike = sum(one.count for one in pending_pods(job.record).groups if one.pod_class is task.pod_class)
-    need, have, crowded = room.need(lacking, min(missing, alike or missing)), room.have(lacking), ""
+    (need, have), crowded = _amounts(cause, room, lacking, min(missing, alike or missing)), ""
     if cause is Cause.NODES_FULL and lacking and _filtered(fit) and _amounts_suffice(waiting, room):
         cause, need, have = Cause.FILTERS, {}, {}
         crowded = _holders(waiting, room, lacking)
     elif cause is Cause.FILTERS and lacking:
         crowded = _holders_on_full(waiting, room, lacking)
     nowhere = unoffered(cycle, lacking)
-    message, holders = f"{_progress(job, placeable)}{_which(waiting, task)}: {fit.text}", waiting.tools.holders(need)
+    message, holders = (
+        f"{_progress(job, placeable)}{_which(waiting, task)}: {fit.text}",
+        waiting.tools.holders({} if cause is Cause.TOO_LARGE else need),  # whose end would not be enough
+    )
     ladders = candidates.for_fit(cycle, job, task, cause, placeable, empty)
     if placeable > placed:
         ladders = candidates.or_smaller(ladders, placed)
@@ -189,7 +192,7 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         task=task.key if task.key in job.record.tasks else "",
     )
     last = "add a node" if cause is Cause.NO_NODES else remedy(cycle, nowhere) or opening(cycle, fit.counts)
-    last = last or opening_of_reservation(cycle, job, task.pod_class) or end_of_check(cycle, fit.counts)
+    last = last or opening_of_reservation(cycle, job, task.pod_class, fit.counts) or end_of_check(cycle, fit.counts)
     lacks = list(lacks_of(cycle, task.pod_class, fit.counts))
     fallback = _in_words(cycle, task, cause, lacks, lacking)
     of_claims, untried = ways_out(cycle, lacks)
@@ -213,6 +216,13 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
     )
 
 
+def _amounts(cause: Cause, room: Room, lacking: Sequence[str], missing: int) -> tuple[dict[str, int], dict[str, int]]:
+    """What ``missing`` pods ask for of it, and what there is; nothing where a rule is the cause and there is enough."""
+    need, have = room.need(lacking, missing), room.have(lacking)
+    enough = all(have[name] >= amount for name, amount in need.items())
+    return ({}, {}) if enough and cause not in (Cause.NODES_FULL, Cause.TOO_LARGE) else (need, have)
+
+
 def _placeable(waiting: Waiting, placed: int) -> int:
     """Pods that have a place or would find one: of a gang of several kinds the actions try only the first ones."""
     job, kinds = waiting.job, waiting.kinds
@@ -233,9 +243,12 @@ def _where(waiting: Waiting, task: Task, fit: FitErrors, empty: EmptyFit) -> tup
     room = Room(cycle, task.pod_class, waiting.tools.capacity.allowed(task.pod_class))
     if fit.lacking and _filtered(fit):
         passing = cycle.fits.passing(task.pod_class)
-        if passing.any() and passing.sum() < room.allowed.sum():
+        able = passing & (tasks_fitting(cycle.session.nodes.allocatable, task.pod_class) > 0)
+        if passing.any() and not able.any() and empty.per_node:
+            cause = Cause.FILTERS  # what keeps the pod from the nodes that could hold it
+        elif able.any() and able.sum() < room.allowed.sum():
             cause = Cause.NODES_FULL if cause is Cause.FILTERS else cause
-            room = Room(cycle, task.pod_class, passing)
+            room = Room(cycle, task.pod_class, able)
     return cause, room
 
 
@@ -258,7 +271,7 @@ def _by_name(waiting: Waiting, task: Task, fit: FitErrors) -> Iterator[str]:
     yield waiting.tools.filters.text(task.pod_class, fit, task.namespace)
     yield node_groups(waiting.cycle, waiting.job.queue, fit.counts)
     yield revocable_zones(waiting.cycle, fit.counts)
-    yield kept_for_others(waiting.cycle, waiting.job, task.pod_class)
+    yield kept_for_others(waiting.cycle, waiting.job, task.pod_class, fit.counts)
     yield waiting_for_checks(waiting.cycle, fit.counts)
 
 
