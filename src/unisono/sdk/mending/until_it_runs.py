@@ -10,7 +10,7 @@ import asyncio
 import shutil
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from unisono.api.annotations import QUARANTINE, VERDICT
 from unisono.api.documents import apply_json_patch, apply_merge_patch, json_diff
 from unisono.api.keys import HOSTNAME, NODE_UNSCHEDULABLE
-from unisono.api.kinds import NODE_CHECKS, NODES
+from unisono.api.kinds import NODE_CHECKS, NODES, RESOURCE_CLAIM_TEMPLATES
 from unisono.api.node_checks import of_new_one
 from unisono.errors import UnisonoError
 from unisono.sdk.fixes.applying import apply_fix
@@ -313,7 +313,7 @@ class _Search:
             if (fix.operations or (adds_nodes(fix) and (chain or not fix.tried)))  # else the engine has tried them
             and not any(same(fix, other) for other in offered[:number])
             and not (limit_of(fix) and done.count(limit_of(fix)) == _SAME_LIMIT)
-            and all(one.verb == "create" or _target(one) in self._known | made for one in fix.operations)
+            and _is_of_known(fix, self._known | made)
         ]
         usable.sort(key=lambda fix: (adds_nodes(fix), any(one["kind"] in _GIVES_UP for one in parts(fix.change))))
         return usable[:most]
@@ -351,7 +351,7 @@ class _Search:
     def _as_one(self, chain: Sequence[_Step], *, proved: bool = True) -> Fix | None:
         """One fix, which starts the job; ``proved``: that the steps do, one after the other, is known."""
         live = {_key(one): one for one in self._cluster.objects}
-        for fix in (joined(chain, live), joined(chain, {})) if proved else (joined(chain, live),):
+        for fix in (joined(chain, live), joined(chain, live, merged=False)) if proved else (joined(chain, live),):
             if (proved and len(chain) == 1) or self._in_copy(self._carried_out(fix), [fix]):
                 return fix
         return None
@@ -361,25 +361,40 @@ def _is_in(key: str, namespace: str) -> bool:
     return key.startswith(f"{namespace}/")
 
 
-def joined(chain: Sequence[_Step], live: Mapping[tuple[str, ...], Mapping[str, Any]]) -> Fix:
-    """The fixes of a chain as one; what they do to one object that ``live`` has is one request."""
+def joined(chain: Sequence[_Step], live: Mapping[tuple[str, ...], Mapping[str, Any]], *, merged: bool = True) -> Fix:
+    """The fixes of a chain as one; where ``merged`` what they do to one object that ``live`` has is one request."""
     fixes = [step.fix for step in chain]
     if len(fixes) == 1:
         change = {key: value for key, value in fixes[0].change.items() if key != "tried"}
         return replace(fixes[0], tried=True, change=change)
-    operations = [one for fix in fixes for one in fix.operations]
+    operations = [one for fix in fixes for one in fix.operations if not _is_needless(one, live)]
     for target in dict.fromkeys(map(_target, operations)):
         mine = [one for one in operations if _target(one) == target]
-        one = _merged(mine, live.get(target)) if len(mine) > 1 else None
+        one = _merged(mine, live.get(target)) if merged and len(mine) > 1 else None
         if one is not None:
             at = operations.index(mine[-1])
             operations = [*(each for each in operations[:at] if each not in mine), one, *operations[at + 1 :]]
-    operations.sort(key=lambda one: one.verb == "replace")  # what it needs comes before the job itself
+    operations.sort(key=_step_of)
     summed = _summed(fixes)
     text = " and ".join(dict.fromkeys(text for _, text in summed))
     changes = [one for change, _ in summed for one in parts(change)]
     why_not = next((fix.why_not for fix in fixes if not fix.operations), "")
     return Fix(text, True, {"kind": "Together", "changes": changes}, tuple(operations), why_not)
+
+
+def _is_of_known(fix: Fix, there: Collection[tuple[str, ...]]) -> bool:
+    """Whether what it changes is there; what it deletes may have come in the copy alone, and is made anew later."""
+    named = [one for one in fix.operations if one.verb != "create" and _target(one) not in there]
+    return all(one.verb == "delete" for one in named) and (not named or len(named) < len(fix.operations))
+
+
+def _is_needless(operation: Operation, live: Mapping[tuple[str, ...], Mapping[str, Any]]) -> bool:
+    return operation.verb == "delete" and _target(operation) not in live
+
+
+def _step_of(operation: Operation) -> int:
+    """What pods are made with comes first, and the job itself last, after all that it needs."""
+    return 0 if operation.kind is RESOURCE_CLAIM_TEMPLATES else 2 if operation.verb == "replace" else 1
 
 
 def _summed(fixes: Sequence[Fix]) -> list[tuple[dict[str, Any], str]]:
@@ -389,7 +404,8 @@ def _summed(fixes: Sequence[Fix]) -> list[tuple[dict[str, Any], str]]:
         change = fix.change
         nodes = change["kind"] == "AddNodes"
         key: Any = ("AddNodes", change["like"]) if nodes else limit_of(fix)
-        key = number if change["kind"].endswith("AtMost") else key or number  # the smaller one counts
+        last = change["kind"].endswith("AtMost") or change["kind"] == "RaiseMaximum"
+        key = number if last else key or number  # each states the amount itself
         before = sums.get(key)
         if before is None:
             sums[key] = change, fix.text
@@ -507,6 +523,8 @@ def limit_of(fix: Fix) -> tuple[Any, ...]:
     """
     if fix.change["kind"] == "AddNodes":
         return "AddNodes", fix.change["like"]
+    if fix.change["kind"] == "RaiseMaximum":
+        return "RaiseMaximum", fix.change["group"]
     amounts = fix.change.get("amounts")
     rest = {key: value for key, value in fix.change.items() if key not in ("amounts", "tried")}
     return (*sorted(rest.items()), *sorted(amounts)) if amounts else ()
