@@ -16,10 +16,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import msgspec
+
 from unisono.api.annotations import QUARANTINE, VERDICT
+from unisono.api.decode import decode
 from unisono.api.documents import apply_json_patch, apply_merge_patch, json_diff
+from unisono.api.extended_devices import on_node
 from unisono.api.keys import HOSTNAME, NODE_UNSCHEDULABLE
-from unisono.api.kinds import NODE_CHECKS, NODES, RESOURCE_CLAIM_TEMPLATES
+from unisono.api.kinds import NODE_CHECKS, NODES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES
 from unisono.api.node_checks import of_new_one
 from unisono.errors import UnisonoError
 from unisono.sdk.fixes.applying import apply_fix
@@ -456,7 +460,8 @@ def _added_nodes(fixes: Sequence[Fix], objects: Sequence[Mapping[str, Any]], now
     for one in (one for fix in fixes for one in fix.operations if one.kind is NODES and one.verb == "patch"):
         if one.name in nodes and one.patch_type == "merge":
             nodes[one.name] = apply_merge_patch(nodes[one.name], one.body)
-    added: list[dict[str, Any]] = []
+    slices = [one for one in objects if one["kind"] == RESOURCE_SLICES.kind]
+    added, devices = list[dict[str, Any]](), list[dict[str, Any]]()
     for change in (one for fix in fixes for one in parts(fix.change) if one["kind"] == "AddNodes"):
         like = nodes.get(change["like"])
         for _ in range(change["count"] if like is not None else 0):
@@ -469,7 +474,10 @@ def _added_nodes(fixes: Sequence[Fix], objects: Sequence[Mapping[str, Any]], now
             taints = [one for one in node["spec"].get("taints") or () if one["key"] not in closing]
             node["spec"] = {**node["spec"], "unschedulable": None, "taints": taints}
             added.append(node)
-    return added
+            mine = [one for one in slices if one["spec"].get("nodeName") == change["like"]]
+            theirs = [on_node(decode(RESOURCE_SLICES, one).obj, name) for one in mine]
+            devices += [{**one, **msgspec.to_builtins(new)} for one, new in zip(mine, theirs, strict=True)]
+    return [*added, *devices]
 
 
 def parts(change: Mapping[str, Any]) -> list[Any]:
