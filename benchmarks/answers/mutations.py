@@ -294,9 +294,9 @@ _DOOR: Final = (
     Cause("limit-default", "cpu 4\\d|LimitRange", _default_request, ("most", "request", "small", "asks")),
     Cause("limit-ratio", "ratio", _ratio, ("least", "small", "floor", "asks", "request", "device")),
     Cause("quota-vain", "ghost", _held_in_vain, ("pods", "replicas", "floor")),
-    Cause("unscaled", "HorizontalPodAutoscaler|HPA", _unscaled, ("replicas",), ("deployment",)),
+    Cause("unscaled", "HorizontalPodAutoscaler|HPA", _unscaled, ("replicas",), ("deployment",), ("apart",)),
     Cause("suspended", "suspend|paused|abort", lambda w: setattr(w, "suspended", True)),
-    Cause("zero", "replicas", _zero, ("replicas",), ("deployment",)),
+    Cause("zero", "replicas", _zero, ("replicas",), ("deployment",), ("apart",)),
     Cause("paused-scaler", "ScaledObject", _paused_scaler, ("replicas",), ("deployment",)),
 )
 _QUEUE: Final = (

@@ -84,6 +84,7 @@ class Rollout:
         desired: pods that are wanted.
         there: of the newest revision.
         old: of older ones.
+        ready: of all of them.
         surge: that may be there beyond those that are wanted.
         missing: that may be missing of them.
 
@@ -92,6 +93,7 @@ class Rollout:
     desired: int
     there: int
     old: int
+    ready: int
     surge: int
     missing: int
 
@@ -106,14 +108,14 @@ def rollout_of(deployment: Any) -> Rollout | None:
     old = (deployment.status.replicas or 0) - there
     if old <= 0 or desired is None or there >= desired:
         return None
-    return Rollout(desired, there, old, *limits(deployment))
+    return Rollout(desired, there, old, deployment.status.ready_replicas or 0, *limits(deployment))
 
 
 def missing_now(item: Mapping[str, Any], there: int) -> int:
     """How many pods an object is about to make, where ``there`` are; in a rollout no more than it may have."""
     missing = missing_pods(item, there)
     rollout = rollout_of(decode(DEPLOYMENTS, item).obj) if item.get("kind") == DEPLOYMENTS.kind else None
-    if rollout is None:
+    if rollout is None or not rollout.ready:  # old pods that do not run go at once
         return missing
     return min(missing, max(rollout.desired + rollout.surge - rollout.there - rollout.old, rollout.missing, 1))
 

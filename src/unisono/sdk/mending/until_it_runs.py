@@ -106,6 +106,9 @@ class _Step:
     words: Words
 
 
+_Chains = list[list[_Step]]
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """The best that was found.
@@ -171,22 +174,22 @@ class _Search:
 
     def best(self, known: Told | None) -> Found:
         """A chain that works, else what is known of the longest one that was found."""
-        todo: list[list[_Step]] = [[]]
+        todo: _Chains = [[]]
         if known is not None:
             self._offered = [fix for fix in self._usable((), known) if fix.tried]
             todo += [[_Step(fix, known.headline, _words(known))] for fix in reversed(self._offered)]
         while todo and time.thread_time() < self._until:
             begun = todo.pop()
             try:
-                chain, end = self._in_copy(self._climb(begun), [step.fix for step in begun])
-                if end is None and not chain:  # in the copy it runs as it is
+                chain, runs, others = self._in_copy(self._climb(begun), [step.fix for step in begun])
+                if runs and not chain:  # in the copy it runs as it is
                     return Found(None, (), ())
-                solution = self._proved(chain) if end is None else None
+                solution = self._proved(chain) if runs else None
             except _TimeIsUp:
                 break
             if solution is not None:
                 return replace(solution, works=self._others_that_work(solution), failed=tuple(self._failed))
-            todo += end or ()
+            todo += others
         causes = [*(one.cause for one in self._longest), *([self._then] if self._longest else [])]
         limits = [limit_of(one.fix) for one in self._longest]
         # After more and more of the same it waits for the same.
@@ -260,28 +263,26 @@ class _Search:
             return one
         return {**one, "metadata": {**meta, "annotations": {key: notes[key] for key in notes if key != VERDICT}}}
 
-    def _climb(
-        self, begun: Sequence[_Step]
-    ) -> Callable[[Shadow], Awaitable[tuple[list[_Step], list[list[_Step]] | None]]]:
-        """Make these changes and go on; a chain after which it runs, else (not None) chains to begin otherwise."""
+    def _climb(self, begun: Sequence[_Step]) -> Callable[[Shadow], Awaitable[tuple[list[_Step], bool, _Chains]]]:
+        """Make these changes and go on; the chain, whether it runs after it, and chains to begin otherwise."""
 
-        async def work(shadow: Shadow) -> tuple[list[_Step], list[list[_Step]] | None]:
+        async def work(shadow: Shadow) -> tuple[list[_Step], bool, _Chains]:
             chain: list[_Step] = []
-            others: list[list[_Step]] = []
+            others: _Chains = []
             said = [*(one.words for one in begun)]
             for step in begun:
                 if await self._made(shadow, step.fix):
-                    return chain, []
+                    return chain, False, []
                 chain.append(step)
             while True:
                 if await self._runs(shadow.client, 0):
-                    return chain, None
+                    return chain, True, others
                 if len(chain) == 1:
                     self._failed[chain[0].fix.text] = None
                 explanation = await self._ask(shadow.client)
                 now = _words(explanation)
                 if now in said and (now == said[-1] or said.count(now) > 1 or not any(map(_makes_anew, chain))):
-                    return chain, others  # it made no difference
+                    return chain, False, others  # it made no difference
                 if not said and not self._offered:
                     self._offered = self._usable((), explanation, _LONGEST_CHAIN)
                 said.append(now)
@@ -289,17 +290,17 @@ class _Search:
                     self._longest, self._then = list(chain), explanation.headline
                 steps = [_Step(fix, explanation.headline, now) for fix in self._usable(chain, explanation)]
                 if not steps or len(chain) == _LONGEST_CHAIN or time.thread_time() >= self._until:
-                    return chain, others
+                    return chain, False, others
                 others = [*others, *([*chain, one] for one in reversed(steps[1:]))]
                 if adds_nodes(steps[0].fix):  # nobody can do that by the API: another copy has them
-                    return chain, [*others, [*chain, steps[0]]]
+                    return chain, False, [*others, [*chain, steps[0]]]
                 refusal = await self._made(shadow, steps[0].fix)
                 if refusal:  # perhaps not once another change is made
                     before = [
                         _Step(fix, explanation.headline, now) for fix in await self._against(shadow.client, refusal)
                     ]
                     then = replace(steps[0], cause=f"{steps[0].fix.text} is refused: {refusal}")
-                    return chain, [*others, *([*chain, one, then] for one in reversed(before))]
+                    return chain, False, [*others, *([*chain, one, then] for one in reversed(before))]
                 chain.append(steps[0])
 
         return work

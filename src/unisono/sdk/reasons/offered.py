@@ -94,7 +94,7 @@ async def candidates(client: HttpClient, told: Explanation, item: Raw) -> list[F
 def _rolled_in_place(root: Raw) -> Iterator[Fix]:
     """Of a rollout that may end none of its old pods before new ones are ready: they keep what these need."""
     rollout = rollout_of(decode(DEPLOYMENTS, root).obj) if root["kind"] == DEPLOYMENTS.kind else None
-    if rollout is not None and not rollout.missing:
+    if rollout is not None and rollout.ready and not rollout.missing:
         field = "spec.strategy.rollingUpdate.maxUnavailable"
         yield of_objects.set_to(root, field, 1, f"set {field} to 1: an old pod goes before a new one comes")
 
