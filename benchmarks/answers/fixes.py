@@ -6,12 +6,14 @@ for what it ends; cases name the fixes that they expect in the same words. The c
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.answers.case import Case
 from benchmarks.answers.plane import Plane
+from unisono.api.kinds import RESOURCE_SLICES
 from unisono.cli.explaining import explanation_json
 from unisono.sdk.fixes.applying import apply_fix
 from unisono.sdk.fixes.fix import Fix
@@ -171,6 +173,10 @@ async def _add_nodes(plane: Plane, like: str, count: int) -> None:
             for taint in node["spec"].get("taints") or []
         ],
     }
+    _, _, body = await plane.client.request("GET", RESOURCE_SLICES.path())
+    slices = [one["spec"] for one in json.loads(body)["items"] if one["spec"].get("nodeName") == like]
+    if slices:
+        spec["devices"] = {one["driver"]: len(one["devices"]) for one in slices}
     await plane.add_nodes([spec])
     notes = {key: value for key, value in (node["metadata"].get("annotations") or {}).items() if key in _OF_CARDS}
     for number in range(count) if notes else ():  # as the device plug-in of the new node says it

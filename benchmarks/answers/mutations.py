@@ -140,6 +140,106 @@ def _guarantee(world: World) -> None:
     world.add(vip)
 
 
+def _taint(world: World, **taint: str) -> None:
+    world.nodes.setdefault("taints", []).append(taint)
+
+
+def _ratio(world: World) -> None:
+    world.limits[0].update(maxLimitRequestRatio={"cpu": "2"})
+    world.resources.setdefault("limits", {})["cpu"] = "8"
+
+
+def _held_in_vain(world: World) -> None:
+    """The quota's pods are held by those of a Deployment that no node takes."""
+    world.hard.update(pods="3")
+    ghost = _others("ghost", 2, "100m")
+    ghost["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "a100"}
+    world.add(ghost)
+
+
+def _unscaled(world: World) -> None:
+    _zero(world)
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "train"}
+    usage = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}
+    metrics = [{"type": "Resource", "resource": usage}]
+    spec = {"minReplicas": 1, "maxReplicas": 5, "scaleTargetRef": target, "metrics": metrics}
+    world.add(made_object("autoscaling/v2", "HorizontalPodAutoscaler", "train", spec=spec))
+
+
+def _above(world: World, **capability: str) -> None:
+    """The queue has a parent."""
+    lab = queue("lab")
+    lab["spec"]["capability"] = {"cpu": "200", **capability}
+    world.objects.insert(0, lab)
+    world.named("Queue", "research")["spec"]["parent"] = "lab"
+
+
+def _closed_above(world: World) -> None:
+    _above(world)
+    world.steps.append({"command": "CloseQueue", "to": "queue/lab"})
+
+
+def _small_above(world: World) -> None:
+    _above(world, cpu="1")
+    world.named("Queue", "research")["spec"]["capability"] = {}
+
+
+def _line(world: World) -> None:
+    """A job of the same queue that is too large comes first, and the queue serves strictly in order."""
+    world.named("Queue", "research")["spec"]["dequeueStrategy"] = "fifo"
+    world.before.append({"create": _before("giant", "90")})
+
+
+def _before(name: str, cpu: str) -> dict[str, Any]:
+    container = {"name": "main", "image": "t:1", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
+    spec = {"schedulerName": "volcano", "restartPolicy": "Never", "containers": [container]}
+    task = {"name": "w", "replicas": 2, "template": {"spec": spec}}
+    body = {"schedulerName": "volcano", "queue": "research", "minAvailable": 2, "tasks": [task]}
+    return made_object("batch.volcano.sh/v1alpha1", "Job", name, spec=body)
+
+
+def _licence(world: World) -> None:
+    world.add(made_object("quota.unisono.io/v1alpha1", "FloatingResource", "matlab", spec={"amount": 5}))
+    world.notes["unisono.io/licenses"] = "matlap"
+
+
+def _user_limits(world: World) -> None:
+    notes = {"metadata": {"annotations": {"unisono.io/user-limits": "cpu=1"}}}
+    world.steps.append({"patch": "queue/research", "merge": notes})
+
+
+def _machines(world: World) -> None:
+    """Cards only on machines of a node group that may have one, and two are needed."""
+    _ask_for(world, "nvidia.com/gpu", "8")
+    capacity = {"cpu": 8, "memory": "32Gi", "nvidia.com/gpu": 8}
+    pool = {"name": "burst", "min": 0, "max": 1, "bootSeconds": 60, "capacity": capacity}
+    world.pools.append({**pool, "labels": {"pool": "training", "topology.kubernetes.io/zone": "a"}})
+
+
+def _racks(world: World) -> None:
+    """Each rack holds one of the two pods, which must stay in one."""
+    for number, node in enumerate(NODES):
+        member = {"type": "Node", "selector": {"exactMatch": {"name": node}}}
+        spec = {"tier": 1, "members": [member]}
+        world.add(made_object("topology.volcano.sh/v1alpha1", "HyperNode", f"rack-{number}", spec=spec))
+    members = [{"type": "HyperNode", "selector": {"exactMatch": {"name": f"rack-{at}"}}} for at in range(len(NODES))]
+    world.add(made_object("topology.volcano.sh/v1alpha1", "HyperNode", "hall", spec={"tier": 2, "members": members}))
+    world.resources["requests"]["cpu"] = "5"
+    world.more["networkTopology"] = {"mode": "hard", "highestTierAllowed": 1}
+
+
+def _device_class(world: World) -> None:
+    world.nodes["devices"] = {"gpu.example.com": 2}
+    request = {"name": "g", "exactly": {"deviceClassName": "gpu.exmaple.com"}}
+    world.add(
+        made_object("resource.k8s.io/v1", "DeviceClass", "gpu.example.com", spec={}),
+        made_object(
+            "resource.k8s.io/v1", "ResourceClaimTemplate", "one", spec={"spec": {"devices": {"requests": [request]}}}
+        ),
+    )
+    world.spec["resourceClaims"] = [{"name": "g", "resourceClaimTemplateName": "one"}]
+
+
 @dataclass(frozen=True)
 class Cause:
     """A relaxation's inverse.
@@ -150,6 +250,7 @@ class Cause:
         apply: what it does to a world.
         fields: what it writes or hides; causes that share one of these are not put together.
         kinds: of jobs that can have it.
+        hides: names of causes that are none beside it.
 
     """
 
@@ -158,6 +259,7 @@ class Cause:
     apply: Callable[[World], Any]
     fields: tuple[str, ...] = ()
     kinds: tuple[str, ...] = KINDS
+    hides: tuple[str, ...] = ()
 
 
 _ZONE = "topology.kubernetes.io/zone"
@@ -190,8 +292,11 @@ _DOOR: Final = (
         ("least", "floor", "small"),
     ),
     Cause("limit-default", "cpu 4\\d|LimitRange", _default_request, ("most", "request", "small", "asks")),
+    Cause("limit-ratio", "ratio", _ratio, ("least", "small", "floor", "asks", "request", "device")),
+    Cause("quota-vain", "ghost", _held_in_vain, ("pods", "replicas", "floor")),
+    Cause("unscaled", "HorizontalPodAutoscaler|HPA", _unscaled, ("replicas",), ("deployment",), ("apart",)),
     Cause("suspended", "suspend|paused|abort", lambda w: setattr(w, "suspended", True)),
-    Cause("zero", "replicas", _zero, ("replicas",), ("deployment",)),
+    Cause("zero", "replicas", _zero, ("replicas",), ("deployment",), ("apart",)),
     Cause("paused-scaler", "ScaledObject", _paused_scaler, ("replicas",), ("deployment",)),
 )
 _QUEUE: Final = (
@@ -206,6 +311,20 @@ _QUEUE: Final = (
         ("capability",),
     ),
     Cause("guarantee", "guarantee|vip", _guarantee),
+    Cause("parent-closed", r"\blab\b", _closed_above, ("closed", "parent")),
+    Cause("parent-capability", r"\blab\b", _small_above, ("capability", "parent")),
+    Cause(
+        "line", "giant", _line, ("capability", "closed", "namespaces", "floor", "queue", "pods"), ("job", "pytorchjob")
+    ),
+    Cause("licence", "matlap", _licence, (), ("job", "pytorchjob")),
+    Cause("user-limits", "user", _user_limits),
+    Cause(
+        "min-resources",
+        "minResources",
+        lambda w: w.more.update(minResources={"cpu": "300"}),
+        ("capability", "parent"),
+        ("pytorchjob",),
+    ),
     Cause("scheduler", "volcnao", lambda w: w.spec.update(schedulerName="volcnao")),
     Cause(
         "members",
@@ -217,9 +336,9 @@ _QUEUE: Final = (
     Cause("gate", "gate", lambda w: w.spec.update(schedulingGates=[{"name": "example.com/ready"}])),
 )
 _PLACE: Final = (
-    Cause("taint", "taint", lambda w: w.nodes.update(taints=[_TAINT])),
+    Cause("taint", "taint", lambda w: _taint(w, **_TAINT)),
     Cause("cordon", "cordon|unschedulable", lambda w: setattr(w, "cordoned", True)),
-    Cause("selector", "pool", lambda w: w.spec.update(nodeSelector={"pool": "trianing"})),
+    Cause("selector", "pool", lambda w: w.spec.setdefault("nodeSelector", {}).update(pool="trianing")),
     Cause("node-affinity", "nvme|disk", _node_affinity),
     Cause("runtime-nodes", "sandbox", lambda w: w.named("RuntimeClass", "gvisor").update(scheduling=_SANDBOX)),
     Cause(
@@ -240,6 +359,35 @@ _PLACE: Final = (
         ("small", "room"),
     ),
     Cause("ports", "port", _ports, ("room",)),
+    Cause("label", "stage", lambda w: w.spec.setdefault("nodeSelector", {}).update(stage="prod")),
+    Cause("host", "n-9", lambda w: w.spec.setdefault("nodeSelector", {}).update({"kubernetes.io/hostname": "n-9"})),
+    Cause(
+        "quarantine",
+        "quarantine",
+        lambda w: _taint(w, key="unisono.io/quarantine", value="by-hand", effect="NoSchedule"),
+    ),
+    Cause("memory", "memory", lambda w: w.resources["requests"].update(memory="400Gi"), ("memory",)),
+    Cause(
+        "machines",
+        "burst",
+        _machines,
+        ("device", "room"),
+        ("job", "pytorchjob", "jobset"),  # machines come for a gang's minimum, and of a Deployment that is one pod
+        hides=(
+            "taint",
+            "quarantine",
+            "cordon",
+            "full",
+            "guarantee",
+            "label",
+            "host",
+            "runtime-nodes",
+            "node-affinity",
+            "spread",
+        ),
+    ),
+    Cause("racks", "rack|tier", _racks, ("request", "room", "asks", "least", "floor", "most", "small"), ("job",)),
+    Cause("device-class", r"gpu\.exmaple\.com", _device_class),
     Cause("spread", "rack|topologySpread", _spread),
     Cause("apart", "anti-?affinity", lambda w: _require(w, "podAntiAffinity", {"name": "train"}, _ZONE)),
     Cause("near", r"(?<!anti)(?<!anti-)affinity", lambda w: _require(w, "podAffinity", {"name": "nobody"}, _ZONE)),
@@ -254,7 +402,9 @@ CAUSES: Final = (*_DOOR, *_QUEUE, *_PLACE)
 def fit(kind: str, causes: Sequence[Cause]) -> bool:
     """Whether a job of this kind can have all of these causes at once."""
     fields = [field for cause in causes for field in cause.fields]
-    return len(set(fields)) == len(fields) and all(kind in cause.kinds for cause in causes)
+    hidden = {name for cause in causes for name in cause.hides}
+    apart = not any(cause.name in hidden for cause in causes)
+    return apart and len(set(fields)) == len(fields) and all(kind in cause.kinds for cause in causes)
 
 
 def case_of(kind: str, causes: Sequence[Cause]) -> Case:
@@ -268,12 +418,26 @@ def case_of(kind: str, causes: Sequence[Cause]) -> Case:
     hold = [{"patch": f"node/{node}", "merge": {"spec": {"unschedulable": True}}} for node in NODES]
     go = [{"patch": f"node/{node}", "merge": {"spec": {"unschedulable": None}}} for node in NODES]
     settle: list[Step] = [{"wait": 5}]
-    steps: list[Step] = [*hold, {"create": job_of(kind, world)}, *settle, *world.steps, *settle]
+    steps: list[Step] = [*hold, *world.before, {"create": job_of(kind, world)}, *settle, *world.steps, *settle]
     steps += [] if world.cordoned else go
+    nodes, pools = world.nodes, world.pools
     roots = [cause.named for cause in causes]
-    slow = 60.0
+    slow = 600.0 if world.pools else 60.0  # machines take their time to come
     return Case(
-        name, "", f"{kind}/train", roots, [], world.objects, [world.nodes], "", steps, [], [], world.wanted, 30.0, slow
+        name,
+        "",
+        f"{kind}/train",
+        roots,
+        [],
+        world.objects,
+        [nodes, *pools],
+        "",
+        steps,
+        [],
+        [],
+        world.wanted,
+        30.0,
+        slow,
     )
 
 

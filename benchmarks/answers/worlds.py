@@ -28,6 +28,10 @@ class World:
         nodes: as for simulated nodes.
         steps: what happens after the job was created.
         cordoned: no node takes pods in the end, either.
+        pools: more simulated nodes, such as those of a node group.
+        notes: annotations of the job itself.
+        before: what is created before the job, when no node takes pods yet.
+        more: further fields of the job's spec; of a PyTorchJob of its scheduling policy.
 
     """
 
@@ -41,6 +45,10 @@ class World:
     nodes: dict[str, Any] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     cordoned: bool = False
+    pools: list[dict[str, Any]] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
+    before: list[Step] = field(default_factory=list)
+    more: dict[str, Any] = field(default_factory=dict)
 
     def add(self, *objects: dict[str, Any]) -> None:
         """Objects, before the job is created."""
@@ -116,6 +124,14 @@ def healthy() -> World:
 
 
 def job_of(kind: str, world: World) -> dict[str, Any]:
+    """The world's job, of one of these kinds."""
+    found = _job_of(kind, world)
+    if world.notes:
+        found["metadata"].setdefault("annotations", {}).update(world.notes)
+    return found
+
+
+def _job_of(kind: str, world: World) -> dict[str, Any]:
     notes = {} if kind in ("job", "pytorchjob") else {"annotations": {POD_QUEUE: world.queue}}
     once = world.spec | {"restartPolicy": "Never"}
     meta = {"labels": {"name": "train"}, **notes}
@@ -133,11 +149,11 @@ def job_of(kind: str, world: World) -> dict[str, Any]:
             return found
         case "job":
             task = {"name": "w", "replicas": PODS, "template": {"metadata": meta, "spec": once}}
-            body = {"schedulerName": once["schedulerName"], "queue": world.queue, "minAvailable": PODS}
+            body = {"schedulerName": once["schedulerName"], "queue": world.queue, "minAvailable": PODS, **world.more}
             return made_object("batch.volcano.sh/v1alpha1", "Job", "train", spec={**body, "tasks": [task]})
         case "pytorchjob":
             role = {"replicas": 1, "restartPolicy": "Never", "template": {"metadata": meta, "spec": world.spec}}
-            policy: dict[str, Any] = {"schedulingPolicy": {"queue": world.queue}}
+            policy: dict[str, Any] = {"schedulingPolicy": {"queue": world.queue, **world.more}}
             policy |= {"suspend": True} if world.suspended else {}
             if world.members:
                 policy["schedulingPolicy"]["minAvailable"] = world.members

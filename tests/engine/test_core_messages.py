@@ -8,7 +8,6 @@ import pytest
 
 from support.build import cluster, config, flatten, gang, group, node, nodes, pod, queue, schedule
 from unisono.api import kinds
-from unisono.api.core.pod import PodCondition
 from unisono.api.kinds import NODES, PODS
 from unisono.cluster.state import ClusterState
 from unisono.engine.closing.status_updates import without_numbers
@@ -173,22 +172,19 @@ def test_a_pod_is_told_of_another_possible_node_only_when_the_one_that_it_knows_
     taken: dict[str, Any] | None, now: str
 ) -> None:
     """Which node it would be changes with every pod that comes and goes, and none goes there."""
-    state = cluster(nodes(2, cpu=1), gang("j", 3))
-    there = pod("j-w-0", "j", cpu=1)
-    told = PodCondition(
-        type="PodScheduled",
-        status="False",
-        reason="Schedulable",
-        message="Pod ns/j-w-0 can possibly be assigned to n001, once minAvailable is satisfied",
-    )
-    there.status.conditions = [told]
-    state.apply("MODIFIED", PODS, there)
+    before = pod("before", node="n000", phase="Running", cpu=1)
+    state = cluster(nodes(2, cpu=1), gang("j", 3), [before])
+    assert "assigned to n001," in _told_of("j-w-0", state)
+    state.apply("DELETED", PODS, before)
     if taken is None:
         state.apply("MODIFIED", NODES, node("n001", cpu=1, unschedulable=True))
     elif taken:
         state.apply("ADDED", PODS, pod("other", node="n001", phase="Running", **taken))
-    message = next(one.message for one in schedule(state).pod_conditions if one.pod == "j-w-0")
-    assert f"can possibly be assigned to {now}," in message
+    assert f"assigned to {now}," in _told_of("j-w-0", state)
+
+
+def _told_of(name: str, state: ClusterState) -> str:
+    return next(one.message for one in schedule(state).pod_conditions if one.pod == name)
 
 
 def test_a_pod_that_was_not_tried_gets_no_reason_of_another_one() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from unisono.api.core import (
     ContainerExtendedResourceRequest,
     DeviceClaim,
@@ -15,6 +17,7 @@ from unisono.api.core import (
     PodSpec,
     ResourceClaim,
     ResourceClaimSpec,
+    ResourceSlice,
 )
 from unisono.api.resources import resource_list
 
@@ -30,6 +33,13 @@ MOST_DEVICES = 32
 
 class TooManyDevices(ValueError):
     """A pod asks for more devices than a claim can have."""
+
+
+def on_node(one: ResourceSlice, node: str) -> ResourceSlice:
+    """The slice of a node with the same devices."""
+    name = f"{one.metadata.name}-{node}"
+    spec = replace(one.spec, node_name=node, pool=replace(one.spec.pool, name=f"{one.spec.pool.name}-{node}"))
+    return replace(one, metadata=replace(one.metadata, name=name, uid=name, owner_references=None), spec=spec)
 
 
 def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:

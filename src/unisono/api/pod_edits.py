@@ -152,19 +152,25 @@ def relax(spec: Spec, rule: str) -> None:
 
 
 def use_label(spec: Spec, key: str, value: str, instead_key: str, instead_value: str) -> None:
-    """Select nodes by another label than ``key=value``; by one more without a ``key``."""
+    """Select nodes by another label than ``key=value``; by one more without ``key``, by one less without the other."""
     selector = spec.get("nodeSelector") or {}
     if not key or selector.get(key) == value:
         selector.pop(key, None)
-        spec["nodeSelector"] = {**selector, instead_key: instead_value}
+        spec["nodeSelector"] = {**selector, **({instead_key: instead_value} if instead_key else {})}
     near = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = near.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     for term in required.get("nodeSelectorTerms") or ():
-        for one in (term.get("matchExpressions") or ()) if key else ():
-            if one.get("key") == key and value in (one.get("values") or [value]):
-                one["key"] = instead_key
-                if one.get("values"):
-                    one["values"] = [instead_value if each == value else each for each in one["values"]]
+        for one in list(term.get("matchExpressions") or ()) if key else ():
+            if one.get("key") != key or value not in (one.get("values") or [value]):
+                continue
+            if not instead_key:
+                term["matchExpressions"].remove(one)
+                continue
+            one["key"] = instead_key
+            if one.get("values"):
+                one["values"] = [instead_value if each == value else each for each in one["values"]]
+    if key and not instead_key and any(not any(term.values()) for term in required.get("nodeSelectorTerms") or ()):
+        del near["requiredDuringSchedulingIgnoredDuringExecution"]  # one of its terms asks for nothing any more
 
 
 def places(value: Any, fields: Collection[str], above: str = "") -> Iterator[tuple[Any, Any]]:

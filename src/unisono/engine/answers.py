@@ -134,6 +134,7 @@ class Reason:
         cause: entry of the closed list of causes.
         passing: of static filters: it depends on load or on the time of day, so the node may take the pod later as it
             is, and what the pod asks for stays a claim on a share.
+        apart: a verdict tells it otherwise: an amount that is short, or nodes that the job does not mean at all.
 
     """
 
@@ -141,6 +142,7 @@ class Reason:
     unresolvable: bool = False
     cause: Cause = Cause.FILTERS
     passing: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -343,7 +343,10 @@ class UseResource(OfPods, frozen=True):
 
 
 class UseLabel(OfPods, frozen=True):
-    """Let the job's pods select nodes by another label than ``key=value``, which no node has; ``""``: by one more."""
+    """Let the job's pods select nodes by another label than ``key=value``, which no node has.
+
+    Without a ``key`` by one more, without an ``instead_key`` by one less.
+    """
 
     instead_key: str
     instead_value: str
@@ -352,6 +355,8 @@ class UseLabel(OfPods, frozen=True):
 
     def text(self) -> str:
         """For people."""
+        if not self.instead_key:
+            return f"no longer select nodes by {self.key}={self.value}"
         what = f"select nodes by {self.instead_key}={self.instead_value}"
         return f"{what} in place of {self.key}={self.value}" if self.key else what
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 
@@ -115,17 +116,15 @@ def without_numbers(message: str) -> str:
     return _NUMBERS.sub("", message)
 
 
-POSSIBLE = " can possibly be assigned to "
-
-
 def pod_waits_for_gang(namespace: str, name: str, node: str) -> str:
     """The pod has a place; its gang does not."""
-    return f"Pod {namespace}/{name}{POSSIBLE}{node}, once minAvailable is satisfied"
+    return f"Pod {namespace}/{name} can possibly be assigned to {node}, once minAvailable is satisfied"
 
 
 def pod_waits_for_release(namespace: str, name: str, node: str) -> str:
     """The pod's place is still being released."""
-    return f"Pod {namespace}/{name}{POSSIBLE}{node}, once resource is released and minAvailable is satisfied"
+    last = "once resource is released and minAvailable is satisfied"
+    return f"Pod {namespace}/{name} can possibly be assigned to {node}, {last}"
 
 
 # The amounts of a queue for metrics, from what it holds and what plug-ins know of its share.
@@ -387,15 +386,29 @@ def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, verdict: 
                 _condition(cycle, task, waits, text, "")
 
 
+@dataclass(slots=True)
+class _Possible:
+    """By waiting pod the node that it was told of last; lives in the state's memo."""
+
+    nodes: dict[str, str] = field(default_factory=dict)
+
+
 def _possible(cycle: Cycle, task: Task, found: str) -> str:
     """The node that a pod is told of: the one that it knows already, while that has room, else the one found now.
 
     Which one is found changes with every pod that comes or goes and every check of a node, and the pod goes to none.
     """
-    table, previous = cycle.session.nodes.table, task.told[1].partition(POSSIBLE)[2].partition(",")[0]
+    snapshot, table = cycle.session.snapshot, cycle.session.nodes.table
+    told = snapshot.memo.of(_Possible, _Possible).nodes
+    previous = told.get(task.key, "")
     column = table.index.get(previous)
     usable = column is not None and table.ready[column] and not table.unschedulable[column]
-    return previous if usable and has_room(cycle, task, previous) else found
+    if not (usable and has_room(cycle, task, previous)):
+        if len(told) > 2 * len(snapshot.tasks):
+            for gone in told.keys() - snapshot.tasks.keys():
+                del told[gone]
+        told[task.key] = found
+    return told[task.key]
 
 
 def _is_told(task: Task, own: str, text: str) -> bool:

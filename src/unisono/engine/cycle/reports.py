@@ -33,6 +33,7 @@ class FitErrors:
         cause: the one to name: that of the reason with most nodes, resources first among equals; where nodes that would
             do are refused for a reason with a cause of its own, of these nodes.
         lacking: resource names that were insufficient, by how many nodes.
+        apart: of the reasons those that a verdict tells otherwise, see `Reason`.
 
     """
 
@@ -40,6 +41,7 @@ class FitErrors:
     cause: Cause
     lacking: Mapping[str, int]
     nodes: int
+    apart: Collection[str] = ()
 
     @property
     def text(self) -> str:
@@ -48,6 +50,10 @@ class FitErrors:
         if not self.counts:
             return head
         return f"{head}: {', '.join(sorted(f'{count} {text}' for text, count in self.counts.items()))}."
+
+
+def _insufficient(resource: str) -> str:
+    return f"Insufficient {resource}"
 
 
 @dataclass(slots=True)
@@ -146,7 +152,7 @@ class FitReporter:
         for position in sorted(range(len(names)), key=lambda at: by_importance(names[at])):
             without = allowed & (nodes.allocatable[pod_class.rows[position]] <= 0)
             if without.any():
-                counts[f"Insufficient {names[position]}"] += int(without.sum())
+                counts[_insufficient(names[position])] += int(without.sum())
             allowed &= ~without
         if not nodes.size or allowed.any():
             return None
@@ -182,7 +188,7 @@ class FitReporter:
             number = int((short[position] & passed).sum())
             if number:
                 lacking[names[position]] += number
-                counts[TOO_MANY_PODS if pod_class.best_effort else f"Insufficient {names[position]}"] += number
+                counts[TOO_MANY_PODS if pod_class.best_effort else _insufficient(names[position])] += number
             passed &= ~short[position]
         causes: Counter[Cause] = Counter({Cause.NODES_FULL: sum(lacking.values())})
         static = self.static.result(pod_class, self.session, self.hooks)
@@ -201,7 +207,8 @@ class FitReporter:
         else:
             causes.update(left)
         cause = max(causes, key=lambda c: (causes[c], c is Cause.NODES_FULL))
-        return FitErrors(dict(counts), cause, dict(lacking), view.size)
+        apart = {reason.text for reason in (*static.reasons, *reasons) if reason.apart}
+        return FitErrors(dict(counts), cause, dict(lacking), view.size, apart | set(map(_insufficient, lacking)))
 
     def _vetoes(self, plugin: Plugin, pod_class: PodClass, view: NodeView) -> list[Veto]:
         """One plug-in's dynamic vetoes against a start in this cycle, those over domains last."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice, product
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -345,14 +345,10 @@ def _names(parts: Collection[Part], trial: Sequence[int] | None = None) -> str:
     return ", ".join(dict.fromkeys(part.said.kinds[at].name for part, at in zip(parts, numbers, strict=True)))
 
 
-NOT_OF: Final = "node(s) are not of "
-"""How that reason begins."""
-
-
 @lru_cache(maxsize=1024)
 def not_of(name: str) -> Reason:
     """Why nodes of other kinds are left out."""
-    return Reason(f"{NOT_OF}{name}", unresolvable=True, cause=Cause.FILTERS)
+    return Reason(f"node(s) are not of {name}", unresolvable=True, cause=Cause.FILTERS, apart=True)
 
 
 def choice_of(session: Session, job: JobState) -> Choice | None:

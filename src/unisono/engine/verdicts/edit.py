@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from unisono.api.core import PersistentVolumeClaim, PodSpec, ResourceClaim
+from unisono.api.base import Object
+from unisono.api.core import PersistentVolumeClaim, PodSpec, ResourceClaim, ResourceSlice
 from unisono.api.licenses import PREFIX
 from unisono.cluster.affinity_index import AffinityIndex
 from unisono.cluster.budgets import Budgets
@@ -109,13 +110,16 @@ class Edit:
 
     def claim(self, claim: PersistentVolumeClaim | ResourceClaim) -> None:
         """Put another claim in the place of the one of its name."""
+        self._catalogued("volume_claims" if isinstance(claim, PersistentVolumeClaim) else "device_claims", [claim])
+
+    def _catalogued(self, shelf: str, objects: Iterable[Object]) -> None:
+        """Put objects beside those of their kind that are there, or in the place of those of their names."""
         if self._catalogue is None:
             self._catalogue = copy(self.origin.catalogue)
-        name = "volume_claims" if isinstance(claim, PersistentVolumeClaim) else "device_claims"
-        shelf = ObjectsByKey[PersistentVolumeClaim | ResourceClaim]()
-        shelf.update(getattr(self._catalogue, name))
-        shelf[claim.key] = claim
-        setattr(self._catalogue, name, shelf)
+        changed = ObjectsByKey[Object]()
+        changed.update(getattr(self._catalogue, shelf))
+        changed.update({one.key: one for one in objects})
+        setattr(self._catalogue, shelf, changed)
 
     def job(self, key: str) -> Job:
         """A job's record, to be changed."""
@@ -191,9 +195,11 @@ class Edit:
         """Add or change a node."""
         self._facts[facts.name] = facts
 
-    def join(self, facts: NodeFacts, pods: Iterable[Task]) -> None:
-        """Add a node on which DaemonSets have put these pods."""
+    def join(self, facts: NodeFacts, pods: Iterable[Task], slices: Iterable[ResourceSlice] = ()) -> None:
+        """Add a node on which DaemonSets have put these pods, and which offers the devices of these slices."""
         self.node(facts)
+        if each := list(slices):
+            self._catalogued("device_slices", each)
         for task in pods:
             self._tasks[task.key] = task
             self._joined.append(task)

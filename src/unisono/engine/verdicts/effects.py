@@ -12,6 +12,7 @@ import msgspec
 
 from unisono.api.annotations import GANG_PARTS, RUN_SECONDS, USER_LIMITS
 from unisono.api.base import Object
+from unisono.api.extended_devices import on_node
 from unisono.api.gang_affinity import WORDS
 from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME, JOB_VERSION
 from unisono.api.licenses import UNIT
@@ -81,6 +82,7 @@ def add_nodes(change: changes.AddNodes, edit: Edit, prefix: str) -> None:
     table, checks = edit.origin.nodes, edit.origin.catalogue.node_checks
     like = table.facts[table.index[change.like]]
     daemons = [task for task in edit.origin.tasks_on.get(change.like, {}).values() if is_of_daemonset(task)]
+    slices = [one for one in edit.origin.catalogue.device_slices.values() if one.spec.node_name == change.like]
     for number in range(_bounded(change.count)):
         facts = copy(like)
         facts.name = f"{prefix}{number}"
@@ -88,7 +90,7 @@ def add_nodes(change: changes.AddNodes, edit: Edit, prefix: str) -> None:
         facts.taints = tuple(without_quarantine(like.taints))
         passed = [rule.name for _, rule in checks.items() if rule.means(facts.name, facts.labels)]
         facts.annotations = of_new_one(like.annotations, passed, 0.0)
-        edit.join(facts, [_on(task, facts.name) for task in daemons])
+        edit.join(facts, [_on(task, facts.name) for task in daemons], [on_node(one, facts.name) for one in slices])
 
 
 def _on(task: Task, node: str) -> Task:

@@ -12,7 +12,7 @@ from unisono.api.keys import ARCH, HOSTNAME, OS, REGION_BETA, TOPOLOGY_REGION, T
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.taints import repels
 from unisono.engine.answers import BoolArray
-from unisono.engine.changes import AddLabels, Change, RelaxRule, UseLabel
+from unisono.engine.changes import AddLabels, Change, RelaxRule, Together, UseLabel
 from unisono.engine.plugins.common.node_selectors import match_pod, match_term, per_node, required_of
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.verdicts.draft import Ladders
@@ -88,13 +88,22 @@ def other_labels(pod_class: PodClass, nodes: NodeView, room: npt.NDArray[np.int6
 
 
 def unselected(pod_class: PodClass, nodes: NodeView) -> list[list[Change]]:
-    """Without what selects nodes, where no node matches it and it is not about what a machine can run."""
+    """Without what selects nodes, where no node matches it and it is not about what a machine can run.
+
+    Of a node selector only the labels go that no node has, where there are such.
+    """
     if match_pod(pod_class, nodes).any():
         return []
-    rules = {"nodeSelector": bool(pod_class.node_selector), "nodeAffinity": required_of(pod_class) is not None}
+    selected = pod_class.node_selector
+    nowhere_there = [each for each in selected.items() if each[1] not in nodes.table.present_values(each[0])]
     asked = {one.key for term in _terms(pod_class) for one in term.match_expressions or ()}
-    asked |= pod_class.node_selector.keys()
-    return [[RelaxRule(rule)] for rule, given in rules.items() if given] if not asked & {ARCH, OS, HOSTNAME} else []
+    asked |= dict(nowhere_there or selected).keys()
+    if asked & {ARCH, OS} or (HOSTNAME in asked and not nowhere_there):
+        return []
+    rules = {"nodeSelector": bool(selected) and not nowhere_there, "nodeAffinity": required_of(pod_class) is not None}
+    less = tuple(UseLabel("", "", key, value) for key, value in sorted(nowhere_there))
+    ladders: list[list[Change]] = [[less[0] if len(less) == 1 else Together(less)]] if less else []
+    return ladders + [[RelaxRule(rule)] for rule, given in rules.items() if given]
 
 
 def _asked_labels(pod_class: PodClass) -> list[tuple[str, str]]:

@@ -44,15 +44,13 @@ def for_fields(root: Raw, empty: str, stalled: str, messages: Iterable[str]) -> 
 
     """
     if empty:
-        yield _set(root, empty, 1, f"set {empty} to 1")
-    if stalled.startswith("spec.") and " hands it to " in stalled:
-        field = stalled.partition(" ")[0]
-        yield _set(root, field, None, f"remove {field}: the controllers here run it then")
+        yield set_to(root, empty, 1, f"set {empty} to 1")
     for message in (stalled, *messages):
         yield from named(root, message)
 
 
-def _set(root: Raw, path: str, value: Any, text: str) -> Fix:
+def set_to(root: Raw, path: str, value: Any, text: str) -> Fix:
+    """A field of the object gets another value; None: it goes."""
     change = {"kind": "SetField", "field": path, "value": value}
     return _edited(root, text, change, lambda body: set_field(body, path, value))
 

@@ -93,12 +93,14 @@ def each_pod(edit: Callable[[Manifest], None]) -> Callable[[Manifest], None]:
 
 def limit_at_most(spec: Manifest, name: str, most: int, *, whole: bool) -> None:
     """State a limit where a container has none: what it requests, else its part of ``most``, of the ``whole`` pod."""
-    for container in spec["containers"]:
+    beside = [one for one in containers(spec) if one in spec["containers"] or one.get("restartPolicy") == "Always"]
+    for container in containers(spec):
         resources = container.get("resources") or {}
         limits = resources.get("limits") or {}
         if name not in limits:
             part = min(asked(container, name) or most, most) if whole else most
-            part = part if asked(container, name) or not whole else most // len(spec["containers"])
+            if whole and not asked(container, name) and container in beside:
+                part = most // len(beside)
             limits[name] = to_wire({name: part})[name]
             container["resources"] = {**resources, "limits": limits}
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from unisono.api.decode import decode
 from unisono.api.kind_families import DEPLOYMENTS
 from unisono.api.kinds import JOBS
-from unisono.jobkinds.registry import has_ended
+from unisono.jobkinds.registry import has_ended, missing_pods
 from unisono.sdk.fixes.pod_specs import pod_specs
 from unisono.sdk.jobs.control import job_kind_of
 from unisono.sdk.state.dependents import Dependents
@@ -74,15 +76,58 @@ def state_text(kind: Kind[Any] | None, owner: Any, found: Dependents) -> str:
     return f"its phase is {view.phase}{message}; {pods}"
 
 
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """How far the rollout of a Deployment's newest revision is, in pods.
+
+    Attributes:
+        desired: pods that are wanted.
+        there: of the newest revision.
+        old: of older ones.
+        ready: of all of them.
+        surge: that may be there beyond those that are wanted.
+        missing: that may be missing of them.
+
+    """
+
+    desired: int
+    there: int
+    old: int
+    ready: int
+    surge: int
+    missing: int
+
+
+def rollout_of(deployment: Any) -> Rollout | None:
+    """The rolling update of a Deployment, decoded; None where it is over, and for other kinds."""
+    from unisono.controllers.workloads.deployment_decide import limits
+
+    if not isinstance(deployment, DEPLOYMENTS.struct) or deployment.spec.strategy.rolling_update is None:
+        return None
+    desired, there = deployment.spec.replicas, deployment.status.updated_replicas or 0
+    old = (deployment.status.replicas or 0) - there
+    if old <= 0 or desired is None or there >= desired:
+        return None
+    return Rollout(desired, there, old, deployment.status.ready_replicas or 0, *limits(deployment))
+
+
+def missing_now(item: Mapping[str, Any], there: int) -> int:
+    """How many pods an object is about to make, where ``there`` are; in a rollout no more than it may have."""
+    missing = missing_pods(item, there)
+    rollout = rollout_of(decode(DEPLOYMENTS, item).obj) if item.get("kind") == DEPLOYMENTS.kind else None
+    if rollout is None or not rollout.ready:  # old pods that do not run go at once
+        return missing
+    return min(missing, max(rollout.desired + rollout.surge - rollout.there - rollout.old, rollout.missing, 1))
+
+
 def _rollout_text(owner: Any) -> str:
-    """Of a Deployment: how far the rollout of its newest revision is; empty where it is over."""
-    desired, there = getattr(owner.spec, "replicas", None), getattr(owner.status, "updated_replicas", None) or 0
-    old = (getattr(owner.status, "replicas", None) or 0) - there
-    if not isinstance(owner, DEPLOYMENTS.struct) or old <= 0 or desired is None or there >= desired:
+    rollout = rollout_of(owner)
+    if rollout is None:
         return ""
-    rolling = owner.spec.strategy.rolling_update if owner.spec.strategy is not None else None
-    how = f" (maxSurge {rolling.max_surge}, maxUnavailable {rolling.max_unavailable})" if rolling is not None else ""
-    return f"; its rollout is not over: {there} of {desired} pods are of the newest revision, {old} of older ones{how}"
+    rolling = owner.spec.strategy.rolling_update
+    how = f" (maxSurge {rolling.max_surge}, maxUnavailable {rolling.max_unavailable})"
+    newest = f"{rollout.there} of {rollout.desired} pods are of the newest revision"
+    return f"; its rollout is not over: {newest}, {rollout.old} of older ones{how}"
 
 
 def queue_state(item: Mapping[str, Any]) -> str:

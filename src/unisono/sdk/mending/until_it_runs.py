@@ -10,17 +10,21 @@ import asyncio
 import shutil
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import msgspec
+
 from unisono.api.annotations import QUARANTINE, VERDICT
+from unisono.api.decode import decode
 from unisono.api.documents import apply_json_patch, apply_merge_patch, json_diff
+from unisono.api.extended_devices import on_node
 from unisono.api.keys import HOSTNAME, NODE_UNSCHEDULABLE
-from unisono.api.kinds import NODE_CHECKS, NODES
+from unisono.api.kinds import NODE_CHECKS, NODES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES
 from unisono.api.node_checks import of_new_one
 from unisono.errors import UnisonoError
 from unisono.sdk.fixes.applying import apply_fix
@@ -105,6 +109,9 @@ class _Step:
     words: Words
 
 
+_Chains = list[list[_Step]]
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """The best that was found.
@@ -173,22 +180,22 @@ class _Search:
 
     def best(self, known: Told | None) -> Found:
         """A chain that works, else what is known of the longest one that was found."""
-        todo: list[list[_Step]] = [[]]
+        todo: _Chains = [[]]
         if known is not None:
             self._offered = [fix for fix in self._usable((), known) if fix.tried]
             todo += [[_Step(fix, known.headline, _words(known))] for fix in reversed(self._offered)]
         while todo and time.thread_time() < self._until:
             begun = todo.pop()
             try:
-                chain, end = self._in_copy(self._climb(begun), [step.fix for step in begun])
-                if end is None and not chain:  # in the copy it runs as it is
+                chain, runs, others = self._in_copy(self._climb(begun), [step.fix for step in begun])
+                if runs and not chain:  # in the copy it runs as it is
                     return Found(None, (), ())
-                solution = self._proved(chain) if end is None else None
+                solution = self._proved(chain) if runs else None
             except _TimeIsUp:
                 break
             if solution is not None:
                 return replace(solution, works=self._others_that_work(solution), failed=tuple(self._failed))
-            todo += end or ()
+            todo += others
         causes = [*(one.cause for one in self._longest), *([self._then] if self._longest else [])]
         limits = [limit_of(one.fix) for one in self._longest]
         # After more and more of the same it waits for the same.
@@ -274,28 +281,26 @@ class _Search:
             return one
         return {**one, "metadata": {**meta, "annotations": {key: notes[key] for key in notes if key != VERDICT}}}
 
-    def _climb(
-        self, begun: Sequence[_Step]
-    ) -> Callable[[Shadow], Awaitable[tuple[list[_Step], list[list[_Step]] | None]]]:
-        """Make these changes and go on; a chain after which it runs, else (not None) chains to begin otherwise."""
+    def _climb(self, begun: Sequence[_Step]) -> Callable[[Shadow], Awaitable[tuple[list[_Step], bool, _Chains]]]:
+        """Make these changes and go on; the chain, whether it runs after it, and chains to begin otherwise."""
 
-        async def work(shadow: Shadow) -> tuple[list[_Step], list[list[_Step]] | None]:
+        async def work(shadow: Shadow) -> tuple[list[_Step], bool, _Chains]:
             chain: list[_Step] = []
-            others: list[list[_Step]] = []
+            others: _Chains = []
             said = [*(one.words for one in begun)]
             for step in begun:
                 if await self._made(shadow, step.fix):
-                    return chain, []
+                    return chain, False, []
                 chain.append(step)
             while True:
                 if await self._runs(shadow.client, 0):
-                    return chain, None
+                    return chain, True, others
                 if len(chain) == 1:
                     self._failed[chain[0].fix.text] = None
                 explanation = await self._ask(shadow.client)
                 now = _words(explanation)
                 if now in said and (now == said[-1] or said.count(now) > 1 or not any(map(_makes_anew, chain))):
-                    return chain, others  # it made no difference
+                    return chain, False, others  # it made no difference
                 if not said and not self._offered:
                     self._offered = self._usable((), explanation, _LONGEST_CHAIN)
                 said.append(now)
@@ -303,17 +308,17 @@ class _Search:
                     self._longest, self._then = list(chain), explanation.headline
                 steps = [_Step(fix, explanation.headline, now) for fix in self._usable(chain, explanation)]
                 if not steps or len(chain) == _LONGEST_CHAIN or time.thread_time() >= self._until:
-                    return chain, others
+                    return chain, False, others
                 others = [*others, *([*chain, one] for one in reversed(steps[1:]))]
                 if adds_nodes(steps[0].fix):  # nobody can do that by the API: another copy has them
-                    return chain, [*others, [*chain, steps[0]]]
+                    return chain, False, [*others, [*chain, steps[0]]]
                 refusal = await self._made(shadow, steps[0].fix)
                 if refusal:  # perhaps not once another change is made
                     before = [
                         _Step(fix, explanation.headline, now) for fix in await self._against(shadow.client, refusal)
                     ]
                     then = replace(steps[0], cause=f"{steps[0].fix.text} is refused: {refusal}")
-                    return chain, [*others, *([*chain, one, then] for one in reversed(before))]
+                    return chain, False, [*others, *([*chain, one, then] for one in reversed(before))]
                 chain.append(steps[0])
 
         return work
@@ -331,7 +336,7 @@ class _Search:
             if (fix.operations or (adds_nodes(fix) and (chain or not fix.tried)))  # else the engine has tried them
             and not any(same(fix, other) for other in offered[:number])
             and not (limit_of(fix) and done.count(limit_of(fix)) == _SAME_LIMIT)
-            and all(one.verb == "create" or _target(one) in self._known | made for one in fix.operations)
+            and _is_of_known(fix, self._known | made)
         ]
         usable.sort(key=lambda fix: (adds_nodes(fix), any(one["kind"] in _GIVES_UP for one in parts(fix.change))))
         return usable[:most]
@@ -369,7 +374,7 @@ class _Search:
     def _as_one(self, chain: Sequence[_Step], *, proved: bool = True) -> Fix | None:
         """One fix, which starts the job; ``proved``: that the steps do, one after the other, is known."""
         live = {_key(one): one for one in self._cluster.objects}
-        for fix in (joined(chain, live), joined(chain, {})) if proved else (joined(chain, live),):
+        for fix in (joined(chain, live), joined(chain, live, merged=False)) if proved else (joined(chain, live),):
             if (proved and len(chain) == 1) or self._in_copy(self._carried_out(fix), [fix]):
                 return fix
         return None
@@ -379,25 +384,40 @@ def _is_in(key: str, namespace: str) -> bool:
     return key.startswith(f"{namespace}/")
 
 
-def joined(chain: Sequence[_Step], live: Mapping[tuple[str, ...], Mapping[str, Any]]) -> Fix:
-    """The fixes of a chain as one; what they do to one object that ``live`` has is one request."""
+def joined(chain: Sequence[_Step], live: Mapping[tuple[str, ...], Mapping[str, Any]], *, merged: bool = True) -> Fix:
+    """The fixes of a chain as one; where ``merged`` what they do to one object that ``live`` has is one request."""
     fixes = [step.fix for step in chain]
     if len(fixes) == 1:
         change = {key: value for key, value in fixes[0].change.items() if key != "tried"}
         return replace(fixes[0], tried=True, change=change)
-    operations = [one for fix in fixes for one in fix.operations]
+    operations = [one for fix in fixes for one in fix.operations if not _is_needless(one, live)]
     for target in dict.fromkeys(map(_target, operations)):
         mine = [one for one in operations if _target(one) == target]
-        one = _merged(mine, live.get(target)) if len(mine) > 1 else None
+        one = _merged(mine, live.get(target)) if merged and len(mine) > 1 else None
         if one is not None:
             at = operations.index(mine[-1])
             operations = [*(each for each in operations[:at] if each not in mine), one, *operations[at + 1 :]]
-    operations.sort(key=lambda one: one.verb == "replace")  # what it needs comes before the job itself
+    operations.sort(key=_step_of)
     summed = _summed(fixes)
     text = " and ".join(dict.fromkeys(text for _, text in summed))
     changes = [one for change, _ in summed for one in parts(change)]
     why_not = next((fix.why_not for fix in fixes if not fix.operations), "")
     return Fix(text, True, {"kind": "Together", "changes": changes}, tuple(operations), why_not)
+
+
+def _is_of_known(fix: Fix, there: Collection[tuple[str, ...]]) -> bool:
+    """Whether what it changes is there; what it deletes may have come in the copy alone, and is made anew later."""
+    named = [one for one in fix.operations if one.verb != "create" and _target(one) not in there]
+    return all(one.verb == "delete" for one in named) and (not named or len(named) < len(fix.operations))
+
+
+def _is_needless(operation: Operation, live: Mapping[tuple[str, ...], Mapping[str, Any]]) -> bool:
+    return operation.verb == "delete" and _target(operation) not in live
+
+
+def _step_of(operation: Operation) -> int:
+    """What pods are made with comes first, and the job itself last, after all that it needs."""
+    return 0 if operation.kind is RESOURCE_CLAIM_TEMPLATES else 2 if operation.verb == "replace" else 1
 
 
 def _summed(fixes: Sequence[Fix]) -> list[tuple[dict[str, Any], str]]:
@@ -407,7 +427,8 @@ def _summed(fixes: Sequence[Fix]) -> list[tuple[dict[str, Any], str]]:
         change = fix.change
         nodes = change["kind"] == "AddNodes"
         key: Any = ("AddNodes", change["like"]) if nodes else limit_of(fix)
-        key = number if change["kind"].endswith("AtMost") else key or number  # the smaller one counts
+        last = change["kind"].endswith("AtMost") or change["kind"] == "RaiseMaximum"
+        key = number if last else key or number  # each states the amount itself
         before = sums.get(key)
         if before is None:
             sums[key] = change, fix.text
@@ -458,7 +479,8 @@ def _added_nodes(fixes: Sequence[Fix], objects: Sequence[Mapping[str, Any]], now
     for one in (one for fix in fixes for one in fix.operations if one.kind is NODES and one.verb == "patch"):
         if one.name in nodes and one.patch_type == "merge":
             nodes[one.name] = apply_merge_patch(nodes[one.name], one.body)
-    added: list[dict[str, Any]] = []
+    slices = [one for one in objects if one["kind"] == RESOURCE_SLICES.kind]
+    added, devices = list[dict[str, Any]](), list[dict[str, Any]]()
     for change in (one for fix in fixes for one in parts(fix.change) if one["kind"] == "AddNodes"):
         like = nodes.get(change["like"])
         for _ in range(change["count"] if like is not None else 0):
@@ -471,7 +493,10 @@ def _added_nodes(fixes: Sequence[Fix], objects: Sequence[Mapping[str, Any]], now
             taints = [one for one in node["spec"].get("taints") or () if one["key"] not in closing]
             node["spec"] = {**node["spec"], "unschedulable": None, "taints": taints}
             added.append(node)
-    return added
+            mine = [one for one in slices if one["spec"].get("nodeName") == change["like"]]
+            theirs = [on_node(decode(RESOURCE_SLICES, one).obj, name) for one in mine]
+            devices += [{**one, **msgspec.to_builtins(new)} for one, new in zip(mine, theirs, strict=True)]
+    return [*added, *devices]
 
 
 def parts(change: Mapping[str, Any]) -> list[Any]:
@@ -525,6 +550,8 @@ def limit_of(fix: Fix) -> tuple[Any, ...]:
     """
     if fix.change["kind"] == "AddNodes":
         return "AddNodes", fix.change["like"]
+    if fix.change["kind"] == "RaiseMaximum":
+        return "RaiseMaximum", fix.change["group"]
     amounts = fix.change.get("amounts")
     rest = {key: value for key, value in fix.change.items() if key not in ("amounts", "tried")}
     return (*sorted(rest.items()), *sorted(amounts)) if amounts else ()

@@ -149,7 +149,8 @@ class Explanation:
         if self.refused:
             message = self.refused[0].message
             what = " for pods that the server refuses" if any(each in message for each in _OF_POD) else ""
-            return f"{self.title} waits{what}: {message}; {self.state}."
+            wrong = f"; {self.pods[0]}" if self.pods and self.pods[0].misnamed is not None else ""
+            return f"{self.title} waits{what}: {message}; {self.state}{wrong}."
         if self.pods:
             for_one = f" for pod {self.pods[0].name}" if self.partly else ""
             return f"{self.title} waits{for_one}: {self.pods[0].why}; {self.state}."

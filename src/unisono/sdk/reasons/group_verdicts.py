@@ -14,9 +14,10 @@ from unisono.api.resources import amounts_text, pod_limits, pod_requests
 from unisono.api.selecting import pod_group_name, queue_of
 from unisono.api.verdict import Cause, Holder, Verdict, verdict_in
 from unisono.errors import ApiError, NotFound
-from unisono.jobkinds.registry import FROM_TEMPLATES, missing_parts, missing_pods, one_by_one
+from unisono.jobkinds.registry import FROM_TEMPLATES, missing_parts, one_by_one
 from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.owners import owner_of_pod
+from unisono.sdk.follow.owner_state import missing_now
 from unisono.sdk.reasons.refusal_causes import quota_verdict, refuses_parts
 from unisono.sdk.state.dependents import Dependents, listed
 from unisono.sdk.state.waiting import gates_text
@@ -87,7 +88,7 @@ def verdicts_beside(refused: list[Refusal], item: Mapping[str, Any], owner: Obje
     if refuses_parts(refused[0]) and (missing := missing_parts(item, len(found.parts))):
         verdict = quota_verdict(refused[0], key, missing, "job")
     else:
-        verdict = quota_verdict(refused[0], key, missing_pods(item, there))
+        verdict = quota_verdict(refused[0], key, missing_now(item, there))
     return [verdict] if verdict is not None else []
 
 

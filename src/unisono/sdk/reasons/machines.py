@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from unisono.api.core import Taint, Toleration
 from unisono.api.decode import decode
 from unisono.api.groups.autoscaling import MACHINE_DEPLOYMENTS, MAXIMUM
-from unisono.api.kinds import NODES
+from unisono.api.kinds import NODES, PODS
 from unisono.api.messages import plural
 from unisono.api.names import nearest
-from unisono.api.resources import readable, resource_list
+from unisono.api.resources import readable
 from unisono.api.verdict import Verdict
 from unisono.errors import ApiError
 from unisono.jobkinds.registry import job_kind_of
@@ -24,6 +24,7 @@ from unisono.sdk.fixes.owners import Raw
 
 if TYPE_CHECKING:
     from unisono.controllers.node_scaling.decide import Demand, Pool
+    from unisono.controllers.node_scaling.shrink import Held
     from unisono.kube.http import HttpClient
 
 _MOST_GROUPS = 2
@@ -43,7 +44,7 @@ class Machines:
 
 async def machines_for(client: HttpClient, verdict: Verdict, root: Raw) -> Machines:
     """What keeps groups from bringing machines for a job that more nodes would start; empty where there are none."""
-    from unisono.controllers.node_scaling.decide import CAUSES, Trial, booting, demand_of, serve
+    from unisono.controllers.node_scaling.decide import CAUSES, Room, Trial, booting, demand_of, remainders, serve
     from unisono.controllers.node_scaling.provisioning import pool_of
 
     kind = job_kind_of(root)
@@ -58,8 +59,13 @@ async def machines_for(client: HttpClient, verdict: Verdict, root: Raw) -> Machi
     gang = [demand_of(each.spec, each.count) for each in kind.pods(decode(kind.kind, root).obj) if each.count]
     if not pools or not gang:
         return Machines()
-    there = [_as_pool(node) for node in nodes]
-    gang = [part for part in gang if not any(one.takes(part) for one in there)] or gang
+    rooms = [Room(one.room, dict(one.room.offers)) for one in await _there(client, nodes)]
+    gang = remainders([gang], rooms)[0]
+    if not gang:  # there is room: it waits for something else
+        return Machines()
+    if 0 < verdict.tasks_needed <= verdict.tasks_placeable:  # the rest of a gang that has started
+        groups_of = _named(sorted(_short(pool.name) for pool in pools if all(map(pool.takes, gang))))
+        return Machines(f"{groups_of} bring machines for the minimum of a gang only, which this one has")
     if served := serve(gang, Trial(pools, booting(pools))):
         names = sorted(_short(name) for name, count in served.planned.items() if count)
         return Machines(f"{_named(names)} can bring machines for it" if names else "")
@@ -161,13 +167,14 @@ def _with_maximum(made: Fix | None, way: _Way, namespace: str) -> Fix:
     return Fix(f"{made.text} and {text}", False, both, (raised, *made.operations))
 
 
-def _as_pool(node: Any) -> Pool:
-    """A node as one machine."""
-    from unisono.controllers.node_scaling.decide import Pool
+async def _there(client: HttpClient, nodes: Sequence[Any]) -> list[Held]:
+    """What is free on nodes; none where nobody may see the pods on them."""
+    from unisono.controllers.node_scaling.shrink import held_by
 
-    meta = node.metadata
-    offers, taints = resource_list(node.status.allocatable), tuple(node.spec.taints or ())
-    return Pool(meta.name, 1, 0, 1, offers, meta.labels or {}, taints)
+    try:
+        return held_by(nodes, (await client.list(PODS)).items, {}, {}, ())
+    except ApiError:
+        return []
 
 
 def _tolerating(taint: Taint) -> Toleration:

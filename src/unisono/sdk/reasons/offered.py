@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, POD_GROUPS, QUEUES
+from unisono.api.decode import decode
+from unisono.api.kind_families import DEPLOYMENTS
+from unisono.api.kinds import JOBS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, POD_GROUPS, QUEUES
 from unisono.api.messages import closed_queue_in
 from unisono.api.queues import reserved_queue_in
 from unisono.api.resources import to_units
 from unisono.api.verdict import Verdict
 from unisono.errors import ApiError
-from unisono.jobkinds.registry import missing_pods, pods_wanted
+from unisono.jobkinds.registry import handed_to, pods_wanted, state_of
 from unisono.sdk import foreign
 from unisono.sdk.fixes import of_objects
 from unisono.sdk.fixes.change_texts import change_text
@@ -23,6 +25,7 @@ from unisono.sdk.fixes.operations import patch
 from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, read, root_of, writer_of
 from unisono.sdk.fixes.pod_specs import claims_of
 from unisono.sdk.fixes.references import for_missing
+from unisono.sdk.follow.owner_state import missing_now, rollout_of
 from unisono.sdk.reasons.failed_flows import begun_again
 from unisono.sdk.reasons.misnamed_groups import renamed
 from unisono.sdk.reasons.refusal_causes import closed_queues, quota_verdict, with_meant
@@ -73,9 +76,9 @@ async def candidates(client: HttpClient, told: Explanation, item: Raw) -> list[F
         if reserved := reserved_queue_in(verdict.message):
             queue = await read(client, QUEUES, reserved, None)
             fixes += [of_objects.admitted(queue, namespace)] if queue is not None else []
-    fixes += await _released(client, root, namespace)
+    fixes += [*await _released(client, root, namespace), *_rolled_in_place(root)]
     for refusal in told.refused:
-        missing = max(missing_pods(root, 0), 1)
+        missing = max(missing_now(root, 0), 1)
         quota = quota_verdict(refusal, f"{namespace}/{root['metadata']['name']}", missing)
         if quota is not None:
             fixes.append(await FixMaker(client, root, namespace).fix(quota.change, change_text(quota.change)))
@@ -86,6 +89,14 @@ async def candidates(client: HttpClient, told: Explanation, item: Raw) -> list[F
             *await _smaller_with_overhead(FixMaker(client, root, namespace), refusal.message),
         ]
     return fixes
+
+
+def _rolled_in_place(root: Raw) -> Iterator[Fix]:
+    """Of a rollout that may end none of its old pods before new ones are ready: they keep what these need."""
+    rollout = rollout_of(decode(DEPLOYMENTS, root).obj) if root["kind"] == DEPLOYMENTS.kind else None
+    if rollout is not None and rollout.ready and not rollout.missing:
+        field = "spec.strategy.rollingUpdate.maxUnavailable"
+        yield of_objects.set_to(root, field, 1, f"set {field} to 1: an old pod goes before a new one comes")
 
 
 def _smaller_gang(verdict: Verdict, root: Raw) -> Iterator[dict[str, Any]]:
@@ -212,7 +223,7 @@ async def _of_verdict(maker: FixMaker, verdict: Verdict) -> list[Fix]:
 def _of_object(told: Explanation, root: Raw) -> Iterator[Fix]:
     if told.suspended:
         yield of_objects.resumed(root, told.suspended, above=bool(told.suspended_in))
-    if root["kind"] == "Job" and told.state.startswith("its phase is Aborted"):
+    if JOBS.matches(root["apiVersion"], root["kind"]) and state_of(root)[0] == "Aborted":
         yield of_objects.restarted(root)
     for refusal in told.refused[:1]:
         yield from of_objects.allowed(root, refusal.message)
@@ -220,6 +231,9 @@ def _of_object(told: Explanation, root: Raw) -> Iterator[Fix]:
     messages += dict.fromkeys(container.message for container in told.containers)
     if told.kept is not None:
         yield told.kept.fix
+    field, manager = handed_to(root) if told.stalled else ("", "")
+    if manager:
+        yield of_objects.set_to(root, field, None, f"remove {field}: the controllers here run it then")
     yield from for_fields(root, told.empty if told.kept is None else "", told.stalled, messages)
     wrong = _misnamed(told)
     if wrong is None:

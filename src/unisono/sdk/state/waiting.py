@@ -16,6 +16,7 @@ from unisono.jobkinds.registry import job_kind_of
 # Names under which pods are scheduled here; the last one is that of Kubernetes' own scheduler.
 SERVED_NAMES = ("volcano", "unisono", "default-scheduler")
 _UNSEEN = "no running scheduler has looked at it yet"
+_GATED = "SchedulingGated"
 # Gated pods that are named.
 _NAMED_PODS = 3
 # Fields that stop a whole object, from its spec down.
@@ -76,7 +77,9 @@ def unbound_pods(pods: Sequence[Pod]) -> list[UnboundPod]:
         misnamed = None
         if pod.spec.scheduling_gates:
             names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
-            reason, message = "SchedulingGated", f"it has the scheduling gates {names}, which their owners take away"
+            text = f"it has the scheduling gates {names}, which their owners take away"
+            # Somebody may have said that it lacks more than that.
+            reason, message = (_GATED, text) if reason in ("", _GATED) else (reason, f"{message}; {text}")
         elif condition is None:
             message, misnamed = unscheduled(pod.spec.scheduler_name), unserved(pod.spec.scheduler_name)
         unbound.append(UnboundPod(pod.metadata.name, reason, message, misnamed))

@@ -247,7 +247,7 @@ class LimitFilter:
             granted = inventory.granted(name)
             row = nodes.table.registry.row(name)
             short = (granted > 0) & (nodes.allocatable[row] - nodes.used[row] - granted < amount)
-            refusals.append(Veto(short, Reason(f"Insufficient {name}")))
+            refusals.append(Veto(short, Reason(f"Insufficient {name}", apart=True)))
         return refusals
 
 

@@ -16,7 +16,7 @@ from unisono.engine.candidates.tables import EmptyFit
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors, JobReport
-from unisono.engine.session.choices import NOT_OF, tried_now
+from unisono.engine.session.choices import tried_now
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.session.sub_groups import is_grouped
@@ -375,8 +375,7 @@ def _of_amounts(waiting: Waiting, task: Task, fit: FitErrors, empty: EmptyFit, c
 
 def _filtered(fit: FitErrors) -> str:
     """Nodes that are refused for anything but their amounts, and for what they are where a job names kinds."""
-    left_out = ("Insufficient ", NOT_OF)
-    others = sorted(f"{count} {text}" for text, count in fit.counts.items() if not text.startswith(left_out))
+    others = sorted(f"{count} {text}" for text, count in fit.counts.items() if text not in fit.apart)
     return f"; {', '.join(others)}" if others else ""
 
 
