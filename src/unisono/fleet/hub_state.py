@@ -223,6 +223,11 @@ class HubState:
         record = self._members.get(cluster)
         return record is not None and any(not translation.is_to_come(name) for name in record.nodes)
 
+    def has_node_groups(self, cluster: str) -> bool:
+        """Whether a member has groups of nodes that may grow."""
+        record = self._members.get(cluster)
+        return record is not None and bool(record.groups)
+
     def hyper_node(self, cluster: str, event_type: EventType, obj: HyperNode) -> None:
         """A domain of a member's network has changed."""
         record = self._members.get(cluster)

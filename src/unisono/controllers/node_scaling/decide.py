@@ -165,11 +165,19 @@ def _ways(gang: Sequence[Demand]) -> Iterator[Sequence[Demand]]:
 
 def remainders(gangs: Iterable[Sequence[Demand]], rooms: Sequence[Room]) -> list[list[Demand]]:
     """For each gang the pods for which these rooms have no place; the rooms fill up."""
-    trial, leftovers = Trial((), rooms), list[list[Demand]]()
-    for gang in gangs:
-        parts = list(_joined(sorted(gang, key=_size, reverse=True)))
-        leftovers.append([replace(part, count=left) for part in parts if (left := trial.fill(part))])
-    return leftovers
+    trial = Trial((), rooms)
+    return [_filled(gang, trial) for gang in gangs]
+
+
+def fill(gang: Sequence[Demand], rooms: Sequence[Room]) -> tuple[list[Demand], list[Room]]:
+    """The pods of a gang for which these rooms have no place, and what the others leave of the rooms."""
+    trial = Trial((), rooms)
+    return _filled(gang, trial), trial.machines
+
+
+def _filled(gang: Sequence[Demand], trial: Trial) -> list[Demand]:
+    parts = list(_joined(sorted(gang, key=_size, reverse=True)))
+    return [replace(part, count=left) for part in parts if (left := trial.fill(part))]
 
 
 @dataclass(slots=True)

@@ -8,12 +8,13 @@ member is lost follows the HyperJob's restart policy.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import combinations, islice
 from typing import Final
 
 from unisono.api.groups.batch import HyperJob, Job
+from unisono.api.promised_machines import machines_text
 from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
@@ -265,6 +266,7 @@ class PartView:
         crowded: others have taken the room in its member that was reserved for it.
         bound: enough of its pods have a node.
         named: its pods will have names that all members know, or need none.
+        coming: seconds that machines which it waits for have left to come; None where it waits for none.
 
     """
 
@@ -276,6 +278,7 @@ class PartView:
     crowded: bool = False
     bound: bool = True
     named: bool = True
+    coming: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +313,7 @@ class GangSteps:
         why: in words, for an event; empty where nothing needs to be said.
         released: parts are taken back; they wait a while before they are placed again.
         fail: parts whose jobs have failed, to be told before the record is written.
+        late: parts for which no machines have come in time.
         again: look again after so many seconds; None when only a change calls for it.
 
     """
@@ -318,6 +322,7 @@ class GangSteps:
     why: str = ""
     released: bool = False
     fail: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
     again: float | None = None
 
 
@@ -353,7 +358,7 @@ class _Decision:
         taken = [name for name, part in self.gang.parts.items() if part.written.generation > self._generation(name)]
         if taken:
             return self._drop(taken, f"{_named(taken)} was taken back")
-        return self._lost() or self._reserve() or self._started()
+        return self._lost() or self._late() or self._reserve() or self._started()
 
     # ---- what went wrong
 
@@ -387,24 +392,46 @@ class _Decision:
 
     # ---- reserve, open, start
 
+    def _late(self) -> GangSteps | None:
+        """Parts for which no machines have come in time."""
+        late = [name for name in self._coming() if self.gang.parts[name].coming == 0.0]
+        if not late:
+            return None
+        texts = (
+            f"{machines_text(machines.machines)} in member {self.placed[name].cluster} for {name}"
+            for name in sorted(late)
+            if (machines := self.placed[name].machines) is not None
+        )
+        steps = self._drop({*late, *self._grown()}, f"{'; '.join(texts)} have not come in time")
+        return replace(steps, late=tuple(late))
+
     def _reserve(self) -> GangSteps | None:
-        """Parts that are held back: open all when every member has accepted, release all when that takes too long."""
+        """Parts that are held back: open all when every member has accepted, release all when that takes too long.
+
+        Those that wait for machines are opened first, as only pods make a member ask for machines; nothing runs yet in
+        the room that is there for the others.
+        """
         held = [name for name in self.placed if self.record.is_held(name)]
         if not held:
             return None
         crowded = [name for name in held if self.gang.parts[name].crowded]
         if crowded:
-            return self._drop(held, f"others have taken the room: {self._where(crowded)}", only=True)
+            back = {*held, *self._grown()}
+            return self._drop(back, f"others have taken the room: {self._where(crowded)}", only=True)
+        if opened := [name for name in self._coming() if name not in held]:
+            return GangSteps(again=self._until_come(opened))
         missing = [name for name in self.placed if not self._accepted(name)]
         waiting = self.gang.parts.keys() - self.placed.keys()
         if not missing and not waiting and self.gang.complete:
-            return GangSteps(self.record.open(self.now), f"every member has accepted: {self._where(held)}")
+            number = min(self.placed[name].generation for name in held)
+            opened = [name for name in held if self.placed[name].generation == number]
+            return GangSteps(self.record.open(self.now, number), f"every member has accepted: {self._where(opened)}")
         left = self.record.since + self.gang.reserve_timeout - self.now
         if left > 0:
             return GangSteps(again=left)
         absent = self._where(missing) or "a part that is not made yet"
         why = f"not accepted within {self.gang.reserve_timeout:g} s: {absent}"
-        return self._drop(held, why, only=True)
+        return self._drop({*held, *self._grown()}, why, only=True)
 
     def _started(self) -> GangSteps:
         """Parts that were opened: none may wait long while others hold their places."""
@@ -415,12 +442,15 @@ class _Decision:
         if not waiting:
             return GangSteps(self.record.start())
         seconds = self.now - self.record.since
-        unbound = [name for name in waiting if not self.gang.parts[name].bound]
+        coming = self._coming()
+        unbound = [name for name in waiting if not self.gang.parts[name].bound and name not in coming]
         reachable = all(self._view(self.placed[name]).reachable for name in unbound)
         if unbound and reachable and seconds >= self.gang.bind_timeout:
             # The others run and wait for it: all of them start again where there is room for all.
             return self._drop(unbound, f"no nodes within {self.gang.bind_timeout:g} s: {self._where(unbound)}")
-        left = self.gang.start_timeout - seconds
+        left = max([self.gang.start_timeout - seconds, *(self.gang.parts[name].coming or 0.0 for name in coming)])
+        if left > 0 and coming and not unbound:
+            return GangSteps(again=self._until_come(coming))
         if left > 0:
             soon = self.gang.bind_timeout - seconds if unbound else left
             return GangSteps(again=max(1.0, min(left, soon, self._until_lost() or left)))
@@ -437,6 +467,19 @@ class _Decision:
         return GangSteps(self.record.without(back, self.now, beyond=self.beyond), why, released=True)
 
     # ---- of one part
+
+    def _coming(self) -> list[str]:
+        """Parts that wait for machines."""
+        return [name for name in self.placed if self.gang.parts[name].coming is not None]
+
+    def _grown(self) -> list[str]:
+        """Parts that were opened first, for machines, and start with those that are held back."""
+        started = self.record.started
+        return [name for name, place in self.placed.items() if place.machines and place.generation > started]
+
+    def _until_come(self, names: Collection[str]) -> float:
+        left = [self.gang.parts[name].coming or 0.0 for name in names]
+        return max(1.0, min(*left, self._until_lost() or _LOOK_AGAIN, _LOOK_AGAIN))
 
     def _accepted(self, name: str) -> bool:
         place, part = self.placed[name], self.gang.parts[name]
