@@ -173,12 +173,13 @@ class World:
         await self.create(JOBS, {"metadata": meta, "spec": {**spec, **more}})
 
     async def hyper(self, name: str, *parts: dict[str, Any], marks: dict[str, str] | None = None, **spec: Any) -> None:
-        """A HyperJob; each part is ``{name, pods, gpus, replicas, clusters}``."""
+        """A HyperJob; each part is ``{name, pods, gpus, replicas, clusters, split}``."""
         replicated = [
             {
                 "name": part["name"],
                 "replicas": part.get("replicas", 1),
                 "clusterNames": part.get("clusters"),
+                "splitPolicy": part.get("split"),
                 "templateSpec": {
                     "queue": part.get("queue", "default"),
                     "minAvailable": part["pods"],

@@ -55,13 +55,14 @@ def put_group(
     failing: bool = False,
     there: int = 0,
     coming: int = 0,
+    gpus: int = 8,
 ) -> None:
     """A MachineDeployment of a member whose machines do not come by themselves."""
     notes = {
         MAXIMUM: str(most),
         f"{CAPACITY}cpu": "32",
         f"{CAPACITY}memory": "128Gi",
-        GPU_COUNT: "8",
+        GPU_COUNT: str(gpus),
         PRICE: str(price),
         BOOT_SECONDS: str(seconds),
         PROVISION_TIME: patience,

@@ -228,7 +228,9 @@ class Hub(Scheduler):
             self.machines.summary,
         )
         self._hyper_gangs = GangController(self.members_state, self.events, self.machines)
-        self._divided_jobs = [DividedJobsController(kind, self.members_state, self.events) for kind in KINDS]
+        self._divided_jobs = [
+            DividedJobsController(kind, self.members_state, self.events, self.machines) for kind in KINDS
+        ]
         self.members_state.names.on_refusal = self._names_refused
         self._policies = PolicyBook(self.members_state.views, self._rules_changed)
         self._dispatch = [

@@ -188,6 +188,7 @@ class Guide:
         outside = {**lacking, **rules.outside}
         again = sooner(rules.again, _LOOK_AGAIN if lacking else None)
         promised = ""
+        self._machines.choose(subject.metadata.uid or "", room_only=rules.choice == ROOM_ONLY)
         if rules.choice != ROOM_ONLY:
             promised, soon = self._look_for_machines(uid, work, rules, outside, part)
             again = sooner(again, soon)

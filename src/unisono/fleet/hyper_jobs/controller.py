@@ -117,7 +117,7 @@ class GangController(Controller):
         self._hold: Callable[[str], None] = lambda _group: None
         self._room_changed: Callable[[str], None] = lambda _cluster: None
         self.divided: Callable[[HyperJob], tuple[Kind[Any], Object] | None] = lambda _hyper_job: None
-        self._spreading = Spreading(state)
+        self._spreading = Spreading(state, machines)
 
     def connect(
         self,
@@ -484,6 +484,8 @@ class GangController(Controller):
         if event_type != "DELETED" and not obj.metadata.deletion_timestamp:
             return
         if isinstance(obj, HyperJob):
+            if event_type == "DELETED":
+                self._machines.forget(obj.metadata.uid or "")
             clusters = {place.cluster for place in self.record(obj).parts.values()}
         else:
             clusters = {placement_of(obj).cluster} - {""}

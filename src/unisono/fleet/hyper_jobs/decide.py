@@ -15,6 +15,7 @@ from typing import Final
 
 from unisono.api.groups.batch import HyperJob, Job
 from unisono.api.promised_machines import machines_text
+from unisono.api.selecting import controller_of
 from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
@@ -26,11 +27,13 @@ from unisono.controllers.hyperjob.decide import (
     divisible,
     split_of,
 )
+from unisono.controllers.node_scaling.decide import Pool
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.dividing import MOST_SETS, Floor, roles_of
 from unisono.fleet.hyper_jobs.work import GangRecord, PlacedPart, clusters_of
 from unisono.fleet.jobs.copies import Copy, Placement
 from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT, MemberView
+from unisono.fleet.machines.promises import Machines
 from unisono.fleet.reasons import room_by_member
 
 # What is remembered of how waiting HyperJobs spread: the set of clusters that is tried, and when another is.
@@ -115,11 +118,14 @@ class Spread:
     again: float | None = None
 
 
+Growing = tuple[Mapping[str, Sequence[Pool]], Mapping[str, Sequence[Pool]]]
+
+
 class Spreading:
     """Sets of clusters for HyperJobs with ``maxDomains``, and numbers of parts for those with ``mode: auto``."""
 
-    def __init__(self, state: HubState) -> None:
-        self._state = state
+    def __init__(self, state: HubState, machines: Machines) -> None:
+        self._state, self._machines = state, machines
         self._trials: dict[str, _Trial] = {}
 
     def forget(self, key: str) -> None:
@@ -148,6 +154,8 @@ class Spreading:
         spreads = (hyper_job.spec.max_domains or 0) > 1 or _is_auto(hyper_job)
         if not waiting or not spreads:
             return Spread()
+        if self._machines.is_offered(uid):
+            return Spread(again=LOOK_SECONDS)
         split = None if placed else self._split(hyper_job, waiting)
         trial = self._trials.setdefault(uid, _Trial(hyper_job.key))
         if now < trial.until:
@@ -165,7 +173,9 @@ class Spreading:
         room = self._room(tasks[0].pod_class)
         named = clusters_of(hyper_job)
         bounds = [named.get((job.metadata.labels or {}).get(BY_REPLICATED_JOB, ""), ()) for job in waiting]
-        free = {name: now for name, (now, _) in room.items()}
+        # A member without nodes may grow.
+        free = {name: 0 for name in self._state.members() if self._state.is_open(name)}
+        free |= {name: now for name, (now, _) in room.items()}
         trial.clusters = domain_set(most, fixed, free, bounds, trial.attempt)
         trial.attempt += 1
         return trial.clusters != before
@@ -182,9 +192,26 @@ class Spreading:
                 allowed = [name for name in takers if not replicated.cluster_names or name in replicated.cluster_names]
                 most = hyper_job.spec.max_domains or max(len(allowed), 1)
                 splits[replicated.name] = best_split(
-                    self._state.feed.state.nodes, whole, allowed, most, before.get(replicated.name, 1)
+                    self._state.feed.state.nodes,
+                    whole,
+                    allowed,
+                    most,
+                    before.get(replicated.name, 1),
+                    self._growing(hyper_job, allowed),
                 )
         return splits if splits != dict.fromkeys(splits, 1) | before else None
+
+    def _growing(self, hyper_job: HyperJob, clusters: Collection[str]) -> Growing | None:
+        owner = controller_of(hyper_job)
+        if self._machines.takes_room_only(hyper_job.metadata.uid or "", owner.uid if owner is not None else None):
+            return None
+        grown = [name for name in clusters if self._state.has_node_groups(name)]
+        if not grown:
+            return None
+        return (
+            {name: self._machines.pools(name) for name in grown},
+            {name: self._machines.all_pools(name) for name in grown},
+        )
 
     def _room(self, pod_class: PodClass) -> dict[str, tuple[int, int]]:
         return room_by_member(self._state.feed.state.nodes, pod_class)
@@ -198,10 +225,18 @@ def _is_auto(hyper_job: HyperJob) -> bool:
     return any(divisible(each) is not None for each in hyper_job.spec.replicated_jobs or ())
 
 
-def best_split(table: NodeTable, whole: Divisible, clusters: Collection[str], most: int, before: Split) -> Split:
+def best_split(
+    table: NodeTable,
+    whole: Divisible,
+    clusters: Collection[str],
+    most: int,
+    before: Split,
+    growing: Growing | None = None,
+) -> Split:
     """Into what a job is split: what finds room now, else what would if the clusters were empty, else as before.
 
-    Jobs of equal size come first, where one task alone is shared. What was chosen before and still finds room stays.
+    For either, machines that may come are looked at after the nodes that are there. Jobs of equal size come first,
+    where one task alone is shared. What was chosen before and still finds room stays.
 
     Args:
         table: the hub's nodes.
@@ -209,17 +244,16 @@ def best_split(table: NodeTable, whole: Divisible, clusters: Collection[str], mo
         clusters: those that may have a part.
         most: clusters, and parts of equal size, at most.
         before: into what it is split.
+        growing: groups of nodes by cluster, with the machines that nobody is promised, and with all that may come.
 
     """
     roles = roles_of(table, whole.spec, whole.tasks)
-    floor = Floor(table, roles, clusters)
-    for at, amounts in enumerate((floor.free, floor.whole)):
+    there = Floor(table, roles, clusters)
+    now, ever = (Floor(table, roles, clusters, pools) for pools in growing) if growing else (there, there)
+    floors = ((there, there.free), (now, now.free), (there, there.whole), (ever, ever.whole))
+    for floor, amounts in floors if growing else floors[::2]:
         if whole.equal and roles:
-            room = {
-                name: places[at]
-                for name, places in room_by_member(table, roles[0].pod_class).items()
-                if name in clusters
-            }
+            room = {name: floor.room(amounts, name) for name in clusters}
             if equal := number_of_parts(roles[0].total, most, room):
                 return equal
         if not isinstance(before, int) and floor.holds(amounts, before):

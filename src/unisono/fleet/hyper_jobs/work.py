@@ -132,9 +132,9 @@ class GangRecord:
         }
         return replace(self, number=top, since=now, parts={**self.parts, **parts})
 
-    def open(self, now: float, number: int) -> GangRecord:
-        """What was sent up to the dispatch of this number may start."""
-        return replace(self, opened=number, since=now)
+    def open(self, now: float, number: int | None = None) -> GangRecord:
+        """What was sent up to the dispatch of this number may start; without one, all that was sent."""
+        return replace(self, opened=self.number if number is None else number, since=now)
 
     def start(self) -> GangRecord:
         """All that was opened runs."""

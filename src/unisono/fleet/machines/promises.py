@@ -113,6 +113,7 @@ class Machines:
         self._looks = (0, 0)
         self._asks: dict[str, dict[str, Ask]] = {}
         self._looked: dict[str, float] = {}
+        self._room_only: set[str] = set()
         state.on_node_group = self._group_changed
 
     # ---- what there is
@@ -135,6 +136,23 @@ class Machines:
                 )
             )
         return adjusted
+
+    def all_pools(self, cluster: str) -> list[Pool]:
+        """The same with all machines that may come, whoever is promised them."""
+        mine = {pool.name: pool.failing for pool in self.pools(cluster)}
+        pools = self._state.pools(cluster, self._clock.time())
+        return [replace(pool, replicas=pool.replicas - pool.booting, failing=mine[pool.name]) for pool in pools]
+
+    def takes_room_only(self, *uids: str | None) -> bool:
+        """Whether the policy of one of these jobs is against machines that may come."""
+        return not self._room_only.isdisjoint(uids)
+
+    def choose(self, uid: str, *, room_only: bool) -> None:
+        """What the policy of a job says of machines that may come."""
+        if room_only:
+            self._room_only.add(uid)
+        else:
+            self._room_only.discard(uid)
 
     def summary(self, cluster: str) -> list[NodeGroupSummary]:
         """The same for people."""
@@ -421,6 +439,7 @@ class Machines:
             del self._asks[gang][uid]
             if not self._asks[gang]:
                 self.forget(gang)
+        self._room_only.discard(uid)
         for noted in (self._pauses, self._lacking, self._asks, self._looked):
             noted.pop(uid, None)
 
