@@ -225,12 +225,13 @@ class Machines:
             cheapest: see `way_for`.
 
         """
-        if not self._grows(ask.clusters):
+        members = self._state.members()  # those of this part alone may have room
+        if not self._grows(members):
             return None
         together = gang()
         asks = self._asks.setdefault(together.uid, {})
         asks[ask.uid] = ask
-        early = self._early(together.uid, ask.clusters, cheapest=cheapest)
+        early = self._early(together.uid, members, cheapest=cheapest)
         if early is None or early > 0:
             return early
         if (pause := self.left(together.uid)) is not None:
