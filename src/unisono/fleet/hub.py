@@ -247,7 +247,9 @@ class Hub(Scheduler):
         ]
         flights = Flights(self._clock)
         self._division = [
-            DivisionController(kind, self.members_state, self._members.member, self.events, self._policies, flights)
+            DivisionController(
+                kind, self.members_state, self._members.member, self.events, self._policies, flights, self.machines
+            )
             for kind in DIVIDED
         ]
         self._queue_copies = QueueCopies(self.members_state, self._members.member, self.events)

@@ -24,7 +24,7 @@ from unisono.controllers.node_scaling.provisioning import pool_of, pool_of_node_
 from unisono.fleet.jobs import translation
 from unisono.fleet.jobs.copies import Copy, Placement, copy_of
 from unisono.fleet.jobs.decide import MemberView
-from unisono.fleet.jobs.stand_ins import Change, StandIns
+from unisono.fleet.jobs.stand_ins import ENDED_PHASES, Change, StandIns
 from unisono.fleet.jobs.translation import Origin
 from unisono.kube.client import EventType
 from unisono.scheduler.feed import Feed
@@ -121,6 +121,7 @@ class HubState:
         self._members: dict[str, _Record] = {}
         self._regions: set[str] = set()
         self._copies: dict[tuple[str, str], dict[str, tuple[Copy, Object]]] = defaultdict(dict)
+        self._replicas: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._listeners: list[CopyListener] = []
         self.on_node_group: Callable[[str], None] = lambda _cluster: None
 
@@ -272,7 +273,24 @@ class HubState:
         """A member's pod has changed."""
         record = self._members.get(cluster)
         if record is not None:
+            self._note_replica(cluster, event_type, obj)
             self.show(self.stand_ins.pod(event_type, record.origin, self._marked(cluster, obj)))
+
+    def _note_replica(self, cluster: str, event_type: EventType, pod: Pod) -> None:
+        labels = pod.metadata.labels or {}
+        if labels.get(HUB) != self.hub or ORIGIN_UID not in labels or ORIGIN_GROUP in (pod.metadata.annotations or {}):
+            return
+        here = self._replicas[labels[ORIGIN_UID], cluster]
+        if event_type != "DELETED" and pod.spec.node_name and pod.status.phase not in ENDED_PHASES:
+            here.add(pod.key)
+        else:
+            here.discard(pod.key)
+        if not here:
+            del self._replicas[labels[ORIGIN_UID], cluster]
+
+    def replicas_with_nodes(self, uid: str, cluster: str) -> int:
+        """How many replicas of a divided workload have a node in a member."""
+        return len(self._replicas.get((uid, cluster), ()))
 
     def label_pods(self, resource: str, label: str) -> None:
         """Pods that are of a described kind have the name of their job by this label from now on; by none for none."""

@@ -258,7 +258,7 @@ class Trial:
     def _by_cost(self, pods: Demand, first: str) -> list[Pool]:
         """Pools whose machines would do, those first that are cheapest for one such pod."""
         fitting = [pool for pool in self.pools if not pool.failing and pool.takes(pods)]
-        return sorted(fitting, key=lambda pool: (pool.name != first, pool.cost / _per_machine(pool, pods), pool.name))
+        return sorted(fitting, key=lambda pool: (pool.name != first, pool.cost / per_machine(pool, pods), pool.name))
 
     def _is_too_much(self) -> bool:
         self._tries += 1
@@ -292,7 +292,8 @@ def _reason(name: str, before: Mapping[str, int], now: Trial, pools: Sequence[Po
     return f"{count} {kind} {machines} at {pool.cost:.4g} an hour each, the cheapest way to serve the whole gang{also}"
 
 
-def _per_machine(pool: Pool, pods: Demand) -> int:
+def per_machine(pool: Pool, pods: Demand) -> int:
+    """How many of these pods a machine of the pool takes, one at least."""
     fits = (pool.offers.get(name, 0) // amount for name, amount in pods.requests.items() if amount > 0)
     return max(1, min([pods.count, *fits]))
 

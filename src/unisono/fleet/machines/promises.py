@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
@@ -21,7 +21,7 @@ import numpy as np
 
 from unisono.api.annotations import MACHINES, PROMISED_TO
 from unisono.api.base import Object, ObjectMeta, OwnerReference
-from unisono.api.core import Node, NodeSpec, NodeStatus, Taint
+from unisono.api.core import Node, NodeSpec, NodeStatus, Pod, Taint
 from unisono.api.groups.fleet import NodeGroupSummary
 from unisono.api.node_usage import cost_per_hour, parse_prices
 from unisono.api.promised_machines import PromisedMachines, may_come_text
@@ -29,9 +29,10 @@ from unisono.api.resources import to_wire
 from unisono.api.selecting import controller_of
 from unisono.api.verdict import Verdict
 from unisono.cluster.interning import PodClasses
-from unisono.controllers.node_scaling.decide import CAUSES, PATIENCE, Demand, Pool, Room
+from unisono.controllers.node_scaling.decide import CAUSES, PATIENCE, Demand, Pool, Room, per_machine
 from unisono.controllers.node_scaling.provisioning import BACKOFF_SECONDS, LONGEST_BACKOFF
 from unisono.fleet.hub_state import HubState
+from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.translation import is_to_come, may_come, own_name, within
 from unisono.fleet.machines.ways import Ask, Stock, Way, boot_seconds, ways
 from unisono.fleet.reasons import is_allowed
@@ -443,6 +444,58 @@ class Machines:
         self._room_only.discard(uid)
         for noted in (self._pauses, self._lacking, self._asks, self._looked):
             noted.pop(uid, None)
+
+    # ---- replicas, which are no gangs: those of a workload in one member have a promise of their own
+
+    def for_replicas(
+        self, pod: Demand, clusters: Iterable[str], ranks: Mapping[str, float], *, cheapest: bool
+    ) -> dict[str, int]:
+        """For how many replicas machines may come, at most ``pod.count`` in each member, the best members first."""
+        found = []
+        for name in clusters:
+            pools = [pool for pool in self.pools(name) if not pool.failing and pool.takes(pod)]
+            room = sum(max(0, pool.most - pool.replicas) * per_machine(pool, pod) for pool in pools)
+            count = min(room, pod.count)
+            way = self.way_of_replicas(replace(pod, count=count), name, cheapest=cheapest) if count else None
+            if way is not None:
+                first, second = (way.price, way.seconds) if cheapest else (way.seconds, way.price)
+                found.append((-ranks.get(name, 0.0), first, second, name, count))
+        return {name: count for *_, name, count in sorted(found)}
+
+    def way_of_replicas(self, pods: Demand, cluster: str, *, cheapest: bool) -> Way | None:
+        """Machines of a member for so many replicas; None where there are too few."""
+        served = Stock(cluster, self.pools(cluster)).serve([pods], cheapest=cheapest) if pods.count else None
+        return served[0] if served is not None else None
+
+    def promise(self, share: str, way: Way, pods: Sequence[Pod], look: Callable[[], None]) -> PromisedMachines:
+        """Promise machines to replicas that are sent to a member; ``share`` names them, ``pods`` stand for them."""
+        record = PromisedMachines(0, dict(way.machines), way.seconds, way.patience, way.price)
+        self.offer(share, way)
+        self.stand_for(share, way.cluster, pods)
+        self.sent(share, way.cluster, record, look)
+        return record
+
+    def is_promised(self, share: str) -> bool:
+        """Whether machines are promised to these replicas."""
+        return share in self._promises
+
+    def stand_for(self, share: str, cluster: str, pods: Sequence[Pod]) -> None:
+        """These replicas have no nodes in their member yet."""
+        self._state.show(self._state.stand_ins.put(share, Placement(cluster, 0), pods))
+        if (promise := self._promises.get(share)) is not None:
+            self._state.feed.state.settle_nodes()
+            self._seat(share, promise)
+
+    def keep(self, share: str) -> None:
+        """All of these replicas have nodes."""
+        if (promise := self._promises.get(share)) is not None:
+            self._kept(share, promise)
+        self.release(share)
+
+    def release(self, share: str) -> None:
+        """These replicas wait for no machines any more."""
+        self._end(share)
+        self._state.unstand(share)
 
     def time_left(self, uid: str) -> float | None:
         """Seconds that the machines of a job have left to come; None where it waits for none."""
