@@ -107,7 +107,7 @@ async def test_replicas_go_into_a_member_from_zero_nodes():
         assert told(world, "Divided") == [f"2 in cloud, which {waits}; 1 in home"]
         assert divided(world) == ("True", f"all replicas have a member; {waits}")
         assert world.hub.machines.summary("cloud")[0].promised == 2
-        await world.run_whole(100)
+        await world.run_whole(260)
         assert world.running() == {"home": 1, "cloud": 2}
         assert divided(world) == ("True", "all replicas have a member")
         assert MACHINES not in (web(world).metadata.annotations or {})
@@ -135,7 +135,9 @@ async def test_one_limit_is_shared_by_replicas_a_part_and_a_whole_job():
         await world.hyper("llm", {"name": "s", "replicas": 2, "pods": 1, "gpus": 8})
         await world.run(90)
         assert (recorded(web(world, "more")), world.where()["whole"], world.record("llm").parts) == ({}, "", {})
-        assert divided(world, "more")[0] == "False"
+        status, why = divided(world, "more")
+        assert status == "False"
+        assert "cloud: machines that may come: 1 of default/spot (and 2 promised)" in why
         assert world.hub.machines.summary("cloud")[0].promised == 2
         await world.job("small", pods=1, gpus=8)
         await world.run(60)

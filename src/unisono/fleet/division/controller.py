@@ -308,7 +308,8 @@ class DivisionController(Controller):
             try:
                 division, coming = self._grown(obj, policy.spec.placement, wish, candidates, rules)
             except NotEnoughRoom:
-                return _Result(dict(before), str(error), again)
+                notes = (f"{name}: {note}" for name in names if (note := self._machines.note(name)))
+                return _Result(dict(before), "; ".join([str(error), *notes]), again)
         self._short.pop(wish.tie, None)
         for name, count in division.items():
             self._flights.add(name, pod_class, count - before.get(name, 0) - (coming[name][1] if name in coming else 0))

@@ -404,7 +404,7 @@ class GangController(Controller):
     def _coming(self, hyper_job: HyperJob, record: GangRecord, job: Job) -> float | None:
         """Seconds that the machines of a part have left to come; a hub before this one may have sent it there."""
         uid, place = job.metadata.uid or "", record.parts.get(job.metadata.name)
-        if place is None or place.uid != uid or place.machines is None or place.generation <= record.started:
+        if place is None or place.machines is None or place.uid != uid or not record.waits(job.metadata.name):
             return None
         look = partial(self._context.enqueue, hyper_job.key)
         pods = sum(task.replicas for task in JobView(job).tasks)

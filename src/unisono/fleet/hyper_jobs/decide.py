@@ -508,8 +508,7 @@ class _Decision:
 
     def _grown(self) -> list[str]:
         """Parts that were opened first, for machines, and start with those that are held back."""
-        started = self.record.started
-        return [name for name, place in self.placed.items() if place.machines and place.generation > started]
+        return [name for name in self.placed if self.record.waits(name)]
 
     def _until_come(self, names: Collection[str]) -> float:
         left = [self.gang.parts[name].coming or 0.0 for name in names]

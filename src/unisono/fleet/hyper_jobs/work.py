@@ -108,6 +108,11 @@ class GangRecord:
         place = self.parts.get(part)
         return place is not None and place.generation > self.opened
 
+    def waits(self, part: str) -> bool:
+        """Whether the part was sent for machines, and its gang has not started."""
+        place = self.parts.get(part)
+        return place is not None and place.machines is not None and place.generation > self.started
+
     def sent(
         self,
         places: Mapping[str, tuple[str, str]],
