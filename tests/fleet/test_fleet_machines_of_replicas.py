@@ -145,6 +145,32 @@ async def test_one_limit_is_shared_by_replicas_a_part_and_a_whole_job():
         assert world.hub.machines.summary("cloud")[0].promised == 3
 
 
+async def test_more_replicas_get_more_machines_beside_those_that_others_wait_for():
+    async with fleet("cloud") as world:
+        await sent(world, most=5)
+        await world.hub_client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 4}}, namespace="default")
+        await world.run(45)
+        assert recorded(web(world)) == {"cloud": 4}
+        assert machines_of_replicas(web(world))["cloud"].machines == {"default/spot": 4}
+        assert world.hub.machines.summary("cloud")[0].promised == 4
+        await world.hub_client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 1}}, namespace="default")
+        await world.run(15)
+        assert world.hub.machines.summary("cloud")[0].promised == 1
+
+
+async def test_what_a_user_writes_of_machines_promises_none_and_moves_nothing():
+    async with fleet("cloud") as world:
+        await sent(world)
+        text = '{"cloud":{"dispatch":0,"machines":{"default/spot":900},"seconds":1,"patience":1,"price":1}}'
+        notes = {"metadata": {"annotations": {MACHINES: text}}}
+        await world.stop()
+        await world.hub_client.patch(DEPLOYMENTS, "web", notes, namespace="default")
+        world.start()
+        await world.run(60)
+        assert recorded(web(world)) == {"cloud": 2}
+        assert world.hub.machines.summary("cloud")[0].promised == 0
+
+
 async def test_deleted_replicas_give_their_machines_back():
     async with fleet("cloud") as world:
         await sent(world)

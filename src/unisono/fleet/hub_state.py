@@ -156,6 +156,8 @@ class HubState:
         self.absent.pop(cluster, None)
         for members in self.unread.values():
             members.discard(cluster)
+        for key in [key for key in self._replicas if key[1] == cluster]:
+            del self._replicas[key]
         if record is not None:
             for node in record.nodes.values():  # machines that might have come
                 self._apply(NODES, "DELETED", translation.node(record.origin, node))

@@ -391,7 +391,7 @@ class DispatchController(Controller):
             kind, subject = whole  # a policy names the job that is divided
         of = None
         if hyper_job is not None and part is not None and self._gangs is not None:
-            of = PartOf(partial(self._gangs.gang, hyper_job), part.clusters)
+            of = PartOf(hyper_job.metadata.uid or "", partial(self._gangs.gang, hyper_job), part.clusters)
         return self._guide.guide(kind, subject, uid, work, placement, of)
 
     async def _drop_group(self, job: Any) -> None:

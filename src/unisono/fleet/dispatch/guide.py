@@ -127,11 +127,13 @@ class PartOf:
     """Of which gang over members a job is a part.
 
     Attributes:
+        uid: of the gang.
         gang: answers the gang.
         clusters: members that may have this part; empty for all.
 
     """
 
+    uid: str
     gang: Callable[[], Gang]
     clusters: Collection[str] = ()
 
@@ -219,7 +221,7 @@ class Guide:
             usable = [name for name in usable if name in part.clusters]
         asked = Ask(uid, [demand_of(pod.spec) for pod in gang], usable, rules.points.get(TIER, {}))
         if part is not None:
-            again = self._machines.ask(part.gang, asked, cheapest=cheapest)
+            again = self._machines.ask(part.uid, part.gang, asked, cheapest=cheapest)
             return self._machines.promised_in(uid), again
         way, again = self._machines.way_for(asked, cheapest=cheapest)
         if cheapest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -113,6 +114,7 @@ class DivisionController(Controller):
         self._machines = machines
         self._short: dict[str, float] = {}
         self._shares: dict[str, set[str]] = {}
+        self._since: dict[str, float] = {}
         self.kind, self.name = kind, f"fleet-{kind.group}-{kind.plural}"
         self._state, self._members, self._book, self._flights = state, members, book, flights
         self._recorder, self._announcer = recorder, Announcer(recorder)
@@ -254,25 +256,31 @@ class DivisionController(Controller):
         for name, record in waiting.items():
             share, number = _share(uid, name), before.get(name, 0)
             if not number:
-                self._machines.release(share)
+                self._end(share)
                 continue
             bound = min(self._state.replicas_with_nodes(uid, name), number)
             pods = self._stand_ins(obj, name, number - bound)
             if not pods:
                 self._machines.keep(share)
+                self._since.pop(share, None)
                 continue
+            since = self._since.setdefault(share, self._clock.monotonic())
             if self._machines.is_promised(share):
                 self._machines.stand_for(share, name, pods)
-            elif 0 < sum(record.machines.values()) <= len(pods) and name in self._state.members():
+            elif able := self._machines.may_be_promised(record, name, len(pods)):
                 # A hub before this one has sent them there; their time begins anew.
                 way = Way(name, record.machines, record.seconds, record.price, record.patience)
                 self._promise(obj, way, pods)
+            elif able is False:
+                continue  # nothing that a hub wrote
             left = self._machines.time_left(share)
+            if left is None:  # the member has not told of its groups
+                left = max(0.0, since + record.patience - self._clock.monotonic())
             if left:
                 still[name] = record
                 continue
             self._machines.failed(share)
-            self._machines.release(share)
+            self._end(share)
             text = f"{machines_text(record.machines)} in member {name} have not come in time"
             self._telling.tell(obj, "MachinesLate", text)
             if self.kind is not BATCH_JOBS:
@@ -286,7 +294,11 @@ class DivisionController(Controller):
 
     def _release(self, key: str) -> None:
         for share in self._shares.pop(key, ()):
-            self._machines.release(share)
+            self._end(share)
+
+    def _end(self, share: str) -> None:
+        self._machines.release(share)
+        self._since.pop(share, None)
 
     def _stand_ins(self, obj: Any, cluster: str, count: int) -> list[Pod]:
         """Pods that stand for replicas without nodes."""
@@ -325,10 +337,13 @@ class DivisionController(Controller):
     ) -> None:
         """Write down the division, and machines that replicas are sent for, before it is sent to any member."""
         meta, division = obj.metadata, result.division
-        promised = {
-            name: self._promise(obj, way, self._stand_ins(obj, name, count))
-            for name, (way, count) in result.coming.items()
-        }
+        promised = {}
+        for name, (way, count) in result.coming.items():
+            earlier, waiting = still.get(name), 0
+            if earlier is not None:  # more of them, beside those that wait already
+                waiting = before.get(name, 0) - self._state.replicas_with_nodes(meta.uid or "", name)
+            pods = self._stand_ins(obj, name, count + waiting)
+            promised[name] = self._promise(obj, _both(earlier, way) if earlier is not None else way, pods)
         coming = {**still, **promised}
         text = msgspec.json.encode(coming, order="deterministic").decode() if coming else None
         notes = {DIVISION: record_text(division), MACHINES: text}
@@ -455,6 +470,13 @@ class DivisionController(Controller):
 def _share(uid: str, cluster: str) -> str:
     """Replicas of one workload in one member, to whom machines are promised."""
     return f"{uid}/{cluster}"
+
+
+def _both(earlier: PromisedMachines, way: Way) -> Way:
+    machines = Counter(earlier.machines)
+    machines.update(way.machines)
+    seconds, patience = max(earlier.seconds, way.seconds), max(earlier.patience, way.patience)
+    return Way(way.cluster, dict(machines), seconds, earlier.price + way.price, patience)
 
 
 def _is_indexed(kind: Kind[Any], obj: Any) -> bool:

@@ -202,7 +202,6 @@ class GangController(Controller):
         record = self.record(hyper_job)
         places = {name: record.placement(name, job.metadata.uid or "").cluster for name, job in live.items()}
         return Gang(
-            hyper_job.metadata.uid or "",
             frozenset(live[name].metadata.uid or "" for name, at in places.items() if not at)
             if complete
             else frozenset(),

@@ -56,7 +56,6 @@ class Gang:
     """Jobs that get machines together or not at all.
 
     Attributes:
-        uid: of what made them.
         waiting: uids of those that have no member.
         most: members that all of them may be in; None for any number.
         fixed: members that have others of them already.
@@ -64,7 +63,6 @@ class Gang:
 
     """
 
-    uid: str
     waiting: frozenset[str]
     most: int | None
     fixed: frozenset[str]
@@ -214,51 +212,49 @@ class Machines:
             return None, early
         if self._is_busy(1) and not cheapest:
             return None, 1.0
-        found = next(ways([ask], self._stocks(ask.clusters), cheapest=cheapest), None)
-        return found[ask.uid] if found is not None else None, LOOK_SECONDS
+        best = next(ways([ask], self._stocks(ask.clusters), cheapest=cheapest), None)
+        return best[ask.uid] if best is not None else None, LOOK_SECONDS
 
-    def ask(self, gang: Callable[[], Gang], ask: Ask, *, cheapest: bool) -> float | None:
+    def ask(self, uid: str, gang: Callable[[], Gang], ask: Ask, *, cheapest: bool) -> float | None:
         """Offer machines to all jobs of a gang as soon as each has asked; answers when to look again.
 
         Args:
+            uid: of the gang.
             gang: answers it; asked where machines may come alone.
             ask: one of its jobs.
             cheapest: see `way_for`.
 
         """
-        members = self._state.members()  # those of this part alone may have room
-        if not self._grows(members):
-            return None
-        together = gang()
-        asks = self._asks.setdefault(together.uid, {})
-        asks[ask.uid] = ask
-        early = self._early(together.uid, members, cheapest=cheapest)
+        early = self._early(uid, self._state.members(), cheapest=cheapest)  # this part alone may have room
         if early is None or early > 0:
             return early
-        if (pause := self.left(together.uid)) is not None:
+        if (pause := self.left(uid)) is not None:
             return pause
-        asking = [asks[uid] for uid in sorted(together.waiting) if uid in asks]
-        early = self._looked.get(together.uid, 0.0) + LOOK_SECONDS - self._clock.monotonic()
+        together = gang()
+        asks = self._asks.setdefault(uid, {})
+        asks[ask.uid] = ask
+        asking = [asks[each] for each in sorted(together.waiting) if each in asks]
+        early = self._looked.get(uid, 0.0) + LOOK_SECONDS - self._clock.monotonic()
         if len(asking) < len(together.waiting) or early > 0:
             return max(early, 1.0)
         if self._is_busy(len(asking)):
             return 1.0
-        self._looked[together.uid] = self._clock.monotonic()
+        self._looked[uid] = self._clock.monotonic()
         stocks = self._stocks({name for each in asking for name in each.clusters})
         costs = {each.uid: each.gang for each in asking}
-        found = ways(
+        in_turn = ways(
             asking,
             stocks,
             cheapest=cheapest,
             most=together.most,
             fixed=together.fixed,
-            cost=lambda cluster, uid: self.cost(cluster, costs[uid]),
+            cost=lambda cluster, each: self.cost(cluster, costs[each]),
         )
         # What was counted and could not be had, for reasons that the engine alone knows, is not offered for ever.
-        offered = list(islice(found, 1 + self._pauses.get(together.uid, (0, 0.0))[0] % _OTHER_WAYS))
+        offered = list(islice(in_turn, 1 + self._pauses.get(uid, (0, 0.0))[0] % _OTHER_WAYS))
         if offered:
-            for uid, way in offered[-1].items():
-                self.offer(uid, way, together.uid)
+            for each, way in offered[-1].items():
+                self.offer(each, way, uid)
             together.look()
         return LOOK_SECONDS
 
@@ -403,10 +399,9 @@ class Machines:
 
         Users may write such a record; ``most`` is how many machines the job can need, one for each of its pods.
         """
-        if not 0 < sum(max(0, count) for count in record.machines.values()) <= most:
+        if uid in self._promises or self._state.stand_ins.has_started(uid):
             return
-        pool_names = {pool.name for pool in self._state.pools(cluster, self._clock.time())}
-        if uid in self._promises or not record.machines.keys() <= pool_names or self._state.stand_ins.has_started(uid):
+        if not self.may_be_promised(record, cluster, most):
             return
         way = Way(cluster, record.machines, record.seconds, record.price, record.patience)
         self.offer(uid, way, gang)
@@ -451,7 +446,7 @@ class Machines:
         self, pod: Demand, clusters: Iterable[str], ranks: Mapping[str, float], *, cheapest: bool
     ) -> dict[str, int]:
         """For how many replicas machines may come, at most ``pod.count`` in each member, the best members first."""
-        found = []
+        ranked = []
         for name in clusters:
             pools = [pool for pool in self.pools(name) if not pool.failing and pool.takes(pod)]
             room = sum(max(0, pool.most - pool.replicas) * per_machine(pool, pod) for pool in pools)
@@ -459,8 +454,8 @@ class Machines:
             way = self.way_of_replicas(replace(pod, count=count), name, cheapest=cheapest) if count else None
             if way is not None:
                 first, second = (way.price, way.seconds) if cheapest else (way.seconds, way.price)
-                found.append((-ranks.get(name, 0.0), first, second, name, count))
-        return {name: count for *_, name, count in sorted(found)}
+                ranked.append((-ranks.get(name, 0.0), first, second, name, count))
+        return {name: count for *_, name, count in sorted(ranked)}
 
     def way_of_replicas(self, pods: Demand, cluster: str, *, cheapest: bool) -> Way | None:
         """Machines of a member for so many replicas; None where there are too few."""
@@ -479,6 +474,16 @@ class Machines:
         """Whether machines are promised to these replicas."""
         return share in self._promises
 
+    def may_be_promised(self, record: PromisedMachines, cluster: str, most: int) -> bool | None:
+        """Whether a member has the groups of such a record, which users may write; None as long as it has no groups.
+
+        ``most`` is how many machines can be needed, one for each pod.
+        """
+        names = {pool.name for pool in self._state.pools(cluster, self._clock.time())}
+        if not 0 < sum(max(0, count) for count in record.machines.values()) <= most:
+            return False
+        return True if record.machines.keys() <= names else None
+
     def stand_for(self, share: str, cluster: str, pods: Sequence[Pod]) -> None:
         """These replicas have no nodes in their member yet."""
         self._state.show(self._state.stand_ins.put(share, Placement(cluster, 0), pods))
@@ -487,8 +492,8 @@ class Machines:
             self._seat(share, promise)
 
     def keep(self, share: str) -> None:
-        """All of these replicas have nodes."""
-        if (promise := self._promises.get(share)) is not None:
+        """All of these replicas have nodes; where that took fewer machines, nothing is learnt of how long they take."""
+        if (promise := self._promises.get(share)) is not None and not promise.nodes:
             self._kept(share, promise)
         self.release(share)
 

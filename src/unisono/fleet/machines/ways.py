@@ -133,7 +133,7 @@ def ways(
 
     def options(ask: Ask, left: Mapping[str, Stock], used: Collection[str]) -> list[tuple[Way, Stock]]:
         nonlocal tries
-        found = []
+        usable = []
         for name in sorted(ask.clusters):
             if name not in left or (most and len({*used, name}) > most) or tries >= _TRIES:
                 continue
@@ -142,14 +142,14 @@ def ways(
             if served is not None and not served[0].machines:
                 served = replace(served[0], price=cost(name, ask.uid)), served[1]
             if served is not None and (served[0].machines or len(order) > 1):
-                found.append(served)
+                usable.append(served)
 
         def key(option: tuple[Way, Stock]) -> tuple[bool, float, float, float, str]:
             way = option[0]
             first, second = (way.price, way.seconds) if cheapest else (way.seconds, way.price)
             return bool(way.machines) and not cheapest, -ask.ranks.get(way.cluster, 0.0), first, second, way.cluster
 
-        return sorted(found, key=key)
+        return sorted(usable, key=key)
 
     def place(at: int, left: Mapping[str, Stock], used: Collection[str]) -> Iterator[dict[str, Way]]:
         if at == len(order):
@@ -160,6 +160,6 @@ def ways(
             for others in place(at + 1, {**left, way.cluster: rest}, {*used, way.cluster}):
                 yield {ask.uid: way, **others}
 
-    for found in place(0, stocks, set(fixed)):
-        if any(way.machines for way in found.values()):
-            yield found
+    for chosen in place(0, stocks, set(fixed)):
+        if any(way.machines for way in chosen.values()):
+            yield chosen
