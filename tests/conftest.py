@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from support.cluster_turn import turn
@@ -32,6 +33,14 @@ settings.register_profile("nightly", parent=settings.get_profile("search"), max_
 settings.register_profile("steady", parent=settings.get_profile("search"), derandomize=True)
 settings.register_profile("quick", parent=settings.get_profile("steady"), max_examples=40)
 settings.load_profile("steady")
+
+# A traceback that rich paints, with the values of all variables, takes a hundred times as long as one of Python.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 
 def pytest_report_header() -> list[str]:

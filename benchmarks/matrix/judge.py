@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.answers.case import Case
-from benchmarks.answers.plane import Plane, plane
+from benchmarks.answers.plane import Plane, plane, unadvised
 from benchmarks.check.facts import Amounts, Facts, Turn, add, amounts
 from benchmarks.check.rules import licenses
 from benchmarks.check.rules.conserving import fitting
 from benchmarks.matrix.draw import container
 from benchmarks.matrix.features import Made, made
 from benchmarks.matrix.kinds import kinds_of, of_one_kind
-from unisono.engine import run
 from unisono.engine.answers import BUDGET, CALENDAR, RUN_TIME
 from unisono.kube.discovery import request_json
 from unisono.standalone.shadow import VirtualLoop
@@ -65,7 +64,7 @@ class Witness:
 
     def decide(self, snapshot: Any, *given: Any, **more: Any) -> Any:
         """One cycle."""
-        decisions = run(snapshot, *given, **more)
+        decisions = unadvised(snapshot, *given, **more)
         for one in decisions.evictions:
             pod = snapshot.tasks_on.get(one.node, {}).get(f"{one.namespace}/{one.pod}")
             if one.reason in _TIME_IS_OVER and pod is not None:  # it ran, for as long as it might

@@ -35,6 +35,12 @@ ODD: dict[str, Any] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def given_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The waits between five tries take seconds of real time."""
+    monkeypatch.setattr("unisono.agent.pods.worker._TRIES", 2)
+
+
 @pytest.mark.parametrize("name", ODD)
 async def test_an_odd_pod_fails_with_a_cause_and_others_run(node: Node, name: str) -> None:
     node.run(manifest(name, container=ODD[name], volumes=[{"name": "v", "emptyDir": {}}]))
@@ -84,7 +90,6 @@ async def test_a_pod_on_which_the_agent_fails_is_given_up(node: Node, monkeypatc
     bad = node.run(manifest("bad", ["sleep", "1000"])).metadata.uid or ""
     await node.phase("bad", "Running")
     monkeypatch.setattr(PodContainers, "views", views)
-    monkeypatch.setattr("unisono.agent.agent._TRIES", 2)
     node.client.put(
         PODS, await node.client.patch(PODS, "bad", {"metadata": {"labels": {"a": "b"}}}, namespace="default")
     )

@@ -30,6 +30,17 @@ def test_a_command_imports_nothing_slow(imports: str) -> None:
     assert not SLOW & set(done.stdout.split())
 
 
+def test_what_serves_the_api_does_not_read_the_engine() -> None:
+    """It decides nothing, and ``unisono up`` answers when it has read all this."""
+    code = (
+        "import sys, unisono.cli.commands.up, unisono.dashboard.activation, unisono.standalone.plane\n"
+        "import unisono.agent.agent, unisono.apiserver.server, unisono.apiserver.backend, unisono.history.reading\n"
+        "print(*sorted(name for name in sys.modules if name == 'numpy' or name.startswith('unisono.engine.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not done.stdout.split()
+
+
 def test_the_sdk_imports_a_name_when_it_is_used() -> None:
     code = (
         "import sys, unisono.sdk.functions.gang, unisono.sdk as sdk\n"

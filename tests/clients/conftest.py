@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.plane import RunningPlane, unisono
+from support.plane import RunningPlane
 
 PROGRAMS = Path(__file__).parent / "programs"
 NODES = "- {name: node, count: 2, capacity: {cpu: 8, memory: 32Gi}}"
@@ -27,7 +27,6 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPlane]:
     found.start()
     yield found
     found.stop()
-    unisono("down", "--data-dir", str(found.data_dir), check=False)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from unisono.dashboard.activation import Activation, codes_of, link_of, port_file
-from unisono.dashboard.http.sessions import CODE_SECONDS, leave_code, take_code
+from unisono.dashboard.codes import CODE_SECONDS, leave_code, take_code
 from unisono.standalone.paths import DataDir
 
 

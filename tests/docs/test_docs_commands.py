@@ -24,4 +24,4 @@ def test_the_commands_of_a_page_work(
             words = line.split()
             unisono(*words, cwd=folder) if words[0] == "up" else asked(*words, cwd=folder)
     finally:
-        unisono("down", "--kill-pods", check=False)
+        asked("down", "--kill-pods", check=False)

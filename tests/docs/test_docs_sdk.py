@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 import unisono.sdk
-from support.plane import REPOSITORY, RunningPlane
-from support.plane import unisono as started
+from support.plane import REPOSITORY, RunningPlane, asked
 from unisono.sdk.functions.launch import MAX_PAYLOAD, GangOptions
 from unisono.sdk.functions.pod_entrypoint import MAX_RESULT
 
@@ -41,7 +40,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPlane]:
     made.start()
     yield made
     made.stop()
-    started("down", "--kill-pods", "--data-dir", str(made.data_dir), check=False)
+    asked("down", "--kill-pods", "--data-dir", str(made.data_dir), check=False)
 
 
 def check(number: int, folder: Path, data: Path) -> None:

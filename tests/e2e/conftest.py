@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.plane import MANIFESTS, RunningPlane, unisono
+from support.plane import MANIFESTS, RunningPlane, asked
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def starting(folder: Path) -> Iterator[Callable[..., RunningPlane]]:
     for plane in planes:
         plane.stop()
         if "--no-agent" not in plane.arguments:
-            unisono("down", "--kill-pods", "--data-dir", str(plane.data_dir), check=False)
+            asked("down", "--kill-pods", "--data-dir", str(plane.data_dir), check=False)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support.plane import RunningPlane, unisono, wait_until
+from support.plane import RunningPlane, asked, wait_until
 
 pytestmark = [pytest.mark.more, pytest.mark.processes, pytest.mark.kubectl, pytest.mark.xdist_group("fleet-gang")]
 
@@ -112,7 +112,7 @@ def hyper_job(name: str, right_cpu: str) -> str:
 
 
 def ready(hub: RunningPlane) -> set[str]:
-    told = unisono("fleet", "list", "--data-dir", str(hub.data_dir), "-o", "json")
+    told = asked("fleet", "list", "--data-dir", str(hub.data_dir), "-o", "json")
     return {each["name"] for each in json.loads(told.stdout) if each["ready"]}
 
 
@@ -137,7 +137,7 @@ def test_one_member_too_small_starts_nothing_anywhere(fleet: dict[str, RunningPl
     hub.apply(hyper_job("large", "1000"))
 
     def reasons() -> dict[str, str]:
-        told = unisono("fleet", "explain", "large-right-0", "--data-dir", str(hub.data_dir), "-o", "json")
+        told = asked("fleet", "explain", "large-right-0", "--data-dir", str(hub.data_dir), "-o", "json")
         members: dict[str, str] = json.loads(told.stdout)["members"]
         return members
 
@@ -167,7 +167,7 @@ def test_pods_of_members_are_listed_and_entered_through_the_hub(fleet: dict[str,
     wait_until("it runs", lambda: "Running" in hub.kubectl("get", "pods"))
     shown = hub.kubectl("get", "pods", "-o", "wide")
     assert "sleeper-w-0" in shown
-    told = unisono("fleet", "pods", "sleeper", "--data-dir", str(hub.data_dir), "-o", "json")
+    told = asked("fleet", "pods", "sleeper", "--data-dir", str(hub.data_dir), "-o", "json")
     (row,) = json.loads(told.stdout)
     assert (row["name"], row["job"], row["phase"]) == ("sleeper-w-0", "sleeper", "Running")
     assert row["cluster"] in ("left", "right")
@@ -189,7 +189,7 @@ def test_what_a_member_warns_of_is_told_on_the_hub(fleet: dict[str, RunningPlane
     wait_until("both members take work", lambda: ready(hub) == {"left", "right"})
     hub.apply(job("broken", "/no/such/program"))
     wait_until("the warning is there", lambda: ": job/broken: " in hub.kubectl("describe", "vcjob", "broken"))
-    told = unisono("explain", "vcjob/broken", "--data-dir", str(hub.data_dir))
+    told = asked("explain", "vcjob/broken", "--data-dir", str(hub.data_dir))
     assert "in cluster " in told.stdout
     assert "(JobFailed)" in told.stdout
     hub.kubectl("delete", "vcjob", "broken")
@@ -199,7 +199,7 @@ def test_what_a_member_warns_of_is_told_on_the_hub(fleet: dict[str, RunningPlane
     wait_until(
         "both members are named",
         lambda: all(
-            f"{name}: is too small" in unisono("explain", "vcjob/huge", "--data-dir", str(hub.data_dir)).stdout
+            f"{name}: is too small" in asked("explain", "vcjob/huge", "--data-dir", str(hub.data_dir)).stdout
             for name in ("left", "right")
         ),
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from support.plane import RunningPlane, unisono, wait_until
+from support.plane import RunningPlane, asked, wait_until
 
 pytestmark = [pytest.mark.kubectl, pytest.mark.processes]
 
@@ -115,7 +115,7 @@ def test_configurations_in_a_config_map_are_in_force_and_mistakes_are_told_where
 
 
 def _check(plane: RunningPlane) -> Any:
-    return unisono("config", "check", "--data-dir", str(plane.data_dir), "-o", "json", check=False)
+    return asked("config", "check", "--data-dir", str(plane.data_dir), "-o", "json", check=False)
 
 
 def _checked(plane: RunningPlane, source: str, *, patient: bool = True) -> dict[str, Any]:

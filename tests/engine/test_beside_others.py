@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import support.build as build
-from support.build import cluster, config, gang, group, node, placed, pod, priority_class, schedule
+from support.build import cluster, config, gang, group, node, placed, pod, priority_class, unadvised
 from unisono.api.core import Container, Pod, ResourceRequirements
 from unisono.cluster.state import ClusterState
 from unisono.engine.config_file.reader import default_config
@@ -38,14 +38,14 @@ def limited(made: Pod, **limits: int) -> Pod:
 )
 def test_whole_cards(others: list[Pod], free: int) -> None:
     jobs = [gang(f"j{at}", 1, gpu=1, created=at) for at in range(4)]
-    assert len(placed(schedule(cluster(node("n", cpu=64, gpu=4), others, jobs), default_config()))) == free
+    assert len(placed(unadvised(cluster(node("n", cpu=64, gpu=4), others, jobs), default_config()))) == free
 
 
 def test_they_are_never_evicted() -> None:
     settings = config(("priority", "gang"), ("predicates",), actions="enqueue, allocate, preempt, reclaim")
     things = [priority_class("high", 9), pod("x", node="n", gpu=4, priority=-5, **OTHER)]
     state = cluster(node("n", cpu=64, gpu=4), things, gang("j", 1, gpu=4, priority=9, priority_class="high"))
-    assert schedule(state, settings).evictions == []
+    assert unadvised(state, settings).evictions == []
 
 
 def shared_cards(*pods: Pod) -> ClusterState:
@@ -77,7 +77,7 @@ def test_shared_cards_that_others_name(cards: tuple[str, ...], asked: int, card:
     state = shared_cards(*held)
     for thing in asking("j", asked):
         state.apply("ADDED", build.kind_of(thing), thing)
-    found = [bind.annotations["ALIYUN_COM_GPU_MEM_IDX"] for bind in schedule(state, settings).binds]
+    found = [bind.annotations["ALIYUN_COM_GPU_MEM_IDX"] for bind in unadvised(state, settings).binds]
     assert found == ([] if card is None else [card])
 
 
@@ -86,4 +86,4 @@ def test_shared_cards_of_which_others_say_nothing_count_where_they_most_likely_a
     state = shared_cards(limited(pod("x", node="n", **OTHER), **{MEM: 10}))
     for thing in [*asking("j", 12), *asking("k", 12)]:
         state.apply("ADDED", build.kind_of(thing), thing)
-    assert [bind.annotations["ALIYUN_COM_GPU_MEM_IDX"] for bind in schedule(state, settings).binds] == ["1"]
+    assert [bind.annotations["ALIYUN_COM_GPU_MEM_IDX"] for bind in unadvised(state, settings).binds] == ["1"]

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from support.build import GANG, cluster, config, gang, kind_of, node, nodes, placed, pod, schedule
+from support.build import GANG, cluster, config, gang, kind_of, node, nodes, placed, pod, unadvised
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.state import ClusterState
 from unisono.engine.answers import Reason, Veto
@@ -39,7 +39,7 @@ class CountingKin(Counting):
 def test_classes_that_differ_in_amounts_share_static_answers(plugin: type[Counting], asked: int) -> None:
     plugin.asked = 0
     state = cluster(node("a", labels={"bad": "yes"}), node("b"), [gang(f"j{cpu}", 1, cpu=cpu) for cpu in (1, 2, 3)])
-    decisions = schedule(state, config(("gang",), ("counting",)), plugins={"counting": plugin})
+    decisions = unadvised(state, config(("gang",), ("counting",)), plugins={"counting": plugin})
     assert set(placed(decisions).values()) == {"b"}
     assert plugin.asked == asked
 
@@ -63,7 +63,7 @@ def test_selectors_hold_among_kin_of_other_amounts() -> None:
         node("n1", labels={"zone": "b"}),
         [gang(f"j{cpu}{zone}", 1, cpu=cpu, selector={"zone": zone}) for cpu in (1, 2) for zone in "ab"],
     )
-    assert placed(schedule(state, GANG)) == {"j1a-w-0": "n0", "j1b-w-0": "n1", "j2a-w-0": "n0", "j2b-w-0": "n1"}
+    assert placed(unadvised(state, GANG)) == {"j1a-w-0": "n0", "j1b-w-0": "n1", "j2a-w-0": "n0", "j2b-w-0": "n1"}
 
 
 def test_the_collector_rests_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_the_collector_rests_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> Non
     assert gc.isenabled()
     seen: list[bool] = []
     monkeypatch.setattr(CountingKin, "open", lambda self, session: seen.append(gc.isenabled()), raising=False)
-    run = collector_paused()(partial(schedule, plugins={"counting": CountingKin}))
+    run = collector_paused()(partial(unadvised, plugins={"counting": CountingKin}))
     run(cluster(nodes(1), gang("j", 1)), config(("counting",)))
     assert seen[0] is False
     assert gc.isenabled()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from topology_world import hyper, wish
 
-from support.build import START, cluster, config, confirm, gang, group, node, pod, schedule
+from support.build import START, cluster, config, confirm, gang, group, node, pod, unadvised
 from support.examples import examples
 from unisono.api import kinds
 from unisono.api.annotations import CHECKPOINT_TIME
@@ -65,7 +65,7 @@ def large(pods: int, gpus: int = 8, **given: Any) -> list[Any]:
 
 
 def decide(things: Iterable[Any], how: SchedulerConfig = DEFRAGMENT, now: float = NOW) -> Decisions:
-    decisions = schedule(cluster(list(things)), how, now=now)
+    decisions = unadvised(cluster(list(things)), how, now=now)
     assert not decisions.violations
     return decisions
 
@@ -134,7 +134,7 @@ def test_budgets_hold_although_no_plugin_looks_after_them() -> None:
         budget.spec.max_unavailable = allowed
         state = cluster([*things, *large(2)])
         state.apply("ADDED", kinds.POD_DISRUPTION_BUDGETS, budget)
-        assert len(schedule(state, DEFRAGMENT, now=NOW).plans) == plans
+        assert len(unadvised(state, DEFRAGMENT, now=NOW).plans) == plans
 
 
 def test_a_whole_domain_is_freed() -> None:
@@ -145,7 +145,7 @@ def test_a_whole_domain_is_freed() -> None:
     state = cluster([*scattered(), *members])
     for rack in racks:
         state.apply("ADDED", kinds.HYPER_NODES, rack)
-    (plan,) = schedule(state, DEFRAGMENT, now=NOW).plans
+    (plan,) = unadvised(state, DEFRAGMENT, now=NOW).plans
     assert set(plan.places.values()) in ({"n0", "n1"}, {"n2", "n3"})
 
 
@@ -159,7 +159,7 @@ class Life:
         self.objects = {thing.key: thing for thing in things if isinstance(thing, Pod)}
 
     def cycle(self, seconds: float = 61.0) -> Decisions:
-        decisions = schedule(self.state, self.how, now=self.now)
+        decisions = unadvised(self.state, self.how, now=self.now)
         assert not decisions.violations
         confirm(self.state, decisions)
         for bind in decisions.binds:

@@ -46,7 +46,7 @@ def config(*plugins: str, **arguments: Any) -> SchedulerConfig:
 
 
 def chosen(state: ClusterState, settings: SchedulerConfig) -> dict[str, str]:
-    decisions = build.schedule(state, settings)
+    decisions = build.unadvised(state, settings)
     assert decisions.violations == []
     return {bind.pod: bind.node for bind in decisions.binds}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.build import cluster, config, gang, node, placed, pod, schedule
+from support.build import cluster, config, gang, node, placed, pod, unadvised
 from unisono.api.keys import BATCH_CPU, BATCH_MEMORY
 
 SETTINGS = config(("gang",), ("predicates", "nodeorder", "binpack"))
@@ -31,11 +31,11 @@ def offline(number: int, cpu: int = 1000, memory: int = 1 << 30) -> list[object]
 def test_offline_pods_go_where_nodes_lend(lent: dict[str, str], asked: list[object], number: int) -> None:
     """Online pods hold all native resources of both nodes."""
     full = [pod(f"online-{name}", node=name, **FULL) for name in ("a", "b")]
-    found = placed(schedule(cluster(node("a", **FULL), node("b", **FULL, **lent), full, asked), SETTINGS))
+    found = placed(unadvised(cluster(node("a", **FULL), node("b", **FULL, **lent), full, asked), SETTINGS))
     assert list(found.values()) == ["b"] * number
 
 
 def test_a_node_that_lends_less_than_it_lent_takes_no_more() -> None:
     held = pod("held", node="b", cpu=0, mem=0, **{BATCH_CPU: 3000, BATCH_MEMORY: 1 << 30})
     less = {BATCH_CPU: "1000", BATCH_MEMORY: str(8 << 30)}
-    assert placed(schedule(cluster(node("b", **FULL, **less), held, offline(1)), SETTINGS)) == {}
+    assert placed(unadvised(cluster(node("b", **FULL, **less), held, offline(1)), SETTINGS)) == {}

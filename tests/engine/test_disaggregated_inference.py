@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from topology_world import TOPOLOGY, racks, spine, used_racks, wish, world
 
-from support.build import confirm, group, pod, schedule
+from support.build import confirm, group, pod, unadvised
 from unisono.api.base import LabelSelector
 from unisono.api.groups.scheduling import SubGroupPolicySpec
 from unisono.api.kinds import PODS
@@ -66,20 +66,20 @@ def by_replica(decisions: Any) -> dict[str, set[str]]:
     ],
 )
 def test_a_service_starts_whole_or_not_at_all(sizes: dict[str, int], placed: dict[str, int]) -> None:
-    decisions = schedule(world(racks(sizes), spine("s", *sizes), service()), TOPOLOGY)
+    decisions = unadvised(world(racks(sizes), spine("s", *sizes), service()), TOPOLOGY)
     assert not decisions.violations
     assert used_racks(decisions) == placed
 
 
 def test_the_service_stays_below_one_spine() -> None:
     things = [racks({"a": 4, "b": 2}), spine("s1", "a"), spine("s2", "b"), service()]
-    decisions = schedule(world(*things), TOPOLOGY)
+    decisions = unadvised(world(*things), TOPOLOGY)
     assert decisions.binds == [] and not decisions.violations
 
 
 def test_surplus_replicas_start_whole_and_where_they_fit() -> None:
     sizes = {"a": 4, "b": 2, "c": 3}
-    decisions = schedule(world(racks(sizes), spine("s", *sizes), service(prefill=2, decode=2)), TOPOLOGY)
+    decisions = unadvised(world(racks(sizes), spine("s", *sizes), service(prefill=2, decode=2)), TOPOLOGY)
     found = by_replica(decisions)
     assert not decisions.violations
     assert set(found) == {"prefill-0", "prefill-1", "decode-0"}, "no rack holds the second decode replica"
@@ -89,11 +89,11 @@ def test_surplus_replicas_start_whole_and_where_they_fit() -> None:
 def test_a_service_is_scaled_without_moving_what_runs() -> None:
     sizes = {"a": 4, "b": 2, "c": 4, "d": 2}
     state = world(racks(sizes), spine("s", *sizes), service())
-    first = schedule(state, TOPOLOGY)
+    first = unadvised(state, TOPOLOGY)
     confirm(state, first)
     for thing in service(start=(1, 1))[1:]:
         state.apply("ADDED", PODS, thing)
-    second = schedule(state, TOPOLOGY)
+    second = unadvised(state, TOPOLOGY)
     assert not second.evictions and not second.violations
     assert {each: len(where) for each, where in by_replica(second).items()} == {"prefill-1": 1, "decode-1": 1}
 
@@ -101,12 +101,12 @@ def test_a_service_is_scaled_without_moving_what_runs() -> None:
 def test_a_lost_pod_comes_back_to_its_replica() -> None:
     sizes = {"a": 4, "b": 2, "c": 4}
     state = world(racks(sizes), spine("s", *sizes), service())
-    first = schedule(state, TOPOLOGY)
+    first = unadvised(state, TOPOLOGY)
     confirm(state, first)
     lost = next(bind for bind in first.binds if "decode-0-1" in bind.pod)
     old = next(thing for thing in service()[1:] if thing.metadata.name == "decode-0-1")
     state.apply("DELETED", PODS, old)
     new = pod("decode-0-1b", "serve", labels={ROLE: "decode", REPLICA: "decode-0"}, cpu=4)
     state.apply("ADDED", PODS, new)
-    second = schedule(state, TOPOLOGY)
+    second = unadvised(state, TOPOLOGY)
     assert [bind.node for bind in second.binds] == [lost.node], "the only free node of its rack"

@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from test_filter_causes import near
 
-from support.build import cluster, flatten, group, node, pod, priority_class, queue, schedule
+from support.build import cluster, flatten, group, node, pod, priority_class, queue, unadvised
 from support.examples import examples
 from unisono.api.decode import decode
 from unisono.api.groups.scheduling import SubGroupPolicySpec
@@ -162,7 +162,7 @@ def test_a_nomination_that_can_no_longer_be_kept_is_withdrawn(free: bool, withdr
         things += [group("v", 1, queue="qa", phase="Running", priority_class="high"), pod("v-0", "v", node="n0", cpu=2)]
     things += [group("g", 2, queue="qa", priority_class="mid")]
     things += [pod("g-0", "g", cpu=1, nominated="n0"), pod("g-1", "g", cpu=4)]
-    decisions = schedule(cluster(*things), acting("allocate, preempt, backfill", spared=False))
+    decisions = unadvised(cluster(*things), acting("allocate, preempt, backfill", spared=False))
     told = [one.withdrawn for one in decisions.pod_conditions if one.pod == "g-0"]
     assert told == [withdrawn]
 

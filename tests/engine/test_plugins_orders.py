@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from plugins_world import World, a_pod, class_of, job_of, task_of
 
-from support.build import cluster, config, gang, nodes, queue, schedule
+from support.build import cluster, config, gang, nodes, queue, unadvised
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Purpose
 
@@ -150,5 +150,5 @@ def test_among_equals_the_oldest_starts_and_then_the_first_by_name(
 ) -> None:
     waiting = [gang(name, 1 if name == first else size, 1, queue="q", created=age) for name, age in ages.items()]
     setting = config(("priority", "gang"), ("predicates", "nodeorder"))
-    decisions = schedule(cluster([queue("q"), nodes(1, cpu=1), *waiting]), setting)
+    decisions = unadvised(cluster([queue("q"), nodes(1, cpu=1), *waiting]), setting)
     assert [bind.job for bind in decisions.binds] == [f"ns/{first}"]

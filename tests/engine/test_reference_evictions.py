@@ -8,7 +8,7 @@ import pytest
 from eviction_world import Plane, running_pods
 from test_reference_decisions import HIGH, LOW, PROPORTION, busy, lone_in
 
-from support.build import START, cluster, config, gang, group, node, placed, pod, priority_class, queue, schedule
+from support.build import START, cluster, config, gang, group, node, placed, pod, priority_class, queue, unadvised
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
 
@@ -169,7 +169,7 @@ def test_who_makes_room(things: list[Any], settings: Any, wanted: list[str]) -> 
         settings = evicting("preempt")
         for thing in things[-1][1:]:
             thing.spec.preemption_policy = "Never"
-    decisions = schedule(cluster(CLASSES, *things), settings)
+    decisions = unadvised(cluster(CLASSES, *things), settings)
     assert not decisions.violations
     assert victims(decisions) == wanted
 
@@ -183,7 +183,7 @@ def test_drf_serves_the_job_with_the_smaller_dominant_share() -> None:
         pod("b-more", "b", cpu=7),
     ]
     settings = config(("priority",), ("drf", "predicates"), actions="allocate")
-    assert list(placed(schedule(cluster(*things), settings))) == ["a-more"]
+    assert list(placed(unadvised(cluster(*things), settings))) == ["a-more"]
 
 
 def test_tdm_counts_percent_of_a_budget_up_and_leaves_at_least_what_it_says() -> None:
@@ -207,7 +207,7 @@ tiers:
         head = group("j", phase="Running", annotations=note)
         pods = running_pods("j", ["n"] * 4, cpu=1, annotations={"volcano.sh/preemptable": "true"})
         state = cluster(node("n", labels={"volcano.sh/revocable-zone": "z"}), head, pods)
-        assert len(schedule(state, settings, now=START + 3600 * 20).evictions) == number
+        assert len(unadvised(state, settings, now=START + 3600 * 20).evictions) == number
 
 
 def test_pods_of_a_closing_queue_that_run_stay_and_new_ones_wait() -> None:
@@ -217,7 +217,7 @@ def test_pods_of_a_closing_queue_that_run_stay_and_new_ones_wait() -> None:
         runs("a", "n", 1, queue="q", cls="", priority=0),
         lone_in("q", 0),
     ]
-    assert not schedule(cluster(*things), PROPORTION).binds
+    assert not unadvised(cluster(*things), PROPORTION).binds
 
 
 def test_a_place_that_was_taken_back_comes_back_to_the_beneficiary() -> None:

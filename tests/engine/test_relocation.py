@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from topology_world import job, racks, spine, wish, world
 
-from support.build import START, config, flatten, group, pod, priority_class, queue, schedule
+from support.build import START, config, flatten, group, pod, priority_class, queue, unadvised
 from unisono.api.annotations import EVICTABLE, RELOCATE_AFTER
 from unisono.api.base import OwnerReference
 from unisono.api.core import Pod, PodDisruptionBudget
@@ -44,7 +44,7 @@ def decided(*things: Any, now: float = 1000.0, sizes: dict[str, int] | None = No
     for budget in flatten(things):
         if isinstance(budget, PodDisruptionBudget):
             state.apply("ADDED", POD_DISRUPTION_BUDGETS, budget)
-    return schedule(state, SETTINGS, now=START + now)
+    return unadvised(state, SETTINGS, now=START + now)
 
 
 def gone(decisions: Decisions) -> list[str]:
@@ -119,13 +119,13 @@ def test_one_gang_moves_in_a_cycle_and_the_next_one_when_that_one_has_its_places
     things = [*broken("g", "a"), *full("a"), *broken("h", "b")]
     things += [group("more", 1, phase="Running"), pod("more-0", "more", node="b-2", cpu=4)]
     state = world(racks(sizes), spine("s", *sizes), queue("default"), things)
-    first = schedule(state, SETTINGS)
+    first = unadvised(state, SETTINGS)
     assert gone(first) == ["g-w-0", "g-w-1"]
     for name in ("g-w-0", "g-w-1"):
         state.release(f"ns/{name}", START + 1000.0)
-    waits = schedule(state, SETTINGS, now=START + 1001.0)
+    waits = unadvised(state, SETTINGS, now=START + 1001.0)
     assert (gone(waits), waits.again_at) == ([], START + 1060.0)
-    assert gone(schedule(state, SETTINGS, now=START + 1061.0)) == ["h-w-0", "h-w-1"]
+    assert gone(unadvised(state, SETTINGS, now=START + 1061.0)) == ["h-w-0", "h-w-1"]
 
 
 def test_a_trial_in_vain_is_not_made_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_a_trial_in_vain_is_not_made_again_at_once(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(relocation, "rehearse", rehearse)
     state = world(racks(SIZES), spine("s", *SIZES), queue("default"), broken(), full())
     for now in (1000.0, 1001.0, 1029.0, 1030.0):
-        decisions = schedule(state, SETTINGS, now=START + now)
+        decisions = unadvised(state, SETTINGS, now=START + now)
         assert gone(decisions) == []
     assert tried == ["ns/g", "ns/g"]
     assert decisions.again_at == START + 1060.0
@@ -150,7 +150,7 @@ def test_many_gangs_that_ask_in_vain_do_not_keep_the_scheduler_busy(monkeypatch:
     things = [part for name in "abcdefg" for part in (*broken(f"g{name}", name), *_taken(name))]
     state, now = world(racks(sizes), spine("s", *sizes), queue("default"), things), START + 1000.0
     for _ in range(60):
-        decisions = schedule(state, SETTINGS, now=now)
+        decisions = unadvised(state, SETTINGS, now=now)
         assert decisions.again_at is not None
         assert decisions.again_at > now, "it is not looked at again at once"
         now += 1.0

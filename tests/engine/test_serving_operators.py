@@ -10,7 +10,7 @@ import pytest
 import yaml
 from topology_world import TOPOLOGY, racks, spine, world
 
-from support.build import confirm, group, pod, schedule
+from support.build import confirm, group, pod, unadvised
 from unisono.api.groups.scheduling import PodGroupSpec
 from unisono.api.kinds import PODS
 from unisono.cluster.state import ClusterState
@@ -52,7 +52,7 @@ class Service:
 
     def decide(self) -> set[str]:
         """One cycle; the names of the pods that it binds."""
-        decisions = schedule(self.state, TOPOLOGY)
+        decisions = unadvised(self.state, TOPOLOGY)
         assert not decisions.violations
         assert not decisions.evictions, "nothing that runs is moved"
         confirm(self.state, decisions)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from topology_world import INSTANCE, TOPOLOGY, hyper, job, policy, racks, spine, used_racks, wish, world
 
-from support.build import cluster, config, confirm, flatten, group, node, placed, schedule
+from support.build import cluster, config, confirm, flatten, group, node, placed, schedule, unadvised
 from support.examples import examples
 from unisono.api import kinds
 from unisono.api.annotations import APART, NEAR, SPREAD, TIER
@@ -76,7 +76,7 @@ def worlds(draw: st.DrawFn) -> World:
 @settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(worlds())
 def test_a_gang_starts_exactly_where_brute_force_over_tiers_finds_places(drawn: World) -> None:
-    decisions = schedule(on_tiers(drawn), PLAIN)
+    decisions = unadvised(on_tiers(drawn), PLAIN)
     assert not decisions.violations
     assert bool(decisions.binds) == drawn.starts()
 
@@ -98,7 +98,7 @@ def stated(name: str, size: int, tier: int | None = 1, *, app: str = "", **more:
 def run_all(state: ClusterState, rounds: int = 3) -> Any:
     """Cycles until nothing more starts; the last one's decisions."""
     for _ in range(rounds):
-        decisions = schedule(state, TOPOLOGY)
+        decisions = unadvised(state, TOPOLOGY)
         assert not decisions.violations
         confirm(state, decisions)
     return decisions
@@ -214,13 +214,13 @@ def test_the_words_of_a_pod_group_hold_whenever_they_come() -> None:
     for one in pods:
         state.apply("ADDED", kinds.PODS, one)
     state.apply("ADDED", kinds.POD_GROUPS, head)
-    assert set(placed(schedule(state, TOPOLOGY)).values()) <= {"b-2", "b-3"}
+    assert set(placed(unadvised(state, TOPOLOGY)).values()) <= {"b-2", "b-3"}
     head.metadata.annotations = {APART: "app=pre@tier-1"}
     state.apply("MODIFIED", kinds.POD_GROUPS, head)
-    assert used_racks(schedule(state, TOPOLOGY)) == {"a": 2}
+    assert used_racks(unadvised(state, TOPOLOGY)) == {"a": 2}
     head.metadata.annotations = {}
     state.apply("MODIFIED", kinds.POD_GROUPS, head)
-    assert used_racks(schedule(state, TOPOLOGY)) == {"b": 2}, "the rack that is in use comes first"
+    assert used_racks(unadvised(state, TOPOLOGY)) == {"b": 2}, "the rack that is in use comes first"
 
 
 def test_hyper_nodes_that_come_and_go_count_at_once() -> None:
@@ -233,7 +233,7 @@ def test_hyper_nodes_that_come_and_go_count_at_once() -> None:
     decisions = schedule(state, PLAIN)
     assert not decisions.binds
     state.apply("ADDED", kinds.HYPER_NODES, hyper("b", 1, ["b-0"]))
-    assert placed(schedule(state, PLAIN)) == {"r1-w-0": "b-0"}
+    assert placed(unadvised(state, PLAIN)) == {"r1-w-0": "b-0"}
     state.apply("DELETED", kinds.HYPER_NODES, hyper("b", 1, ["b-0"]))
     assert not schedule(state, PLAIN).binds
 
@@ -254,7 +254,7 @@ def test_of_hyper_nodes_of_one_tier_that_hold_a_node_the_first_by_name_counts() 
 
 def test_a_pod_group_that_cannot_be_read_is_set_aside_and_no_other() -> None:
     state = world(BIG, stated("bad", 1, said={NEAR: "tier-1"}), stated("good", 1))
-    assert placed(schedule(state, TOPOLOGY)) == {"good-w-0": "a-0"}
+    assert placed(unadvised(state, TOPOLOGY)) == {"good-w-0": "a-0"}
     state.apply("MODIFIED", kinds.POD_GROUPS, stated("bad", 1)[0])
     assert len(schedule(state, TOPOLOGY).binds) == 2
 
@@ -328,7 +328,7 @@ def test_the_verdict_names_the_annotation_and_the_fix_that_works(
         one = msgspec.convert(msgspec.to_builtins(one), type(one))
         one.metadata.annotations = {**(one.metadata.annotations or {}), word: value.strip('"')}
         state.apply("MODIFIED", kinds.PODS, one)
-    assert set(used_racks(schedule(state, TOPOLOGY), "x")) == set(then)
+    assert set(used_racks(unadvised(state, TOPOLOGY), "x")) == set(then)
 
 
 def rack_by_label(name: str) -> list[Any]:
@@ -374,7 +374,7 @@ def test_the_one_domain_that_will_do_is_found_among_many(word: str, parts: int) 
         stated("run", len(there), None, app="r", running=there),
         stated("x", 2, 1, parts=parts, policies=policies, said={word: "app=r@tier-1"}),
     )
-    assert used_racks(schedule(state, TOPOLOGY), "x") == {many[50]: 2}
+    assert used_racks(unadvised(state, TOPOLOGY), "x") == {many[50]: 2}
 
 
 # ---- preferences
@@ -410,14 +410,14 @@ def test_preferences_choose_among_domains(said: dict[str, str], expected: dict[s
         stated("pad", 2, None, running={0: "d-0", 1: "d-1"}),
         stated("x", 2, 1, said=said),
     )
-    assert used_racks(schedule(state, PREFERRING), "x") == expected
+    assert used_racks(unadvised(state, PREFERRING), "x") == expected
 
 
 def test_replicas_that_prefer_to_be_apart_are_spread_as_evenly_as_they_can_be() -> None:
     said = {APART: "app=r@tier-1:preferred"}
     state = world(BIG, *(stated(f"r{at}", 1, 1, app="r", said=said, created=at) for at in range(5)))
     for _ in range(3):
-        confirm(state, schedule(state, PREFERRING))
+        confirm(state, unadvised(state, PREFERRING))
     found = [rack for at in range(5) for rack in where(state, f"r{at}")]
     assert sorted(found.count(rack) for rack in "abc") == [1, 2, 2]
 

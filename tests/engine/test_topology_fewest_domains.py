@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from topology_world import TOPOLOGY, job, racks, spine, used_racks, wish, world
 
-from support.build import config, schedule
+from support.build import config, unadvised
 from support.examples import examples
 from unisono.engine.answers import FloatArray
 from unisono.engine.plugins.network_topology_aware.fewest_domains import FewestDomains
@@ -64,7 +64,7 @@ def compared(self: FewestDomains) -> FloatArray:
 def test_an_order_that_is_kept_is_the_one_that_sorting_gives(shape: tuple[Any, ...], spreads: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FewestDomains, "points", compared)
-        assert not schedule(world(*build(*shape)), SPREADS if spreads else TOPOLOGY).violations
+        assert not unadvised(world(*build(*shape)), SPREADS if spreads else TOPOLOGY).violations
 
 
 def test_a_long_run_is_sorted_only_when_the_order_changes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,5 +78,5 @@ def test_a_long_run_is_sorted_only_when_the_order_changes(monkeypatch: pytest.Mo
     monkeypatch.setattr(FewestDomains, "_sort", counted)
     names = [f"r{number}" for number in range(4)]
     things = [racks(dict.fromkeys(names, 8), cpu=8), spine("s", *names), job("j", 200, wish(2), cpu=1)]
-    assert used_racks(schedule(world(*things), TOPOLOGY)) == {"r0": 64, "r1": 64, "r2": 64, "r3": 8}
+    assert used_racks(unadvised(world(*things), TOPOLOGY)) == {"r0": 64, "r1": 64, "r2": 64, "r3": 8}
     assert len(sorts) < 30

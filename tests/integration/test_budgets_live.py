@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.answers.plane import unadvised
 from test_calendar_live import NOW, a_job, places, until
 
 from unisono.agent.simulated.nodes import SimulatedNodes
@@ -51,7 +52,7 @@ async def events(client: Any, reason: str) -> list[str]:
 
 
 async def _periods(folder: Path) -> None:
-    async with opened(folder, now=NOW) as shadow:
+    async with opened(folder, now=NOW, decide=unadvised) as shadow:
         client = await begun(shadow)
         with pytest.raises(ApiError, match=r"spec.amounts.*say how many hours of what"):
             await client.create(BUDGETS, a_budget("empty"))
@@ -103,7 +104,7 @@ def test_the_next_job_waits_for_the_next_period(tmp_path: Path) -> None:
 
 
 async def _notice(folder: Path) -> None:
-    async with opened(folder, now=NOW) as shadow:
+    async with opened(folder, now=NOW, decide=unadvised) as shadow:
         client = await begun(shadow)
         await client.create(BUDGETS, a_budget("team", amounts={"cpu": 1}, running="Evict", notice="5m"))
         await client.create(JOBS, a_job("told", "team"))

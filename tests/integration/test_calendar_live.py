@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.answers.plane import unadvised
 
 from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import parse_specs
@@ -54,7 +55,7 @@ async def places(client: Any) -> dict[str, str]:
 
 
 async def _story(folder: Path) -> None:
-    async with opened(folder, now=NOW) as shadow:
+    async with opened(folder, now=NOW, decide=unadvised) as shadow:
         client = shadow.backend.client()
         shadow.start("controllers")
         specs = [{"name": name, "capacity": {"cpu": "8", "memory": "32Gi", "pods": "110"}} for name in ("a", "b")]
@@ -109,7 +110,7 @@ def test_a_node_is_emptied_for_maintenance_and_then_kept_for_a_team(tmp_path: Pa
 
 
 async def _limited(folder: Path) -> None:
-    async with opened(folder, now=NOW) as shadow:
+    async with opened(folder, now=NOW, decide=unadvised) as shadow:
         client = shadow.backend.client()
         shadow.start("controllers")
         specs = [{"name": "a", "capacity": {"cpu": "8", "memory": "32Gi", "pods": "110"}}]

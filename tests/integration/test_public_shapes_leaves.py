@@ -295,7 +295,7 @@ def check(chosen: list[tuple[str, JobKind, dict[str, Any]]], folder: Path, least
 
 
 def test_fields_of_drawn_shapes_make_a_difference_or_are_told(tmp_path: Path) -> None:
-    check(list(jobs())[::6], tmp_path, 60)
+    check(list(jobs())[::12], tmp_path, 30)
 
 
 @pytest.mark.more

@@ -84,7 +84,7 @@ def test_what_was_refused_is_tried_again_at_once(things: list[Object], change: A
         nodes = [{"name": "n", "count": 2, "capacity": {"cpu": 8, "memory": "8Gi"}}]
         before = [a("scheduling.volcano.sh/v1beta1", "Queue", "q", spec={"weight": 1})]
         given = case.Case("refused", "", "queue/q", [], [], before, nodes, "", [], [], [], 0, 0.0)
-        async with planes.plane(given, tmp_path) as live:
+        async with planes.plane(given, tmp_path, planes.unadvised) as live:
             if change is _open:
                 await live.patch("queue/q", {"status": {"state": "Closed"}}, subresource="status")
             for body in things:

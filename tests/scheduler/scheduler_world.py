@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from support.memory import MemoryClient
+from unisono import engine as real_engine
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Container, Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceRequirements
 from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec, QueueStatus
@@ -20,6 +22,9 @@ from unisono.engine.decisions import Bind, Decisions
 from unisono.scheduler.scheduler import Scheduler
 
 CONFIG = SchedulerConfig(actions=(), tiers=())
+
+unadvised = partial(real_engine.run, advice=False)
+"""The real engine for tests that do not read what is offered: to try that takes longer than to decide."""
 
 
 class Fixed:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from scheduler_world import World, node, queue, world
+from scheduler_world import World, node, queue, unadvised, world
 from scheduler_world import fill as put_gangs
 
 from support.memory import MemoryClient
@@ -21,7 +21,6 @@ from unisono.api.times import parse_time, rfc3339
 from unisono.cluster.state import ClusterState
 from unisono.cluster.status import TaskStatus
 from unisono.controllers.registry import all_controllers
-from unisono.engine import run
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config
 from unisono.errors import ApiError
@@ -89,7 +88,7 @@ async def live(it: World, seconds: int) -> None:
 async def plane(client: MemoryClient, settings: SchedulerConfig = RECLAIM) -> Any:
     manager = Manager(client, clock=client.clock)
     running = asyncio.create_task(manager.run(all_controllers(Recorder())))  # type: ignore[arg-type]
-    async with world(client, run, config=FixedConfig(settings)) as it:
+    async with world(client, unadvised, config=FixedConfig(settings)) as it:
         yield it
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):

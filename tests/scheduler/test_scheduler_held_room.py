@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scheduler_world import Fixed, node, world
+from scheduler_world import Fixed, node, unadvised, world
 
 from support.build import GANG, group, pod, queue
 from support.memory import MemoryClient
@@ -24,7 +24,6 @@ from unisono.api.gang_parts import (
 )
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES
-from unisono.engine import run
 from unisono.engine.config_file.reader import load_config
 
 KEY = room_key("u", 3)
@@ -61,7 +60,7 @@ def part(client: MemoryClient, *names: str, labels: dict[str, str] = MARKS) -> N
 def real_world(client: MemoryClient):
     config = Fixed()
     config.config = GANG
-    return world(client, engine=run, config=config)
+    return world(client, engine=unadvised, config=config)
 
 
 async def test_held_room_goes_to_no_one_else_and_then_to_its_pods():
@@ -201,7 +200,7 @@ async def test_the_gate_counts_it_for_its_owner_and_against_all_others(gate: str
     client.put(CONFIG_MAPS, room(client, part_0="n0", part_1="n1"))
     config = Fixed()
     config.config = load_config(GATES.format(gate=gate))
-    async with world(client, engine=run, config=config) as it:
+    async with world(client, engine=unadvised, config=config) as it:
         client.put(POD_GROUPS, asking("older", 8, "small", **{**MARKS, DISPATCH: "2"}))
         client.put(POD_GROUPS, asking("mine", 8, "small"))
         client.put(POD_GROUPS, asking("part", 8, "small", **MARKS))

@@ -6,13 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from scheduler_world import Fixed, fill, world
+from scheduler_world import Fixed, fill, unadvised, world
 
 from support.build import config
 from support.memory import MemoryClient
 from unisono.api.annotations import USE
 from unisono.api.kinds import QUEUES
-from unisono.engine import run
 
 FAIR = config(
     ("priority", "fair-share", "gang"),
@@ -29,7 +28,7 @@ def kept(client: MemoryClient) -> dict[str, float] | None:
 def options(setting: Any = FAIR) -> dict[str, Any]:
     source = Fixed()
     source.config = setting
-    return {"config": source, "engine": run}
+    return {"config": source, "engine": unadvised}
 
 
 async def test_it_is_written_every_five_minutes_and_when_the_scheduler_stops() -> None:

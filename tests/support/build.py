@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from unisono.api import kinds
@@ -399,9 +400,14 @@ def schedule(
     *,
     now: float = START + 1000.0,
     plugins: Mapping[str, type[Plugin]] | None = None,
+    advice: bool = True,
 ) -> Decisions:
-    """One cycle over the state, which is not changed."""
-    return run(state.snapshot(), settings, now, plugins=plugins)
+    """One cycle over the state, which is not changed; without ``advice`` what would help is not tried."""
+    return run(state.snapshot(), settings, now, plugins=plugins, advice=advice)
+
+
+unadvised = partial(schedule, advice=False)
+"""For tests that do not read what is offered: to try what would help takes longer than to decide."""
 
 
 def confirm(state: ClusterState, decisions: Decisions) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from unisono.apiserver.access.files import bind
-from unisono.dashboard.http.sessions import leave_code
+from unisono.dashboard.codes import leave_code
 from unisono.errors import ConfigError
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.lazy_logs import LazyLogger

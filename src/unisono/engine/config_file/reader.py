@@ -333,6 +333,7 @@ NODE_ORDER = "nodeorder"
 """The section that lists plug-ins which score nodes, beside tiers."""
 
 
+@cache
 def default_config() -> SchedulerConfig:
     """What runs without a file: what Volcano's Helm chart installs, and what enforces the bounds that objects state.
 
