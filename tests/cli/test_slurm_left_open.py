@@ -122,7 +122,7 @@ def test_nodes_that_this_machine_knows_are_chosen_by_name(
     submit: Any, options: str, terms: list[tuple[str, list[str]]], notes: list[str]
 ) -> None:
     """Simulated ones, and its own."""
-    batch, [element] = submit(f"#SBATCH {options}\n", nodes=lambda: {"here", "gpu-1", "gpu-2"})
+    batch, [element] = submit(f"#SBATCH {options}\n", nodes=lambda: {name: {} for name in ("here", "gpu-1", "gpu-2")})
     assert [note.partition(" ")[0] for note in batch.notes] == notes
     pod = job_of_program(element.program, local=True).manifest()["spec"]["tasks"][0]["template"]["spec"]
     required = pod.get("affinity", {}).get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution")

@@ -44,17 +44,31 @@ class Srun:
     """One ``srun``: its options, where its output goes, and its signals."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        option_pairs, self.command = split_options(words, "srun")
-        self.options = dict(option_pairs)
-        if not self.command and "version" not in self.options:
+        self.parts: list[dict[str, Any]] = []
+        rest = list(words)
+        while True:
+            # A colon ends a part; who has no command of its own runs that of the next one.
+            end = rest.index(":") if ":" in rest else len(rest)
+            option_pairs, command = split_options(rest[:end], "srun")
+            options = dict(option_pairs)
+            groups = hosts_of(f"[{options.get('het-group', len(self.parts))}]")
+            if not all(group.isdecimal() for group in groups):
+                raise BadOption(f"--het-group={options['het-group']}: numbers of the job's parts are expected")
+            commands = _programs(command[0]) if "multi-prog" in options and command else {}
+            part = {"options": options, "groups": list(map(int, groups)), "command": command, "commands": commands}
+            self.parts.append(part)
+            if end == len(rest):
+                break
+            rest = rest[end + 1 :]
+        for at in reversed(range(len(self.parts) - 1)):
+            self.parts[at]["command"] = self.parts[at]["command"] or self.parts[at + 1]["command"]
+        self.options = self.parts[0]["options"]
+        if not self.parts[-1]["command"] and "version" not in self.options:
             raise BadOption("the command is missing: srun python train.py")
-        if ":" in self.command and "het-group" not in self.options:
-            raise BadOption("jobs of several parts (:) are not supported")
-        self.commands: dict[str, list[str]] = {}
-        if "multi-prog" in self.options:
-            self.commands = _programs(self.command[0])
         self.files: dict[str, Any] = {}
         self.shape: dict[str, Any] = {}
+        # The part of each task.
+        self.owners: dict[int, int] = {}
 
     def environment(self) -> dict[str, str]:
         """What the tasks get of this process's variables."""
@@ -77,17 +91,18 @@ class Srun:
         source = self.options.get("input", "")
         taken = source != "none" and not source.isdigit() and ((bool(source) and source != "all") or _has_input())
         folder = os.path.abspath(self.options.get("chdir") or self.options.get("container-workdir") or os.getcwd())
-        streams = [stream_of(1) if "output" not in self.options else "file"]
-        streams.append(stream_of(2) if "error" not in self.options and "output" not in self.options else "file")
-        mounts = mounts_of(self.options.get("container-mounts", ""))
-        for source, _, _ in mounts:
-            if not os.path.exists(source):
-                print(f"srun: warning: --container-mounts: there is no {source}", file=sys.stderr, flush=True)
+        written = {name for part in self.parts for name in part["options"] if name in ("output", "error")}
+        streams = [stream_of(1) if "output" not in written else "file", stream_of(2) if not written else "file"]
+        parts = []
+        for part in self.parts:
+            mounts = mounts_of(part["options"].get("container-mounts", ""))
+            for path, _, _ in mounts:
+                if not os.path.exists(path):
+                    print(f"srun: warning: --container-mounts: there is no {path}", file=sys.stderr, flush=True)
+            parts.append({**part, "options": {**part["options"], "container-mounts": text_of(mounts)}})
         link = await _ask(
             do="step",
-            options={**self.options, "container-mounts": text_of(mounts)},
-            command=self.command,
-            commands=self.commands,
+            parts=parts,
             environment=self.environment(),
             folder=folder,
             input=taken,
@@ -103,7 +118,7 @@ class Srun:
             if message["do"] == "refused":
                 raise BadOption(message["text"])
             if message["do"] == "shape":
-                self.shape = message
+                self.shape, self.owners = message, dict(message["owners"])
                 if taken:
                     self._feed(link, loop, source if source != "all" else "")
             elif message["do"] == "output":
@@ -137,7 +152,8 @@ class Srun:
     def _write(self, message: dict[str, Any]) -> None:
         data = base64.b64decode(message["data"])
         to, rank = message["to"], message["rank"]
-        pattern = self.options.get("error" if to == 2 and "error" in self.options else "output", "")
+        options = self.parts[self.owners.get(rank, 0)]["options"]
+        pattern = options.get("error" if to == 2 and "error" in options else "output", "")
         if not pattern:
             os.write(to, data)
             return
@@ -155,7 +171,7 @@ class Srun:
         path = filled(pattern, marks)
         if path not in self.files:
             os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-            append = self.options.get("open-mode", "")[:1] == "a"
+            append = options.get("open-mode", "")[:1] == "a"
             self.files[path] = open(path, "ab" if append else "wb", buffering=0)  # noqa: SIM115
         self.files[path].write(data)
 
