@@ -45,6 +45,11 @@ def test_a_part_is_a_task_of_the_gang(tmp_path: Path, monkeypatch: pytest.Monkey
     apart = [each["template"]["spec"]["affinity"]["podAntiAffinity"] for each in tasks.values()]
     assert apart[0] == apart[1], "all nodes are different ones"
     assert "--time of part 1 is left out: what the first part says is for all" in batch.notes
+    (tmp_path / "pair.sh").write_text(
+        f"{HEAD}echo $SLURM_JOB_NODELIST_HET_GROUP_1 $SLURM_NNODES_HET_GROUP_0 $SLURM_X_HET_GROUP_0\n"
+    )
+    batch, _ = script_elements(["pair.sh"], "train", local=False)
+    assert [note for note in batch.notes if "is not set" in note] == ["line 5: SLURM_X_HET_GROUP_0 is not set here"]
 
 
 STEPS = {
@@ -71,6 +76,12 @@ STEPS = {
     "srun --het-group=1 -n 1 bash -c 'echo $SLURM_GPUS_ON_NODE $SLURM_CPUS_PER_TASK on $HOSTNAME'": {"2 3 on n2": 1},
     "echo $SLURM_GPUS_ON_NODE ${SLURM_CPUS_PER_TASK:-none} on $HOSTNAME": {"none on n1": 1},
     "srun --het-group=0 -o a%t true : --het-group=1 -n 1 -o b%t hostname; echo on $(cat b1)": {"on n2": 1},
+    "echo on $(scontrol show hostnames=$SLURM_JOB_NODELIST_HET_GROUP_1 | head -n 1)": {"on n2": 1},
+    "n=$(scontrol show hostnames $SLURM_JOB_NODELIST_HET_GROUP_1 | tail -1); ssh $n 'echo on $(hostname)'": {
+        "on n3": 1
+    },
+    "echo on $(getent hosts ${SLURM_JOB_NODELIST_HET_GROUP_1##*,} | cut -d' ' -f1)": {"on n3": 1},
+    "echo all > f; sbcast -f f $PWD/copy.$$; sed 's/$/ on x.1/' copy.$$": {"all on n1": 1},
     "srun --het-group=2 true 2>&1 | sed 's/$/ on x.1/'": {
         "srun: error: --het-group=2: the job has parts 0 to 1 on n1": 1
     },
@@ -109,7 +120,7 @@ def test_parts_are_joined_from_script_and_command_line() -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ("#SBATCH -N 1\n#SBATCH hetjob\n", "part 1 says nothing of its nodes"),
+        ("#SBATCH -N 1\n#SBATCH hetjob\nsrun true\n", "part 1 says nothing of its nodes"),
         ("#SBATCH -N 1 -a 1-3\n#SBATCH hetjob\n#SBATCH -N 1\n", "elements of an array have no parts"),
         ("#SBATCH -N 1\n#SBATCH hetjob\n#SBATCH -N x\n", "--nodes=x: a whole number"),
     ],

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import click
 
 from unisono.cli.options import Command, Where, where_options_without_n
-from unisono.cli.slurm.batches import doubts, label, program_of, variables_used
+from unisono.cli.slurm.batches import doubts, label, program_of, sourced, variables_used
 from unisono.cli.slurm.features import placing_of
 from unisono.cli.slurm.script import BadScript, Batch
 from unisono.sdk.jobs.program import Program, derived_name
@@ -199,6 +199,11 @@ def _elements(
     indices: Sequence[int | None] = batch.array or (None,)
     elements = [element(index) for index in indices]
     notes = [*batch.notes, *doubts(text, elements[0].program.env)]
+    if local:
+        absent = [(line, file) for line, file in sourced(text) if not Path(file).exists()]
+        notes += [
+            f"line {line}: there is no {file} on this machine, and a strict script ends there" for line, file in absent
+        ]
     if used:
         notes.append(f"variables of yours that the script uses are passed on: {', '.join(sorted(used))}")
     notes += left

@@ -362,7 +362,9 @@ _DOUBTS = (
         "srun --mpi={0} has no server for MPI here: start MPI programs by mpirun in the script",
     ),
     (
-        re.compile(r"(?:^|[\s;&|(])(sattach|sinfo|sacct|sreport|sstat|sacctmgr|pdsh|clush|enroot|docker)\s"),
+        re.compile(
+            r"(?:^|[\s;&|(])(sattach|sinfo|sacct|sreport|sstat|sacctmgr|pdsh|clush|enroot|docker|ibrun|aprun|jsrun)\s"
+        ),
         "{0} is there only if the image has it",
     ),
     (
@@ -403,6 +405,13 @@ def variables_used(text: str, own: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def sourced(text: str) -> list[tuple[int, str]]:
+    """Files of whole paths that a script reads as scripts, with their lines: where one is absent, strict scripts end."""
+    lines = enumerate(text.splitlines(), 1)
+    found = ((number, re.match(r"\s*(?:source|\.)\s+(/[\w./+-]+)", line)) for number, line in lines)
+    return [(number, match[1]) for number, match in found if match]
+
+
 def doubts(text: str, given: Mapping[str, str]) -> list[str]:
     """What in a script will not be as under Slurm, a sentence each with the first line of it.
 
@@ -421,7 +430,8 @@ def doubts(text: str, given: Mapping[str, str]) -> list[str]:
     own = set(re.findall(r"\b(SLURM_\w+)=", text))
     for number, line in lines:
         for name in re.findall(r"\$\{?(SLURM_\w+)(?!\w*:?[-=+])", line):
-            if name not in given and name not in _AT_RUN_TIME and name not in own:
+            set_later = re.sub(r"_HET_GROUP_\d+$", "", name) if "SLURM_HET_SIZE" in given else name
+            if name not in given and set_later not in _AT_RUN_TIME and name not in own:
                 own.add(name)
                 warnings.append(f"line {number}: {name} is not set here")
     return warnings

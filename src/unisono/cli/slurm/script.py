@@ -212,28 +212,10 @@ def joined(
 
 
 _OF_PART = frozenset(
-    [
-        "nodes",
-        "ntasks",
-        "ntasks-per-node",
-        "ntasks-per-gpu",
-        "cpus-per-task",
-        "cpus-per-gpu",
-        "mincpus",
-        "gpus",
-        "gpus-per-node",
-        "gpus-per-task",
-        "gres",
-        "mem",
-        "mem-per-cpu",
-        "mem-per-gpu",
-        "tres-per-task",
-        "constraint",
-        "prefer",
-        "nodelist",
-        "exclude",
-        "exclusive",
-    ]
+    """
+    nodes ntasks ntasks-per-node ntasks-per-gpu cpus-per-task cpus-per-gpu mincpus gpus gpus-per-node gpus-per-task gres
+    mem mem-per-cpu mem-per-gpu tres-per-task constraint prefer nodelist exclude exclusive
+    """.split()  # noqa: SIM905
 )
 """Options of which each part has its own; of others those of the first part are for all."""
 
@@ -249,10 +231,11 @@ def batch_of(options: Sequence[tuple[str, str]], where: str = "script") -> Batch
     batch = _part_of(first, where)
     parts, notes = [], list(batch.notes)
     for number, own in enumerate(others, 1):
-        if not (nodes := [each for each in own if each[0] in _OF_PART or OPTIONS[each[0]].handled == "told"]):
+        if not own:
             raise BadScript(f"{where}: part {number} says nothing of its nodes, such as --nodes=1.")
         inherited = [each for each in first if each[0] == "exclude"]
-        part = _part_of([*inherited, *nodes], where)
+        of_nodes = [each for each in own if each[0] in _OF_PART or OPTIONS[each[0]].handled == "told"]
+        part = _part_of([*inherited, *of_nodes], where)
         parts.append(replace(part, apart=batch.apart and part.apart))
         said = dict(first)
         notes += [note for note in part.notes if note not in notes]
@@ -293,7 +276,9 @@ def _part_of(options: Sequence[tuple[str, str]], where: str) -> Batch:
     batch = Batch()
     for name, value in values.items():
         try:
-            batch = replace(batch, **READERS[name](value))
+            read = dict(READERS[name](value))
+            notes += read.pop("notes", ())
+            batch = replace(batch, **read)
         except (ValueError, BadOption) as error:
             raise BadScript(f"{where}: --{name}={value}: {error}.") from None
     if "ALL" in values.get("export", "").upper().split(","):
@@ -341,8 +326,12 @@ _OF_NODES = ("gres", "gpus-per-node", "mem", "tres-per-node", "mincpus")
 def _sized(batch: Batch, values: Mapping[str, str], where: str) -> Batch:
     """The numbers of nodes and tasks, and what each node has of what is said of tasks, cards or the job."""
     tasks, nodes, each = batch.tasks if "ntasks" in values else None, batch.nodes, batch.per_node
-    if tasks is None and "ntasks-per-gpu" in values and "gpus" in values:
-        tasks = positive(values["ntasks-per-gpu"]) * devices(values["gpus"])
+    if tasks is None and "ntasks-per-gpu" in values:
+        of_node = devices(values["gpus-per-node"]) if "gpus-per-node" in values else generic(values.get("gres", ""))[0]
+        cards = devices(values["gpus"]) if "gpus" in values else of_node * (nodes or 1)
+        if not cards:
+            raise BadScript(f"{where}: --ntasks-per-gpu needs --gpus, --gpus-per-node or --gres=gpu:NUMBER.")
+        tasks, nodes = positive(values["ntasks-per-gpu"]) * cards, nodes or (1 if of_node else None)
     if nodes is None:
         if each:
             nodes = -(-(tasks or each) // each)

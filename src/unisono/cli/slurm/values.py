@@ -41,10 +41,11 @@ def _licenses(text: str) -> dict[str, Any]:
 
 def _nodes(text: str) -> dict[str, Any]:
     """``2``; of ``2-4`` the first, as a gang has one size."""
+    notes = [f"of --nodes={text} the least counts: a gang has one size"] if "-" in text else []
     low, _, high = text.partition("-")
     if high and positive(high) < positive(low):
         raise ValueError("the second number of nodes is the smaller one")
-    return {"nodes": positive(low)}
+    return {"nodes": positive(low), "notes": notes}
 
 
 def devices(text: str) -> int:
@@ -168,6 +169,7 @@ def _array(text: str) -> dict[str, Any]:
 
 def _dependency(text: str) -> dict[str, Any]:
     dependencies: list[tuple[str, str]] = []
+    notes: list[str] = []
     for part in re.split("[,?]", text):
         how, *names = part.split(":")
         if part == "singleton":
@@ -175,9 +177,10 @@ def _dependency(text: str) -> dict[str, Any]:
             continue
         if how not in _DEPENDENCIES or not names or not all(names):
             raise ValueError(f"{', '.join(f'{each}:NAME' for each in _DEPENDENCIES)} or singleton is expected")
-        # after:NAME+10 is ten minutes after its start; the start is what counts here.
+        if any("+" in name for name in names):
+            notes.append(f"of --dependency={part} the start counts, and not the minutes behind it")
         dependencies += [(how, name.partition("+")[0]) for name in names]
-    return {"after": tuple(dependencies), "any_of": "?" in text}
+    return {"after": tuple(dependencies), "any_of": "?" in text, "notes": notes}
 
 
 _MOST_SIGNAL_SECONDS = 65535
@@ -218,7 +221,8 @@ def _image(text: str) -> dict[str, Any]:
     """``nvcr.io#nvidia/pytorch:24.01`` as a reference; a file such as ``x.sqsh`` is none."""
     is_file = text.startswith((".", "/", "~")) or text.endswith((".sqsh", ".sif"))
     plain = text.partition("://")[2] or text.removeprefix("docker:")
-    return {} if is_file else {"image": plain.replace("#", "/")}
+    told = f"--container-image={text} is a file: the processes run in the image of --image, or on this machine"
+    return {"notes": [told]} if is_file else {"image": plain.replace("#", "/")}
 
 
 def _names(name: str) -> Callable[[str], dict[str, Any]]:
@@ -234,6 +238,18 @@ def _text(name: str) -> Callable[[str], dict[str, Any]]:
         if not text:
             raise ValueError("a value is expected")
         return {name: text}
+
+    return read
+
+
+def _first(option: str, name: str) -> Callable[[str], dict[str, Any]]:
+    """Of several names the first, which is told."""
+
+    def read(text: str) -> dict[str, Any]:
+        first, *others = [each.strip() for each in text.split(",")]
+        if not first:
+            raise ValueError("a value is expected")
+        return {name: first, "notes": [f"of --{option}={text} the first, {first}, counts"] if others else []}
 
     return read
 
@@ -287,17 +303,20 @@ READERS: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "output": _text("output"),
     "error": _text("error"),
     "open-mode": lambda text: {"append": text.startswith("a")},
-    "partition": lambda text: {"queue": text.partition(",")[0]} if text else _text("queue")(text),
+    "partition": _first("partition", "queue"),
     "chdir": _text("folder"),
     "signal": _signal,
-    "exclusive": _flag("exclusive"),
+    "exclusive": lambda text: {
+        "exclusive": True,
+        "notes": [f"--exclusive={text} is --exclusive: nodes are shared with no other job"] if text else [],
+    },
     "requeue": _flag("requeue"),
     "no-requeue": _flag("requeue", False),
     "constraint": lambda text: {"constraint": read_constraint(text)},
     "prefer": lambda text: {"prefer": read_constraint(text)},
     "nodelist": _names("nodelist"),
     "exclude": _names("exclude"),
-    "reservation": lambda text: {"reservation": text.partition(",")[0].lower().replace("_", "-")},
+    "reservation": lambda text: _first("reservation", "reservation")(text.lower().replace("_", "-")),
     "container-image": _image,
     "container-mounts": _mounts,
     "container-workdir": _text("folder"),

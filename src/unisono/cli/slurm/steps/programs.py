@@ -221,8 +221,9 @@ def _programs(path: str) -> dict[str, list[str]]:
 def _scontrol(words: Sequence[str]) -> int:
     between = " " if {"-o", "--oneliner"} & set(words) else "\n   "
     words = [word for word in words if word not in ("-o", "--oneliner", "-d", "--details", "-a", "--all")]
-    what = words[1] if len(words) > 1 else ""
-    rest = words[2:]
+    # A list may stand behind =, too: show hostnames=$SLURM_JOB_NODELIST.
+    what, assigned, value = (words[1] if len(words) > 1 else "").partition("=")
+    rest = [*([value] if assigned else []), *words[2:]]
     if words[:1] == ["show"] and what in ("hostname", "hostnames"):
         print("\n".join(hosts_of(rest[0] if rest else os.environ.get("SLURM_JOB_NODELIST", ""))))
         return 0
@@ -243,12 +244,22 @@ def _scontrol(words: Sequence[str]) -> int:
     return 1
 
 
+def _groups() -> list[list[str]]:
+    """Hosts of each part of the job."""
+    given = os.environ.get
+    size = int(given("SLURM_HET_SIZE") or "0")
+    lists = [given(f"SLURM_JOB_NODELIST_HET_GROUP_{at}", "") for at in range(size)]
+    return [hosts_of(text) for text in lists or [given("SLURM_JOB_NODELIST", "")]]
+
+
+def _hosts() -> list[str]:
+    return [host for group in _groups() for host in group]
+
+
 def _getent(words: Sequence[str]) -> int:
     """Where a node of the job is, also where its name is an address; the rest is for the real one."""
     host = words[1] if len(words) == 2 else ""
-    if words[:1] in (["hosts"], ["ahosts"], ["ahostsv4"]) and host in hosts_of(
-        os.environ.get("SLURM_JOB_NODELIST", "")
-    ):
+    if words[:1] in (["hosts"], ["ahosts"], ["ahostsv4"]) and host in _hosts():
         print(f"{_address(host):<15} {host}")
         return 0
     program = _real("getent")
@@ -257,7 +268,7 @@ def _getent(words: Sequence[str]) -> int:
 
 def _host(words: Sequence[str]) -> int:
     """``host NODE`` of a node of the job; the rest is for the real one."""
-    if words and words[-1] in hosts_of(os.environ.get("SLURM_JOB_NODELIST", "")):
+    if words and words[-1] in _hosts():
         print(f"{words[-1]} has address {_address(words[-1])}")
         return 0
     program = _real("host")
@@ -296,7 +307,7 @@ def _jobs() -> list[list[tuple[str, str]]]:
 
 def _nodes(named: Sequence[str]) -> list[list[tuple[str, str]]]:
     cpus = os.environ.get("SLURM_CPUS_ON_NODE", str(os.cpu_count() or 1))
-    hosts = hosts_of(named[0] if named else os.environ.get("SLURM_JOB_NODELIST", ""))
+    hosts = hosts_of(named[0]) if named else _hosts()
     gpus = os.environ.get("SLURM_GPUS_ON_NODE", "0")
     amounts = (("CPUTot", cpus), ("Gres", f"gpu:{gpus}"), ("State", "ALLOCATED"))
     kind = ("Arch", os.uname().machine)
@@ -391,9 +402,10 @@ def _ssh(words: Sequence[str]) -> int:
         if len(word) == 2 and word[1] in "BbcDEeFIiJLlmOopQRSWw" and rest:
             rest.pop(0)
     host = rest.pop(0).rpartition("@")[2] if rest else ""
-    hosts = hosts_of(os.environ.get("SLURM_JOB_NODELIST", ""))
-    if host in hosts or host in [each.partition(".")[0] for each in hosts]:
-        return _srun(["-N1", "-n1", "-w", host, "--overlap", "sh", "-c", " ".join(rest) or "true"])
+    for group, hosts in enumerate(_groups()):
+        if host in hosts or host in [each.partition(".")[0] for each in hosts]:
+            step = [f"--het-group={group}", "-N1", "-n1", "-w", host, "--overlap"]
+            return _srun([*step, "sh", "-c", " ".join(rest) or "true"])
     program = _real("ssh")
     if program is None:
         print(f"ssh: {host} is no node of this job, and there is no ssh here", file=sys.stderr)
@@ -405,9 +417,9 @@ def _sbcast(words: Sequence[str]) -> int:
     names = [word for word in words if not word.startswith("-")]
     if len(names) != 2:
         raise BadOption("a file and its place are expected: sbcast FILE PLACE")
-    count = len(hosts_of(os.environ.get("SLURM_JOB_NODELIST", "")))
     copy = ["sh", "-c", 'cat > "$1.part.$$" && mv "$1.part.$$" "$1"', "sbcast", os.path.abspath(names[1])]
-    return _srun(["-i", names[0], f"-N{count}", "--ntasks-per-node=1", "--overlap", *copy])
+    groups = f"--het-group=0-{len(_groups()) - 1}"
+    return _srun(["-i", names[0], groups, "--ntasks-per-node=1", "--overlap", *copy])
 
 
 _OF_CONTAINERS = frozenset(
