@@ -9,7 +9,9 @@ import pytest
 
 from support.slurm_pods import batch_text, run_batch
 from unisono.cli.commands.sbatch import script_elements
+from unisono.cli.slurm.batches import program_of
 from unisono.cli.slurm.script import BadScript
+from unisono.sdk.jobs.program import program_job
 from unisono.sdk.jobs.submission import job_of as job_of_program
 
 HEAD = """#!/bin/bash
@@ -50,6 +52,14 @@ def test_a_part_is_a_task_of_the_gang(tmp_path: Path, monkeypatch: pytest.Monkey
     )
     batch, _ = script_elements(["pair.sh"], "train", local=False)
     assert [note for note in batch.notes if "is not set" in note] == ["line 5: SLURM_X_HET_GROUP_0 is not set here"]
+
+
+def test_on_one_machine_nodes_that_say_nothing_divide_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(2)))
+    batch = batch_text("#!/bin/bash\n#SBATCH -N 1 -c 1\n#SBATCH hetjob\n#SBATCH -N 2\n")
+    tasks = program_job(program_of(batch, "pair.sh", "#!/bin/bash\n", [])).manifest()["spec"]["tasks"]
+    asked = [each["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] for each in tasks]
+    assert asked == ["1", "500m"]
 
 
 STEPS = {

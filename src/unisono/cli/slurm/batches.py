@@ -22,7 +22,7 @@ from unisono.cli.slurm.steps.link import REQUEUE
 from unisono.cli.slurm.steps.mounts import text_of
 from unisono.cli.slurm.steps.words import filled, in_short
 from unisono.sdk.jobs.builders import Amount, Job, resources_of
-from unisono.sdk.jobs.program import TASK, Program, default_cpu, derived_name, port_of
+from unisono.sdk.jobs.program import TASK, Program, derived_name, port_of
 
 JOB_ID = "unisono.io/slurm-job-id"
 """Label of a batch's job: its number, as ``SLURM_JOB_ID`` has it."""
@@ -132,7 +132,6 @@ def program_of(
             given |= {f"{key}_HET_GROUP_{group}": value for key, value in own.items()}
     if batch.output:
         given["SLURM_JOB_STDOUT"] = filled(batch.output, marks)
-    # As Slurm, a CPU for each task where nothing is said; on one machine more tasks than CPUs would never start.
     machine = len(os.sched_getaffinity(0)) if local else 0
 
     def complete(job: Job) -> None:
@@ -145,7 +144,7 @@ def program_of(
         name,
         "none",
         queue=batch.queue,
-        cpu=_cpus(batch, len(counts), machine),
+        cpu=_cpus(batch, batch, machine),
         memory=f"{batch.memory_mib}Mi" if batch.memory_mib else None,
         gpus=batch.gpus,
         image=batch.image or None if not local else None,
@@ -224,10 +223,24 @@ def _complete(job: Job, batch: Batch, name: str, labels: Mapping[str, str], *, l
         )
 
 
-def _cpus(part: Batch, nodes: int, machine: int) -> Amount:
-    """CPUs of each of a part's nodes; ``nodes`` of all parts share a machine of so many CPUs, 0 for a cluster."""
-    most = max(part.counts)
-    return part.node_cpus or (part.cpus * most if part.cpus else default_cpu(nodes, machine, most))
+def _said_cpus(part: Batch) -> int:
+    """CPUs of each of a part's nodes that options name; 0 for none."""
+    return part.node_cpus or (part.cpus or 0) * max(part.counts)
+
+
+def _cpus(part: Batch, batch: Batch, machine: int) -> Amount:
+    """CPUs of each of a part's nodes: a CPU for each task where nothing is said, as Slurm.
+
+    On one machine, of so many CPUs, more tasks than CPUs would never start: those that say nothing divide what is left.
+    0 stands for a cluster.
+    """
+    if said := _said_cpus(part):
+        return said
+    silent = [each for each in batch.every if not _said_cpus(each)]
+    named = sum(_said_cpus(each) * (each.nodes or 1) for each in batch.every)
+    if not machine or sum(max(each.counts) * (each.nodes or 1) for each in silent) <= machine - named:
+        return max(part.counts)
+    return f"{max(1, (machine - named) * 1000 // sum(each.nodes or 1 for each in silent))}m"
 
 
 def _divide(
@@ -250,7 +263,7 @@ def _divide(
         main = job.containers(role.task)[0]
         if group:
             main["resources"] = resources_of(
-                cpu=_cpus(part, nodes, machine),
+                cpu=_cpus(part, roles[0].part[1], machine),
                 memory=f"{part.memory_mib}Mi" if part.memory_mib else None,
                 gpus=part.gpus,
             )
@@ -406,7 +419,7 @@ def variables_used(text: str, own: Mapping[str, str]) -> dict[str, str]:
 
 
 def sourced(text: str) -> list[tuple[int, str]]:
-    """Files of whole paths that a script reads as scripts, with their lines: where one is absent, strict scripts end."""
+    """Files of whole paths that a script sources, with their lines: where one is absent, strict scripts end."""
     lines = enumerate(text.splitlines(), 1)
     found = ((number, re.match(r"\s*(?:source|\.)\s+(/[\w./+-]+)", line)) for number, line in lines)
     return [(number, match[1]) for number, match in found if match]
