@@ -44,7 +44,6 @@ class Reason:
         reason: the word.
         message: the sentence.
         disruption: the node ends the pod for its own sake: the condition ``DisruptionTarget`` says so.
-
     """
 
     reason: str
@@ -58,7 +57,6 @@ class RestartRule:
 
     Attributes:
         everything: with it all containers of the pod are, init containers first.
-
     """
 
     codes: frozenset[int]

@@ -406,7 +406,6 @@ SERVICE_ADDRESS: Final = "unisono.io/service-address"
 JOB_KIND: Final = "unisono.io/job-kind"
 """On a CustomResourceDefinition: a table that says what objects of the kind mean as jobs, as YAML or JSON."""
 
-
 # Kinds of which it is written down who submits them (annotation ``unisono.io/user``).
 
 SUBMITTED: Final[tuple[Kind[Any], ...]] = (
@@ -420,7 +419,6 @@ SUBMITTED: Final[tuple[Kind[Any], ...]] = (
     HYPER_JOBS,
 )
 """What becomes a PodGroup, and what such objects are made from: limits and shares of users rest on it."""
-
 
 _OF_AUTHORS: Final = (USER, ADMITTED_QUEUES)
 

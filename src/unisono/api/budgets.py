@@ -99,7 +99,6 @@ class Tally:
         at: seconds since the epoch.
         start, end: of the period; the end is infinite where there are none.
         previous: what the last period used.
-
     """
 
     used: Amounts
@@ -135,7 +134,6 @@ class Purse:
         least: seconds that a pod counts at least.
         warn_at: percentages.
         prices: name of the PriceList.
-
     """
 
     name: str
@@ -276,7 +274,6 @@ def purse_of(obj: Budget) -> Purse:
 
     Raises:
         ValueError: it breaks a rule; the message names the field.
-
     """
     wrong = next(mistakes(obj.spec), None)
     if wrong is not None:
@@ -358,7 +355,6 @@ def prices_of(obj: PriceList) -> Prices:
 
     Raises:
         ValueError: it breaks a rule; the message names the field.
-
     """
     wrong = next(wrong_prices(obj), None)
     if wrong is not None:

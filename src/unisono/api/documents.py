@@ -102,7 +102,6 @@ def apply_json_patch(target: Any, patch: Any) -> Any:
     Raises:
         ApiError: 400 for a malformed patch, 413 for one with too many operations.
         Invalid: 422 when a path does not exist or a test fails; nothing is applied then.
-
     """
     if not isinstance(patch, list) or not all(isinstance(operation, dict) for operation in patch):
         raise malformed("a JSON patch must be a list of operations")
@@ -291,7 +290,6 @@ def merge_named(base: Any, patch: Any, field: str = "") -> Any:
         base: what is patched.
         patch: what goes over it.
         field: the name that the two have in the document around them.
-
     """
     if isinstance(patch, dict):
         result = dict(base) if isinstance(base, dict) else {}
@@ -357,7 +355,6 @@ def apply_strategic_patch(target: dict[str, Any], patch: dict[str, Any], schema:
 
     Raises:
         ApiError: 400 for a malformed patch.
-
     """
     return _merge_object(target, patch, schema)
 

@@ -44,7 +44,6 @@ class FieldError:
         reason: the ``reason`` of the Status cause.
         value: the offending value.
         detail: what is wrong and what would be right.
-
     """
 
     path: str

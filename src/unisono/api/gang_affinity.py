@@ -60,7 +60,6 @@ class Wish:
         weight: 1 to 100 where it is preferred, 0 where it must hold.
         skew, least: of `SPREAD`: the most by which domains may differ, and how many domains there must be.
         by: of `APART`: the label whose values stand apart; ``""`` where gangs do.
-
     """
 
     word: str
@@ -78,7 +77,6 @@ def wishes_of(word: str, text: str) -> tuple[Wish, ...]:
 
     Raises:
         ValueError: it cannot be read; the text says what to write.
-
     """
     if len(text) > LONGEST:
         raise ValueError(f"{len(text)} characters are too many, {LONGEST} at most")
@@ -164,7 +162,6 @@ def said(annotations: Mapping[str, str], of_gang: Mapping[str, str] | None = Non
 
     Raises:
         ValueError: an annotation cannot be read; the text names it.
-
     """
     if _WORDS.isdisjoint(annotations) and not of_gang:
         return ()
@@ -183,7 +180,6 @@ def words_of_gang(annotations: Mapping[str, str]) -> dict[str, str]:
 
     Raises:
         ValueError: one cannot be read; the text names it.
-
     """
     words = {key: annotations[key] for key in WORDS if key in annotations} if annotations else {}
     said(words)
@@ -219,7 +215,6 @@ def with_wishes(spec: PodSpec, wishes: Iterable[Wish], labels: Mapping[str, str]
         wishes: what `said` answers.
         labels: of the pod.
         gang: name of its PodGroup. Terms refer to it as to a label `GROUP_NAME` that all pods of the gang have.
-
     """
     near: list[tuple[PodAffinityTerm, int]] = []
     away: list[tuple[PodAffinityTerm, int]] = []

@@ -35,7 +35,6 @@ class Kind(Generic[T]):
         status_subresource: writes to the main resource ignore ``status``, and ``/status`` writes only that.
         alias_versions: further versions that are accepted and answered with the same fields.
         scale: the paths of the ``scale`` subresource; None without one.
-
     """
 
     group: str

@@ -100,7 +100,6 @@ PLACEMENT_KINDS: tuple[Kind[Any], ...] = (
 """Kinds of other projects that say where a hub's jobs go; only a hub of our own serves them, so no cluster gets their
 definitions from us."""
 
-
 # The kinds that make jobs: cron jobs, job flows with their templates, and hyper jobs; ``api.kinds`` lists them.
 
 CRON_JOBS: Kind[batch.CronJob] = Kind(
@@ -136,7 +135,6 @@ HYPER_JOBS: Kind[batch.HyperJob] = Kind(
 
 FLOW_KINDS: tuple[Kind[Any], ...] = (CRON_JOBS, JOB_FLOWS, JOB_TEMPLATES, HYPER_JOBS)
 
-
 # The kinds of ``scheduling.k8s.io`` from Kubernetes 1.36 (v1alpha2) on, as constants; ``api.kinds`` lists them.
 #
 # A Kubernetes API server serves them with the feature gates GenericWorkload and CompositePodGroup.
@@ -166,7 +164,6 @@ COMPOSITE_POD_GROUPS: Kind[workload.CompositePodGroup] = Kind(
 
 GROUP_KINDS: tuple[Kind[Any], ...] = (WORKLOADS, WORKLOAD_POD_GROUPS, COMPOSITE_POD_GROUPS)
 
-
 # KEDA's ScaledObject and Knative's Service, for a control plane of one machine; ``api.kinds`` lists them.
 #
 # They are not installed on clusters, where KEDA and Knative bring their own definitions.
@@ -192,7 +189,6 @@ KNATIVE_SERVICES: Kind[knative.KnativeService] = Kind(
 )
 
 INFERENCE_KINDS: tuple[Kind[Any], ...] = (SCALED_OBJECTS, KNATIVE_SERVICES)
-
 
 # Kinds that go with workloads that serve: autoscalers, ingresses, replication controllers; ``api.kinds`` lists them.
 #
@@ -249,7 +245,6 @@ SERVING_KINDS: tuple[Kind[Any], ...] = (
     INGRESSES,
     INGRESS_CLASSES,
 )
-
 
 KUBEFLOW = "kubeflow.org"
 
@@ -365,7 +360,6 @@ TRAINING_KINDS: tuple[Kind[Any], ...] = (
 )
 RUN_KINDS: tuple[Kind[Any], ...] = tuple(kind for kind in TRAINING_KINDS if kind.status_subresource)
 """Those that have a controller; the others are templates."""
-
 
 # The kinds of ``apps/v1`` and ``batch/v1``; ``api.kinds`` lists them.
 #

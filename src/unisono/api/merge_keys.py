@@ -19,7 +19,6 @@ class ListMerge:
         strategy: ``merge``, ``merge,retainKeys`` or ``retainKeys``; empty when strategic merge replaces the list.
         keys: item fields that server-side apply matches by; defaults to ``key``.
         defaults: values that absent key fields have.
-
     """
 
     key: str = ""

@@ -56,7 +56,6 @@ class Times:
         seconds: how long a window is.
         schedule: when one begins; None: there is one, at ``since``.
         zone: where that is meant.
-
     """
 
     since: float
@@ -91,7 +90,6 @@ class Booking:
         users, namespaces, queues: who may use them.
         maintenance: nobody may use them.
         evicts: pods of others leave before a window begins.
-
     """
 
     name: str
@@ -115,7 +113,6 @@ class Booking:
             account: of who submitted it, and ``namespace`` its namespace.
             namespace: of the job.
             queues: the job's queue and those above it.
-
         """
         if self.maintenance:
             return False
@@ -127,7 +124,6 @@ def booking_of(obj: Reservation) -> Booking:
 
     Raises:
         ValueError: it breaks a rule; the message names the field.
-
     """
     wrong = next(mistakes(obj.spec), None)
     if wrong is not None:
@@ -161,7 +157,6 @@ class Numbers:
         queue: whose numbers they are.
         amounts: by ``capability``, ``deserved`` and ``guarantee``, and by resource, in engine units.
         weight: None where it stays.
-
     """
 
     name: str
@@ -180,7 +175,6 @@ def numbers_of(obj: TemporaryQuota) -> Numbers:
 
     Raises:
         ValueError: it breaks a rule; the message names the field.
-
     """
     wrong = next(quota_mistakes(obj.spec), None)
     if wrong is not None:

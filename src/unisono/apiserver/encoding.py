@@ -189,7 +189,6 @@ class KindView:
         to_stored: a decoded object of ``kind`` as one of ``stored``.
         from_stored: a decoded stored object as one of ``kind``.
         selector: a field selector of ``kind`` in the words of ``stored``.
-
     """
 
     kind: Kind[Any]
@@ -288,7 +287,6 @@ def accept(
     Raises:
         ApiError: 400 for a foreign kind or apiVersion, or unknown fields under Strict.
         Invalid: a field has the wrong type.
-
     """
     _check_type(kind, body)
     decoded = _decode_as(kind, stored, body)
@@ -315,7 +313,6 @@ def accept_configuration(
     Raises:
         ApiError: 400 for another kind or version, ``managedFields``, or a field that the kind does not have.
         Invalid: a field has the wrong type.
-
     """
     if body.get("apiVersion") != kind.api_version:
         raise bad_request(

@@ -45,7 +45,6 @@ def parse_label_selector(text: str) -> Matcher | None:
 
     Raises:
         ApiError: 400 with the parser's words.
-
     """
     try:
         matchers = _Parser(text).parse()
@@ -241,7 +240,6 @@ def parse_field_selector(text: str, resource: str) -> EntryMatcher | None:
 
     Raises:
         ApiError: 400 for a syntax error or a field that the kind does not offer.
-
     """
     return compile_field_selector(text, lambda label: _reader(label, resource))
 
@@ -255,7 +253,6 @@ def compile_field_selector(text: str, reader: Callable[[str], Reader | None]) ->
 
     Raises:
         ApiError: 400 for a syntax error or a field that the kind does not offer.
-
     """
     matchers = [_term(term, text, reader) for term in _split(text) if term]
     if not matchers:

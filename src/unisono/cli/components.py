@@ -17,7 +17,6 @@ from unisono.cli.options import Command
 if TYPE_CHECKING:
     from unisono.standalone.component import MakePart
 
-
 log_level_option = click.option(
     "--log-level",
     type=click.Choice(("debug", "info", "warning", "error")),
@@ -56,7 +55,6 @@ def component_options(name: str, port: int) -> Callable[[Command], Command]:
     Args:
         name: of the component, and of its Lease.
         port: default port of probes and metrics.
-
     """
 
     def decorate(function: Command) -> Command:

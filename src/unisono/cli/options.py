@@ -26,7 +26,6 @@ class Where:
         context: context of the kubeconfig, or None for its current one.
         namespace: namespace for objects that name none, or None for the context's.
         kubectl: nothing is named, and the cluster is the one that kubectl talks to.
-
     """
 
     kubeconfig: Path | None = None

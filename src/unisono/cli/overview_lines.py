@@ -32,7 +32,6 @@ def moment_of(now: str | None) -> float:
 
     Raises:
         UsageError: it is no time.
-
     """
     from unisono.api.times import parse_time
 
@@ -107,7 +106,6 @@ def overview_lines(
         most: jobs of each list.
         colour: mark what is wrong.
         starts: when jobs that wait may start, in words, by their PodGroups (``namespace/name``).
-
     """
     style: Style = click.style if colour else lambda text, **_: text
     lines = [*_components(found.components, style), *_indented(not_shown(found))]

@@ -212,7 +212,6 @@ async def item(client: HttpClient, kind: Kind[Any], namespace: str | None, name:
 
     Raises:
         NotFound: there is none.
-
     """
     from unisono.cli.printing import without_managed_fields
     from unisono.kube.discovery import request_json
@@ -253,7 +252,6 @@ async def create_all(where: Where, files: tuple[str, ...], kinds: tuple[str, ...
 
     Raises:
         UnisonoError: a file holds an object of another kind, or some could not be created.
-
     """
     from unisono.cli.applying import carry_out, create
     from unisono.cli.manifests import read

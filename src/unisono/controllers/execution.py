@@ -84,7 +84,6 @@ RETRIES = (
 )
 """When what the server refused to make is tried again; what a pod that ended has left is enough for a few."""
 
-
 # Carrying out the plans of jobs of every kind: the only place where their controllers write.
 
 T = TypeVar("T", bound=Object)
@@ -109,7 +108,6 @@ class Wording:
         create: reason and text when pods or Services cannot be made.
         delete: reason and text when pods cannot be deleted.
         successes: whether every object that is made or deleted gets an event.
-
     """
 
     ensure: str
@@ -156,7 +154,6 @@ class Executor(Generic[T, P]):
 
         Raises:
             ApiError: a request failed; deciding again continues where this stopped.
-
         """
         job = await self.prepare(job, plan)
         if plan.status is not None:
@@ -225,7 +222,6 @@ class Executor(Generic[T, P]):
             kind: what to make.
             items: one per object, in order.
             build: makes the object of an item when its turn has come; None to leave it out.
-
         """
         done, batch = 0, 1
         while done < len(items):

@@ -134,7 +134,6 @@ def read_answer(body: bytes, source: FloatingSource) -> tuple[int | None, int | 
 
     Raises:
         SourceFailed: it is no JSON, or has no whole number where one should be.
-
     """
     try:
         document = msgspec.json.decode(body)

@@ -90,7 +90,6 @@ def eviction_time(pod: Pod, taints: Sequence[Taint], seen: float) -> float | Non
         taints: the node's taints.
         seen: since when this process knows of them: after a pause of the control plane no pod is evicted for a time in
             which no node could be heard.
-
     """
     return time_to_leave(pod.spec.tolerations or (), taints, seen)
 

@@ -42,7 +42,6 @@ from unisono.kube.informer import Informer
 # Which restart killed the pod: written before the job's status, so that a crash in between loses no retry.
 RESTART_ROUND = "unisono.io/restart-round"
 
-
 # Annotations and labels that pods and pod groups take over from their job or from the pod they are made for.
 INHERITED_ANNOTATIONS = (
     *(PREEMPTABLE, COOLDOWN_TIME, REVOCABLE_ZONE, EVICTABLE, RELOCATE_AFTER, RESERVATION),

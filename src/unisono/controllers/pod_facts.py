@@ -149,7 +149,6 @@ def cheapest_first(pods: Iterable[Pod], neighbours: Mapping[str, int] | None = N
     Args:
         pods: active pods.
         neighbours: how many pods of the same workload stand on a node, by its name.
-
     """
 
     def key(pod: Pod) -> tuple[object, ...]:
@@ -262,7 +261,6 @@ def judge(policy: PodFailurePolicy | None, pod: Pod) -> tuple[str, str]:
 
     Returns:
         the action, ``Count`` where no rule fits, and for FailJob the message of the Job's failure.
-
     """
     for number, rule in enumerate((policy.rules if policy is not None else None) or ()):
         cause = ""

@@ -40,7 +40,6 @@ def ready_amounts(nodes: Iterable[Node], now: float) -> tuple[dict[str, int], fl
     Args:
         nodes: of the cluster.
         now: seconds since 1970.
-
     """
     total: dict[str, int] = {}
     again: float | None = None

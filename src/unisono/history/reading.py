@@ -58,7 +58,6 @@ class Filter:
         queue: only of this one.
         user: only of this one.
         name: only jobs of this name.
-
     """
 
     namespace: str = ""
@@ -73,7 +72,6 @@ class Reader:
     Args:
         storage: what a recorder wrote.
         owner: whose the jobs are of which the server knew no user: who runs its control plane; empty for nobody.
-
     """
 
     def __init__(self, storage: Storage, owner: str = "") -> None:
@@ -95,7 +93,6 @@ class Reader:
 
         Raises:
             NotFound: no history has been written.
-
         """
         with self._open() as connection:
             query = "SELECT DISTINCT namespace, resource FROM jobs UNION SELECT DISTINCT namespace, resource FROM hours"
@@ -123,7 +120,6 @@ class Reader:
 
         Raises:
             NotFound: no history has been written.
-
         """
         shown = frozenset(shown)
         counting = Counting(window, by, nodes=nodes)
@@ -166,7 +162,6 @@ class Reader:
 
         Raises:
             NotFound: no history has been written.
-
         """
         narrowed = "".join(
             f" AND (s.{name} = :{name} OR s.queue = :cluster)"
@@ -193,7 +188,6 @@ class Reader:
 
         Raises:
             NotFound: no history has been written.
-
         """
         shown = frozenset(shown)
         times = {"start": window.start, "end": window.end, "places": _json(shown, wanted)}
@@ -295,7 +289,6 @@ class StoredHistory:
 
         Raises:
             ApiError: no history has been written, or it cannot be read now.
-
         """
         return await self._ask(self._reader.places)
 
@@ -314,7 +307,6 @@ class StoredHistory:
 
         Raises:
             ApiError: 400 for a parameter that cannot be read.
-
         """
         window = window_of(query, self._clock.time())
         criteria = Filter(*(query.get(name, "") for name in ("namespace", "queue", "user", "name")))

@@ -31,7 +31,6 @@ from unisono.history.records import (
 
 # What reports answer, as JSON carries it.
 
-
 By = Literal["queue", "namespace", "user", "job", "day"]
 BY: tuple[By, ...] = ("queue", "namespace", "user", "job", "day")
 PATH = "/unisono/v1/history"
@@ -46,7 +45,6 @@ class Waiting(msgspec.Struct, omit_defaults=True):
         p50: half of them waited no longer.
         p95: nineteen of twenty.
         max: the longest.
-
     """
 
     jobs: int = 0
@@ -72,7 +70,6 @@ class Row(msgspec.Struct, omit_defaults=True):
         pending: jobs that wait at the end of the time and have not started yet.
         on: use by node and resource, in the units of ``hours``, where it was asked for; of sums of older records no
             node is known.
-
     """
 
     key: str
@@ -112,7 +109,6 @@ class Report(msgspec.Struct, omit_defaults=True):
         more: there are more rows than are shown.
         since: when the history begins, in seconds since 1970; 0 where it is empty or not known.
         unknown: fields of the rows that the source does not keep; the total may have them.
-
     """
 
     start: float
@@ -234,7 +230,6 @@ class Counting:
         window: the time.
         by: what a row stands for.
         nodes: whether rows say what was used on which node.
-
     """
 
     def __init__(self, window: Window, by: By, *, nodes: bool = False) -> None:
@@ -313,7 +308,6 @@ class Counting:
 
         Args:
             since: when the history begins.
-
         """
         rows = [each.row(key) for key, each in self._rows.items()]
         for row in rows:
@@ -447,7 +441,6 @@ def window_of(query: Mapping[str, str], now: float) -> Window:
 
     Raises:
         ApiError: 400 where they cannot be read.
-
     """
     end = _seconds(query, "to", now)
     start = _seconds(query, "from", end - _WEEK_SECONDS)
@@ -461,7 +454,6 @@ def points_of(query: Mapping[str, str]) -> int:
 
     Raises:
         ApiError: 400 where that is no number.
-
     """
     text = query.get("points", "") or "120"
     if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text)):

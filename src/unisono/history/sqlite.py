@@ -33,7 +33,6 @@ class SqliteFile:
 
         Raises:
             HistoryError: its directory cannot be written.
-
         """
         try:
             self.path.touch(mode=0o600)

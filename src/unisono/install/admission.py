@@ -36,7 +36,6 @@ def changed(*, annotations: bool = False) -> dict[str, Any]:
 
     Args:
         annotations: they say something as well.
-
     """
     parts = ["request.operation != 'UPDATE'", _differs("spec")]
     if annotations:
@@ -279,7 +278,6 @@ def policies(*, webhook: bool = False, hub: bool = False) -> list[dict[str, Any]
         hub: the cluster is the hub of a fleet.
         webhook: the webhook is installed, too. It holds the rules of all kinds that it is asked about itself, and a
             server would spend more time on the same rules in CEL than on storing the object.
-
     """
     made = [(_policy(policy), policy) for policy in POLICIES if not (webhook and policy.kind in ASKED)]
     made += [(_right(policy), policy) for policy in (*RIGHTS, *RUNNING, *([PLACES_OF_JOBS] if hub else ()))]

@@ -65,7 +65,6 @@ class Right:
 
     Attributes:
         names: the only objects that are meant; empty for all.
-
     """
 
     group: str

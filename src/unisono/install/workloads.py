@@ -44,7 +44,6 @@ class InstallOptions:
         history_reader_secret: the same for the dashboard, which only reads it; empty where that is the same one.
         history_prometheus: address of a Prometheus that the dashboard reads the history from; empty for none.
         history_days: jobs that ended are kept there one by one for so long.
-
     """
 
     namespace: str = NAMESPACE
@@ -118,7 +117,6 @@ class Component:
         port: of probes and metrics.
         cpu, memory: what its pod requests.
         leads: one replica works and the others stand by.
-
     """
 
     name: str

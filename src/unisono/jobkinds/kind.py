@@ -22,7 +22,6 @@ from unisono.jobkinds.paths import first, patch_of, put, walk
 
 # How objects of different kinds tell that they run, have ended, and how: always in the words of Volcano's Jobs.
 
-
 Tells = Callable[[Any, bool], tuple[str, str]]
 
 _GOOD = ("Succeeded", "Complete", "Completed")
@@ -59,7 +58,6 @@ def by_field(path: str, phases: Mapping[str, Collection[str]], message: str = ""
         path: of the field.
         phases: its values, by what they mean; any other means Pending.
         message: path of what the object says of it.
-
     """
     meant = {value: phase for phase, values in phases.items() for value in values}
 
@@ -116,7 +114,6 @@ class PodSet:
         least: how many of them the smallest gang has; all where it is None.
         later: they are made when others run: they count in ``minResources`` of the gang, and not in ``minMember``.
         helps: they serve the job, and are no part of it.
-
     """
 
     role: str
@@ -139,7 +136,6 @@ class ElasticPart:
         most: replicas that it can use.
         template: of its pods.
         pods: of each replica.
-
     """
 
     name: str
@@ -211,7 +207,6 @@ class JobKind:
         refers: objects that it refers to may name its queue.
         managed: path at which an object names the controller that acts on it.
         managers: names there that stand for the controller here.
-
     """
 
     kind: Kind[Any]
@@ -257,7 +252,6 @@ class JobKind:
         Args:
             obj: a struct, or its JSON.
             all_places: also where it is not heeded.
-
         """
         for place in self.places if all_places else self.queues:
             for path, value in walk(obj, place):
@@ -326,7 +320,6 @@ class JobKind:
         Args:
             obj: a struct, or its JSON.
             running: a pod of it runs; kinds that tell their state by conditions do not all say so.
-
         """
         return self.tells(obj, running)
 
@@ -339,7 +332,6 @@ class JobKind:
 
         Raises:
             NoSuchField: the kind cannot be suspended.
-
         """
         if self.control != "flag":
             raise NoSuchField(
@@ -364,7 +356,6 @@ class JobKind:
 
         Raises:
             NoSuchField: there is no such part, its limits do not allow the number, or the size is fixed.
-
         """
         if replicas < 0:
             raise NoSuchField(f"replicas of task {part} must be 0 or more, and not {replicas}.")
@@ -384,7 +375,6 @@ class JobKind:
 
         Raises:
             NoSuchField: it is not known which of its parts should have them.
-
         """
         above, _, field = self.replicas.rpartition(".")
         places = [path for path, _ in walk(manifest, above)] if above else []
@@ -436,7 +426,6 @@ def part_named(obj: Any, part: str, names: Sequence[str]) -> str:
 
     Raises:
         NoSuchField: it has none of that name.
-
     """
     for name in names:
         if name.lower() == part.lower():

@@ -37,7 +37,6 @@ class Node:
         above: what it is a part of, None for the group at the top.
         parts: the groups that name it as their parent, by name.
         pods: of a PodGroup, those that name it, oldest first.
-
     """
 
     group: Group
@@ -132,7 +131,6 @@ def tree_of(
         group: the one at the top.
         composites: the groups that name a CompositePodGroup, by its key, as their parent.
         pods: those that name a PodGroup.
-
     """
     seen: set[str] = set()  # of groups that form a circle
 

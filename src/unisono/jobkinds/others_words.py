@@ -37,7 +37,6 @@ class Word:
             ``manager``: a ``managedBy`` of jobs.
         scheduler: the word stands for other things, too, and is meant only beside this ``schedulerName``.
         read_at: of one that is honoured; empty for names of queues, of which `JobKind.unheeded` tells.
-
     """
 
     project: str

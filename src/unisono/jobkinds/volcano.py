@@ -116,7 +116,6 @@ def scale_patch(job: Job, task: str, replicas: int) -> list[Json]:
 
     Raises:
         NoSuchField: the job has no such task, or the number is negative.
-
     """
     tasks = job.spec.tasks or []
     names = [each.name for each in tasks]

@@ -44,7 +44,6 @@ from unisono.jobkinds.registry import FAMILIES
 # A word that a job's pods must have says nothing on a Deployment, whose controller hands none of its own annotations to
 # the pods; one of the PodGroup says nothing on the template of a pod whose PodGroup is made of its job.
 
-
 Part = Literal["annotations", "labels"]
 READ_AT: Final = {word.key: word.read_at for word in WORDS if word.read_at}
 
@@ -155,7 +154,6 @@ def arrives(kind: JobKind, above: str, part: Part, key: str) -> bool:
         above: path of the template; empty for the object itself.
         part: labels or annotations.
         key: the word.
-
     """
     handing = _handing(kind, above)
     return bool(READ_AT[key] & (handing.annotations if part == "annotations" else handing.labels)(key))
@@ -188,7 +186,6 @@ def misplaced(kind: JobKind, obj: Any) -> list[str]:
     Args:
         kind: of the object.
         obj: a struct, or JSON values.
-
     """
     places: dict[str, tuple[str, str]] = {}
     counted = set()
@@ -354,7 +351,6 @@ def unreadable(obj: Any, templates: tuple[str, ...] = ()) -> list[str]:
     Args:
         obj: a struct, or JSON values.
         templates: paths of its pod templates.
-
     """
     return [
         f'{at}[{key}]: "{value[:_LONGEST]}" {becomes}: write {right}'

@@ -32,7 +32,6 @@ class Listing(Generic[T]):
         items: all objects that could be decoded.
         resource_version: to watch from.
         unread: the others: what of each could be read, and why the rest could not.
-
     """
 
     items: list[T]

@@ -66,7 +66,6 @@ class Retry:
         kind: of the objects; a change of one in a namespace concerns the keys of that namespace, others concern all.
         when: which changes; see `Context.watch`.
         most: how many keys of each controller are tried again at one change, those that wait longest first; 0: all.
-
     """
 
     kind: Kind[Any]
@@ -172,7 +171,6 @@ class Context:
             when: changes for which it answers False are ignored.
             optional: wait quietly where the server does not serve the kind.
             fields: a field selector; nobody else may watch the kind otherwise.
-
         """
         informer = self.informers.of(kind, optional=optional, fields=fields)
         self.used.append(informer)
@@ -219,7 +217,6 @@ class Controller:
 
         Returns:
             seconds after which to look again even if nothing changes, or None.
-
         """
         raise TypeError(f"{type(self).__name__} must define reconcile")
 
@@ -234,7 +231,6 @@ class ControllerStatistics:
         failures: calls that raised anything else.
         last_error: sentence of the last failure.
         queue: its work queue.
-
     """
 
     reconciles: int

@@ -32,7 +32,6 @@ from unisono.lazy_logs import LazyLogger
 if TYPE_CHECKING:
     import aiohttp
 
-
 # Answers of an API server as objects: pages of lists, events of watches, and objects that break their schema.
 
 T = TypeVar("T", bound=Object)
@@ -81,7 +80,6 @@ class Decoding:
 
     Args:
         server: its address, for messages.
-
     """
 
     def __init__(self, server: str) -> None:
@@ -99,7 +97,6 @@ class Decoding:
 
         Raises:
             Unavailable: it is no JSON, or not such a value.
-
         """
         try:
             try:
@@ -114,7 +111,6 @@ class Decoding:
 
         Raises:
             Unavailable: it is no list.
-
         """
         struct = kind.struct
         try:
@@ -160,7 +156,6 @@ async def split_lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes, Non
 
     Raises:
         Unavailable: a line has no end for longer than any object is.
-
     """
     parts: list[bytes] = []
     size = 0

@@ -67,7 +67,6 @@ class LeaderElector:
 
         Raises:
             LeadershipLost: the lease could not be renewed in time; ``work`` has been cancelled.
-
         """
         while not await self._try():
             await self._clock.sleep(self._retry)

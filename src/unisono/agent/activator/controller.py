@@ -65,7 +65,6 @@ class _Served:
         listening: what takes the connections.
         guests: the connections, with those of the namespace's other services.
         scaler: decides how many pods there are.
-
     """
 
     uid: str
@@ -96,7 +95,6 @@ class ActivatorController(Controller):
             book: addresses of services, by their uids.
             pods: the pods of this machine.
             listen: makes an application listen.
-
         """
         self._recorder, self._book, self._pods, self._listen = recorder, book, pods, listen
         self._served: dict[str, _Served] = {}

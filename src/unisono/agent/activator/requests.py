@@ -51,7 +51,6 @@ class Rules:
         least, most: bounds of the number of pods.
         initial: pods of a revision that was never ready.
         retention: seconds for which the last pod stays longer than it must.
-
     """
 
     target: float
@@ -107,7 +106,6 @@ class Scaler:
             rules: the service's.
             ready: pods that take requests.
             proven: its present revision was ready once; before that it keeps its first pods.
-
         """
         average = load.rate if rules.by_rate else load.concurrency
         long = math.ceil(average(now, rules.window) / rules.target - 1e-9)
@@ -136,7 +134,6 @@ class Load:
 
     Args:
         now: monotonic time in seconds, as in all methods.
-
     """
 
     def __init__(self, now: float) -> None:
@@ -240,7 +237,6 @@ class Route:
         load: its requests.
         limit: requests that one pod takes at a time; 0 for any number.
         timeout: seconds in which a response must begin, waiting included.
-
     """
 
     def __init__(
@@ -321,7 +317,6 @@ class Route:
 
         Raises:
             web.HTTPRequestTimeout: who asked is gone.
-
         """
         loop = asyncio.get_running_loop()
         self._held += 1

@@ -232,7 +232,6 @@ class GpuMetrics(Collector):
         load: answers the NVML library, or None where there is none; asked once.
         hostname: label of the machine.
         holders: by the UUID of a card, namespace and name of the pod that has it, which become labels.
-
     """
 
     def __init__(

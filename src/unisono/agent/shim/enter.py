@@ -33,7 +33,6 @@ from unisono.agent.shim.kernel import (
 # pathlib would cost milliseconds at every start of a container.
 # ruff: noqa: PTH116, PTH118, PTH123, S606
 
-
 TYPE_CHECKING = False  # importing typing would cost milliseconds at every start of a container
 if TYPE_CHECKING:
     from typing import Any, NoReturn

@@ -29,7 +29,6 @@ from unisono.agent.shim.kernel import (
 # pathlib would cost milliseconds at every start of a container.
 # ruff: noqa: PTH104
 
-
 MAX_LINE = 16384
 
 

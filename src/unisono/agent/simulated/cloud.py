@@ -67,7 +67,6 @@ class SimulatedCloud:
         groups: machines on demand, each with ``cloud``.
         clock: times.
         nodes: gets machines that have booted, and loses those that are gone.
-
     """
 
     def __init__(self, client: Client, groups: Sequence[NodeSpec], clock: Clock, nodes: Nodes) -> None:

@@ -173,7 +173,6 @@ def inside_volume(path: str) -> str:
 
     Raises:
         AgentError: it leads out of its volume.
-
     """
     parts = PurePosixPath(path).parts
     if path.startswith("/") or ".." in parts:

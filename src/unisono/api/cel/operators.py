@@ -113,7 +113,6 @@ def checked_list(value: Any, name: str) -> list[Any]:
 
     Raises:
         EvaluationError: it is none; ``name`` is the function that was called.
-
     """
     if not isinstance(value, list):
         raise no_overload(name)
@@ -138,7 +137,6 @@ def extreme(name: str, values: Any, *, largest: bool) -> Any:
 
     Raises:
         EvaluationError: the list is empty, or its entries cannot be compared.
-
     """
     entries = checked_list(values, name)
     if not entries:

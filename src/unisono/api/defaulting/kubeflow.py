@@ -68,7 +68,6 @@ def settle_replicas(spec: JobSpec, old: JobSpec | None) -> None:
     Args:
         spec: of a job with its defaults; is changed.
         old: before an update, None for a new job.
-
     """
     if not spec.tasks:
         return
@@ -229,7 +228,6 @@ class TrainingDefaults:
         strict: whether other roles are refused.
         replicas: number of pods of roles that name none, where that is not 1.
         volumes: names of the volumes that the controller gives all pods, which their containers may mount.
-
     """
 
     field: str

@@ -114,7 +114,6 @@ def hindrance(reference: ServiceReference, service: Service | None, pods: Iterab
         reference: where the webhook listens.
         service: of that name; None where there is none.
         pods: of its namespace.
-
     """
     where = f"service {reference.namespace}/{reference.name}"
     if service is None:

@@ -355,7 +355,6 @@ MACHINE_DEPLOYMENTS: Kind[MachineDeployment] = Kind(
     status_subresource=True,
 )
 
-
 # ``autoscaling.x-k8s.io``: ProvisioningRequest, and the PodTemplates it refers to; not kinds that Unisono serves.
 
 CLASS_OF_GROUP = "unisono.io/provisioning-class"

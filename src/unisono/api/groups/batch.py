@@ -68,7 +68,6 @@ class VolumeSpec(Base):
         mount_path: where it appears; must not contain ":".
         volume_claim_name: an existing claim; generated when a claim is to be made.
         volume_claim: the claim to make.
-
     """
 
     mount_path: Annotated[
@@ -87,7 +86,6 @@ class LifecyclePolicy(Base):
         events: several events.
         exit_code: exit code of the first container.
         timeout: wait so long before acting, such as "5m".
-
     """
 
     action: str | None = None
@@ -103,7 +101,6 @@ class DependsOn(Base):
     Attributes:
         name: names of tasks.
         iteration: "any" or "all" of them.
-
     """
 
     name: list[str] | None = None
@@ -118,7 +115,6 @@ class PartitionPolicySpec(Base):
         partition_size: pods per group; total times size equals the task's replicas.
         network_topology: topology constraint of each group.
         min_partitions: groups that the gang needs.
-
     """
 
     total_partitions: Annotated[
@@ -144,7 +140,6 @@ class TaskSpec(Base):
         max_retry: restarts of a pod's containers before the TaskFailed event.
         depends_on: tasks that must be ready first.
         partition_policy: groups within the task.
-
     """
 
     name: Annotated[str, Meta(extra_json_schema={"maxLength": 63, "pattern": LABEL_PATTERN})] = ""
@@ -179,7 +174,6 @@ class JobSpec(Base):
         priority_class_name: priority of the gang.
         min_success: the job is complete as soon as so many pods succeeded.
         network_topology: how close the pods must be.
-
     """
 
     scheduler_name: ShortName | None = None
@@ -233,7 +227,6 @@ class JobStatus(Base):
         controlled_resources: what the job's plug-ins and volumes made.
         replicas: pods of the last task that have not ended, for ``scale``.
         selector: label selector of these pods, as text, for ``scale``.
-
     """
 
     state: JobState = msgspec.field(default_factory=JobState)
@@ -272,7 +265,6 @@ class Command(Object):
         target: the job or queue.
         reason: why, for machines.
         message: why, for people.
-
     """
 
     action: str | None = None
@@ -305,7 +297,6 @@ class CronJobSpec(Base):
         job_template: the job.
         successful_jobs_history_limit: completed jobs that are kept.
         failed_jobs_history_limit: failed and terminated jobs that are kept.
-
     """
 
     schedule: Required = ""
@@ -333,7 +324,6 @@ class CronJobStatus(Base):
         active: jobs that have not finished.
         last_schedule_time: the scheduled time of the last job.
         last_successful_time: when a job completed last.
-
     """
 
     active: list[ObjectReference] | None = None
@@ -361,7 +351,6 @@ class SplitPolicy(Base):
             take the whole, which is one within one cluster.
         accelerators: accelerators that are needed in all; the template's own sizes hold without it.
         accelerator_type: resource name of them.
-
     """
 
     mode: Annotated[str, Meta(extra_json_schema={"enum": [STATIC, AUTO]})] | None = None
@@ -378,7 +367,6 @@ class ReplicatedJob(Base):
         split_policy: how it is spread over clusters.
         replicas: how many jobs.
         cluster_names: members of a fleet that may take them; no effect within one cluster.
-
     """
 
     name: Required = ""
@@ -396,7 +384,6 @@ class HyperJobSpec(Base):
         min_available: jobs that must complete; when that can no longer be, the others are terminated.
         max_domains: clusters over which the run may spread: on a hub 1 keeps it in one; no effect within one.
         plugins: for several clusters; no effect within one.
-
     """
 
     replicated_jobs: list[ReplicatedJob] | None = None
@@ -411,7 +398,6 @@ class ReplicatedJobStatus(Base):
     Attributes:
         name: name of the replicated job.
         job_states: job name to its state; jobs that are gone after their end keep theirs.
-
     """
 
     name: Required = ""
@@ -432,7 +418,6 @@ class HyperJobStatus(Base):
         replicated_jobs_status: the replicated jobs.
         split_count: jobs in all.
         observed_generation: the spec that this status is about.
-
     """
 
     conditions: list[Condition] | None = None

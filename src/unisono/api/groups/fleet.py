@@ -38,7 +38,6 @@ class KubeconfigRef(Base):
     Attributes:
         name: Secret in the namespace of the AttachedCluster.
         key: entry of the Secret; without it ``value``, ``kubeconfig``, ``config`` or its only entry.
-
     """
 
     name: ObjectName | None = None
@@ -51,7 +50,6 @@ class AttachedClusterSpec(Base):
     Attributes:
         kubeconfig: where its kubeconfig is.
         kubeconfig_secret_ref: short form of ``kubeconfig.name``.
-
     """
 
     kubeconfig: KubeconfigRef | None = None
@@ -77,7 +75,6 @@ class ResourceSummary(Base):
     Attributes:
         allocatable: what pods may use.
         allocated: what pods with a node request.
-
     """
 
     allocatable: ResourceList | None = None
@@ -93,7 +90,6 @@ class AcceleratorSummary(Base):
         total: how many the ready nodes have.
         free: how many no pod holds.
         largest_free_block: most that are free on one node.
-
     """
 
     resource: str | None = None
@@ -113,7 +109,6 @@ class NodeGroupSummary(Base):
         machine: what one has for pods.
         seconds: how long they take to come.
         price_per_hour: of one.
-
     """
 
     name: str | None = None
@@ -137,7 +132,6 @@ class AttachedClusterStatus(Base):
         node_groups: machines that may come.
         last_probe_time: when its API server answered last.
         lost_since: since when it has not answered.
-
     """
 
     ready: bool | None = None
@@ -165,7 +159,6 @@ class FleetCluster(Base):
         name: name of the AttachedCluster, in the fleet's namespace.
         kind: ``AttachedCluster``; ``Attached`` means the same.
         type: other spelling of ``kind``.
-
     """
 
     name: ObjectName | None = None
@@ -184,7 +177,6 @@ class FleetSpec(Base):
     Attributes:
         clusters: the members.
         plugin: add-ons of Kurator, which are kept and have no effect here.
-
     """
 
     clusters: Annotated[list[FleetCluster], Meta(extra_json_schema={"maxItems": MOST_CLUSTERS})] | None = None
@@ -198,7 +190,6 @@ class FleetMemberStatus(Base):
         name: of the AttachedCluster.
         ready: whether it takes work.
         message: why it does not.
-
     """
 
     name: str | None = None
@@ -215,7 +206,6 @@ class FleetStatus(Base):
         ready_clusters: ready members.
         un_ready_clusters: the others.
         clusters: each member.
-
     """
 
     phase: str | None = None
@@ -295,7 +285,6 @@ class ApplicationSource(Base):
 
     Attributes:
         manifests: the objects themselves; Unisono's own addition.
-
     """
 
     helm_repository: HelmRepository | None = None
@@ -316,7 +305,6 @@ class ApplicationDestination(Base):
     Attributes:
         fleet: name of a Fleet in the namespace of the Application.
         cluster_selector: some of its members; all without it.
-
     """
 
     fleet: Annotated[str, Meta(extra={"required": True})] = ""
@@ -345,7 +333,6 @@ class HelmPolicy(Base):
 
     Attributes:
         values: the chart's values.
-
     """
 
     chart: Chart = msgspec.field(default_factory=Chart)
@@ -402,7 +389,6 @@ class ApplicationSpec(Base):
         source: where it comes from.
         sync_policies: what of it goes where.
         destination: for policies that name none.
-
     """
 
     source: ApplicationSource = msgspec.field(default_factory=ApplicationSource)
@@ -422,7 +408,6 @@ class ClusterSyncStatus(Base):
         synced: whether it has the objects.
         objects: how many.
         message: why it has not.
-
     """
 
     cluster: str | None = None
@@ -439,7 +424,6 @@ class ApplicationStatus(Base):
         conditions: Ready, once every cluster has everything.
         clusters: result per cluster and policy.
         source_status, sync_status: as Kurator's controllers write them.
-
     """
 
     conditions: list[Condition] | None = None

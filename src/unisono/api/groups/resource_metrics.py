@@ -19,7 +19,6 @@ class NodeMetrics(Object):
         timestamp: end of the time over which was measured.
         window: how long that was.
         usage: ``cpu`` and ``memory``.
-
     """
 
     timestamp: Time | None = None
@@ -64,7 +63,6 @@ class Metered:
         seconds: how long it was.
         machine: everything that runs on the machine.
         pods: by uid of the pod, what each container that runs uses.
-
     """
 
     node: str
@@ -82,6 +80,5 @@ class Meter(Protocol):
 
         Raises:
             OSError: the kernel does not tell.
-
         """
         ...

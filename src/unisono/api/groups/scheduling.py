@@ -34,7 +34,6 @@ class SubGroupKey(Base):
 
     Attributes:
         label_key: the label.
-
     """
 
     label_key: str | None = None
@@ -54,7 +53,6 @@ class SubGroupPolicySpec(Base):
             ``min_sub_groups`` counts the subgroups below it, and its topology binds all their pods together.
         min_sub_groups: subgroups that the gang needs.
         network_topology: topology constraint of each subgroup.
-
     """
 
     name: LongName | None = None
@@ -85,7 +83,6 @@ def policies_above(name: str | None, parents: Mapping[str | None, str | None]) -
     Args:
         name: of the policy.
         parents: what each policy says, by its name.
-
     """
     nearest_first: list[str | None] = []
     above = parents.get(name)
@@ -106,7 +103,6 @@ class PodGroupSpec(Base):
         min_resources: resources of the smallest gang, in quota-style names.
         network_topology: how close the pods must be.
         sub_group_policy: gangs within the gang.
-
     """
 
     min_member: Natural | None = None
@@ -139,7 +135,6 @@ class PodGroupStatus(Base):
         running: pods that run.
         succeeded: pods that succeeded.
         failed: pods that failed.
-
     """
 
     phase: PodGroupPhase | None = None
@@ -206,7 +201,6 @@ class QueueSpec(Base):
         deserved: the queue's share (capacity).
         priority: higher goes first and is reclaimed later.
         dequeue_strategy: "fifo" stops at the first job that does not fit, "traverse" goes on.
-
     """
 
     weight: (
@@ -240,7 +234,6 @@ class QueueStatus(Base):
         state: Open, Closing (closed with work left), Closed or Unknown.
         allocated: what pods of the queue and of its children use.
         reservation: nodes and resources reserved for the queue.
-
     """
 
     state: QueueState | None = None

@@ -406,7 +406,6 @@ def validate_embedded(spec: JobSpec, path: str, job_name: str) -> Iterator[Field
         spec: its spec, as the user wrote it.
         path: where the spec stands in the object that holds it.
         job_name: the longest name that such a job will have.
-
     """
     job = Job(spec=msgspec.json.decode(msgspec.json.encode(spec), type=JobSpec))
     job.metadata.name = job_name

@@ -34,7 +34,6 @@ class KeyPair:
     Attributes:
         certificate: the X.509 certificate.
         key: its EC P-256 private key.
-
     """
 
     certificate: x509.Certificate

@@ -46,7 +46,6 @@ REVIEW_KINDS: tuple[Kind[Any], ...] = (
     SUBJECT_ACCESS_REVIEWS,
 )
 
-
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 
@@ -60,7 +59,6 @@ class User:
         groups: what bindings name, too.
         uid: of a service account.
         extra: further facts from the credentials.
-
     """
 
     name: str

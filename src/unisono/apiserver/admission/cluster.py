@@ -161,7 +161,6 @@ def check_use(may_use: MayUse, request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 naming the queue.
-
     """
     if request.operation not in ("CREATE", "UPDATE") or request.subresource:
         return
@@ -294,7 +293,6 @@ def check_namespace(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 naming the queue.
-
     """
     check_use(lambda _request, _queue: True, request, view)
 
@@ -304,7 +302,6 @@ def check_notes(request: Request, _: View) -> None:
 
     Raises:
         Invalid: names the annotation.
-
     """
     if request.operation == "DELETE" or request.subresource:
         return
@@ -331,7 +328,6 @@ def check_live(request: Request, view: View) -> None:
     Raises:
         NotFound: the namespace does not exist.
         ApiError: 403 while it is being deleted.
-
     """
     if request.operation != "CREATE" or not request.kind.namespaced:
         return
@@ -354,7 +350,6 @@ def protect(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 for their deletion.
-
     """
     if request.operation == "DELETE" and request.name in PROTECTED:
         raise forbidden(request.kind, request.name, "this namespace may not be deleted")
@@ -393,7 +388,6 @@ def begin_deletion(request: Request, view: Clocked) -> None:
 
     Raises:
         ApiError: 403 for the deletion of a built-in kind.
-
     """
     if request.operation != "DELETE":
         return
@@ -454,7 +448,6 @@ def check_not_terminating(request: Request) -> None:
 
     Raises:
         ApiError: 403.
-
     """
     kind = request.kind
     if request.operation == "CREATE" and isinstance(kind, CustomKind) and kind.definition.terminating:

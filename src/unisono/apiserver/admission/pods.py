@@ -54,7 +54,6 @@ def check_disruption_budget(request: Request, view: View) -> None:
 
     Raises:
         Invalid: an annotation breaks that.
-
     """
     pod: Pod = request.object
     if request.operation != "CREATE" or pod.spec.scheduler_name != _SCHEDULER:
@@ -92,7 +91,6 @@ def check_exists(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 that names it.
-
     """
     pod: Pod = request.object
     name = pod.spec.service_account_name or _ALWAYS_THERE
@@ -114,7 +112,6 @@ def complete(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 when the class does not exist, or the pod says otherwise.
-
     """
     if request.operation != "CREATE" or request.subresource:
         return
@@ -154,7 +151,6 @@ def check_overhead(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 when a new pod has another one.
-
     """
     if request.operation != "CREATE" or request.subresource:
         return
@@ -239,7 +235,6 @@ def resolve(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 when the class does not exist, or the pod's own numbers contradict it.
-
     """
     if request.operation != "CREATE":
         return
@@ -265,7 +260,6 @@ def resolve_group(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 when the class does not exist, or the group's own number contradicts it.
-
     """
     if request.operation != "CREATE":
         return
@@ -303,7 +297,6 @@ def protect(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 for a second global default or the deletion of a system class.
-
     """
     if request.operation == "DELETE":
         if request.name in SYSTEM:
@@ -329,7 +322,6 @@ def check_same_group(request: Request, _: View) -> None:
 
     Raises:
         ApiError: 403 naming the PodGroup.
-
     """
     if request.operation != "UPDATE" or request.subresource or not request.user or MASTERS in request.groups:
         return
@@ -353,7 +345,6 @@ def check_system_priority(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 naming the class.
-
     """
     if request.operation == "DELETE" or request.subresource or request.namespace == NAMESPACE:
         return
@@ -418,7 +409,6 @@ def check_foreign_pods(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 naming the scope.
-
     """
     if request.operation == "DELETE" or request.subresource or request.namespace == NAMESPACE:
         return
@@ -468,7 +458,6 @@ def check_admin_access(request: Request, view: View) -> None:
 
     Raises:
         Invalid: the namespace has no such label.
-
     """
     if request.operation == "DELETE" or request.subresource:
         return

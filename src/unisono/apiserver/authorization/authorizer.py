@@ -202,7 +202,6 @@ class Grant:
         rules: of the role.
         missing: the role, when it does not exist.
         why: the binding, the role and the subject, as Kubernetes names them.
-
     """
 
     namespace: str | None
@@ -227,7 +226,6 @@ class Resolver:
     Args:
         view: roles and bindings.
         version: changes whenever one of them does; asked before every answer.
-
     """
 
     def __init__(self, view: View, version: Callable[[], object]) -> None:
@@ -319,7 +317,6 @@ class Authorizer:
     Args:
         view: where they are.
         version: changes whenever one of them does.
-
     """
 
     def __init__(self, view: View, version: Callable[[], object]) -> None:
@@ -348,7 +345,6 @@ class Authorizer:
 
         Raises:
             ApiError: 403, worded as Kubernetes words it.
-
         """
         decision = self.decide(user, action)
         if not decision.allowed:
@@ -424,7 +420,6 @@ class Reviews:
         authorizer: knows the rights.
         token_user: user and audiences of a bearer token that is for one of the given audiences (none: for this
             server), or what is wrong with it.
-
     """
 
     def __init__(self, authorizer: Authorizer, token_user: TokenUser) -> None:
@@ -451,7 +446,6 @@ class Reviews:
         Raises:
             Invalid: the question is incomplete or contradicts itself.
             ApiError: 400 for one that cannot be answered.
-
         """
         if isinstance(review, LocalSubjectAccessReview):
             review.metadata.namespace = review.metadata.namespace or namespace

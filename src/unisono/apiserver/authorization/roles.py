@@ -311,7 +311,6 @@ class Escalation:
 
         Raises:
             ApiError: 403 naming the rights that are missing.
-
         """
         user = judged(request)
         if user is None or request.operation == "DELETE":
@@ -333,7 +332,6 @@ class Escalation:
         Raises:
             NotFound: there is no such role.
             ApiError: 403 naming the rights that are missing.
-
         """
         user = judged(request)
         if user is None or request.operation == "DELETE":
@@ -402,7 +400,6 @@ class Deputies:
 
         Raises:
             ApiError: 403 naming the target.
-
         """
         user = judged(request)
         if user is None or request.operation == "DELETE":
@@ -422,7 +419,6 @@ class Deputies:
 
         Raises:
             ApiError: 403 that says so.
-
         """
         user = judged(request)
         if user is None or request.operation == "DELETE":
@@ -448,7 +444,6 @@ class Deputies:
 
         Raises:
             ApiError: 403 naming the owner.
-
         """
         user = judged(request)
         if user is None or request.operation == "DELETE" or not isinstance(request.object, Object):

@@ -75,7 +75,6 @@ class App:
         reading: the same for reads.
         frames: the same for what comes on connections that have left HTTP.
         monotonic: seconds of a clock that only goes forward.
-
     """
 
     def __init__(
@@ -307,7 +306,6 @@ class App:
 
         Raises:
             ApiError: 429 when too many are in progress, in all or of its user.
-
         """
         if public:
             return

@@ -227,7 +227,6 @@ class Encoded:
     Attributes:
         body: its bytes.
         digest: their hash, for caches.
-
     """
 
     def __init__(self, body: bytes) -> None:

@@ -33,7 +33,6 @@ from unisono.errors import ApiError, Conflict
 
 # The entries of ``metadata.managedFields``, and what a create, an update or a patch does to them.
 
-
 # Objects of one outline have the same fields: values that no ownership depends on are left out, answers are kept.
 
 T = TypeVar("T", bound=Sized)
@@ -81,7 +80,6 @@ class Kept(Generic[T]):
     Args:
         most: how many are kept.
         largest: length from which on an answer is not kept, for it and its question take megabytes.
-
     """
 
     def __init__(self, most: int, largest: int) -> None:
@@ -120,7 +118,6 @@ class FieldManager:
         operation: Apply, or Update for every other write.
         api_version: version of the fields; appliers keep one entry for all versions.
         subresource: ``status``, or empty for the object itself.
-
     """
 
     name: str
@@ -148,7 +145,6 @@ class ManagerEntry:
         time: when it last took or gave up any.
         fields: what it owns.
         wire: the entry as it was read, so that what did not change is not written again.
-
     """
 
     writer: FieldManager
@@ -162,7 +158,6 @@ def read_entries(managed: Iterable[Any] | None) -> list[ManagerEntry]:
 
     Raises:
         ValueError: an entry is malformed.
-
     """
     return [_read(entry) for entry in managed or ()]
 
@@ -288,7 +283,6 @@ def record(
         writer: who wrote.
         now: RFC 3339.
         ignored: fields that this door cannot write.
-
     """
     changes = compare(old, new, schema).without(ignored)
     if not changes:
@@ -508,7 +502,6 @@ def apply(
     Raises:
         Conflict: others own fields that ``config`` would change; one cause for each.
         ApiError: 400 when list items cannot be told from each other.
-
     """
     current_entries = existing_only(entries, live, schema)
     if not current_entries and empty is not None:

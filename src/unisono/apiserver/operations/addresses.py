@@ -47,7 +47,6 @@ class Addresses:
     Args:
         store: holds the Services.
         pick: a number below its argument, at random.
-
     """
 
     def __init__(self, store: Store, pick: Pick = secrets.randbelow) -> None:
@@ -59,7 +58,6 @@ class Addresses:
 
         Raises:
             Invalid: an address or a port that was asked for is taken, or outside of its range.
-
         """
         if request.operation == "DELETE" or request.subresource:
             return

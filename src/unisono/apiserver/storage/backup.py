@@ -75,7 +75,6 @@ def repair(path: Path, now: datetime, *, lossy: bool = False) -> Repair | None:
         LostWrites: acknowledged changes are missing, and ``lossy`` does not allow it.
         StoreError: it is no data file, of a newer version, or in use.
         OSError, sqlite3.Error: the disk refuses; everything is as it was.
-
     """
     readable(path, OTHERWISE)
     finish_swaps(path)
@@ -107,7 +106,6 @@ def accept_loss(path: Path, now: datetime) -> Path | None:
         DamagedStore: it is damaged as well; repair it first.
         StoreError: as ``repair``.
         OSError, sqlite3.Error: the disk refuses; everything is as it was.
-
     """
     readable(path, OTHERWISE)
     finish_swaps(path)
@@ -140,7 +138,6 @@ def build(
 
     Raises:
         OSError, sqlite3.Error: neither is there.
-
     """
     temporary = beside(path, ".new")
     aside, rejected = quarantine or (None, [])
@@ -229,7 +226,6 @@ def check_backup(path: Path) -> Backup:
     Raises:
         DamagedStore: it is damaged; the findings name the objects.
         StoreError: it is not a backup, or was written by a newer version; the text says which.
-
     """
     return _checked(path)[0]
 
@@ -251,7 +247,6 @@ def restore_backup(source: Path, database: Path, now: datetime) -> tuple[Backup,
     Raises:
         StoreError: the backup is not usable, or the database is in use; the old data is in its place.
         OSError, sqlite3.Error: the disk refuses; as before.
-
     """
     backup, judged = _checked(source)
     database.parent.mkdir(parents=True, exist_ok=True)

@@ -62,7 +62,6 @@ class Database:
             DamagedStore: the file is damaged; it is as it was.
             LostWrites: it lacks changes that were acknowledged.
             StoreError: it is foreign, newer than this version, in use, or cannot be opened.
-
         """
         try:
             if self.path != MEMORY:
@@ -95,7 +94,6 @@ class Database:
             DiskFullError: nothing was stored, for want of room; the connection is usable again.
             sqlite3.Error: nothing was stored; the connection is usable again.
             StoreError: the file is not as the last transaction left it; nothing can be stored until it is read again.
-
         """
         connection = self._opened()
         try:
@@ -116,7 +114,6 @@ class Database:
 
         Raises:
             OSError, sqlite3.Error: there is no copy.
-
         """
         copy_database(self._opened(), path)
 

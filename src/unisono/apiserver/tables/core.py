@@ -246,7 +246,6 @@ EVENTS = Layout(
     _event_cells,
 )
 
-
 # The node table.
 
 _ROLE_PREFIX = "node-role.kubernetes.io/"
@@ -307,7 +306,6 @@ NODES = Layout(
     ),
     _node_cells,
 )
-
 
 # Tables of resource quotas, disruption budgets and network policies.
 

@@ -250,7 +250,6 @@ def _workload(obj: Row, now: float) -> list[Any]:
 POD_GROUPS = Layout((NAME, Column("Policy"), Column("Workload"), Column("Status"), AGE), _pod_group)
 WORKLOADS = Layout((NAME, AGE), _workload)
 
-
 # Tables of custom resources: the name, then the kind's printer columns.
 
 # The JSONPath of printer columns: children, indexes, slices, wildcards and equality filters.
@@ -276,7 +275,6 @@ def compile_path(path: str) -> Callable[[Any], Any]:
 
     Raises:
         ValueError: the path uses something that printer columns do not.
-
     """
     steps = tuple(_steps(path.strip().removeprefix("{").removesuffix("}").removeprefix("$")))
 
@@ -417,7 +415,6 @@ _CONVERTERS: dict[str, Reader] = {
     "string": _plain,
 }
 
-
 IncludeObject = Literal["None", "Metadata", "Object"]
 
 _BUILT_IN: dict[tuple[str, str], Layout] = {
@@ -489,7 +486,6 @@ class TableWriter:
         kind: what is shown.
         version: version of group ``meta.k8s.io`` that the client reads.
         include_object: what each row carries besides its cells.
-
     """
 
     def __init__(self, kind: Kind[Any], version: str = "v1", include_object: IncludeObject = "Metadata") -> None:
@@ -505,7 +501,6 @@ class TableWriter:
             metadata: list metadata (resourceVersion, continue, remainingItemCount).
             now: Unix seconds, for ages.
             definitions: False leaves the column definitions null, as in all but the first event of a watch.
-
         """
         columns = [column.definition() for column in self._layout.columns] if definitions else None
         return {

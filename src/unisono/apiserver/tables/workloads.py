@@ -276,7 +276,6 @@ STORAGE_CLASSES = Layout(
     _storage_class,
 )
 
-
 # Tables of ReplicationControllers, HorizontalPodAutoscalers, Ingresses, their classes and CSINodes.
 
 _DEFAULT_CLASS = "ingressclass.kubernetes.io/is-default-class"

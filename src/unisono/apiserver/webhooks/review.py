@@ -44,7 +44,6 @@ def met(conditions: Iterable[MatchCondition] | None, variables: dict[str, Any]) 
 
     Raises:
         ConditionError: one cannot be evaluated, and none is false.
-
     """
     left = rules.budget()
     trouble = ""
@@ -71,7 +70,6 @@ class ReviewTarget:
         versions: in which the object can be shown, the one it was written in first.
         labels, old_labels: of the object and of what was there before; None where there is none.
         namespace_labels: of the object's namespace; None for objects that have none, which every selector fits.
-
     """
 
     kind: Kind[Any]
@@ -190,7 +188,6 @@ class Answer:
     Attributes:
         patch: JSON Patch operations, empty when nothing changes.
         status: why not, where it is a refusal.
-
     """
 
     allowed: bool
@@ -208,7 +205,6 @@ def question(uid: str, request: Request, version: str, objects: tuple[Any, Any],
         version: in which the webhook wants to see the resource.
         objects: the new and the old object as JSON values, None where there is none.
         dry_run: nothing will be stored.
-
     """
     kind, subresource = request.kind, request.subresource
     resource = {"group": kind.group, "version": version, "resource": kind.plural}
@@ -255,7 +251,6 @@ def read(body: bytes, uid: str, *, may_change: bool) -> Answer:
 
     Raises:
         BadAnswer: it is none.
-
     """
     try:
         review = msgspec.json.decode(body)

@@ -33,7 +33,6 @@ class HistoryPlace:
         dsn_file: with the connection string of a database, to read in place of asking anybody.
         dashboard: address of a dashboard to ask; empty for the one that is installed, if the API server knows nothing.
         namespace: of the installation.
-
     """
 
     dsn_file: Path | None = None
@@ -105,7 +104,6 @@ async def ask_dashboard(transport: Transport, place: HistoryPlace, what: str, pa
         NoHistory: there is no dashboard, it may not be reached, or it keeps no history; says what helps.
         ApiError: the dashboard refuses the question, or nothing answers.
         ConfigError: the address cannot be used.
-
     """
     from unisono.dashboard.http.guard import QUESTIONS, TOKEN_HEADER
     from unisono.install.dashboard_server import service_path
@@ -226,7 +224,6 @@ def window_of(since: str, until: str, now: float) -> tuple[float, float]:
 
     Raises:
         UsageError: one is no time, or the first is not the earlier one.
-
     """
     from unisono.cli.printing import moment_of_text
 
@@ -248,7 +245,6 @@ async def ask(where: Where, what: str, parameters: Mapping[str, str], kind: type
         NoHistory: there is none; says where one may be.
         ApiError: who was asked refuses, or the database cannot be read.
         ConfigError: the file has no connection string, or the dashboard's address is none.
-
     """
     import msgspec
 

@@ -140,7 +140,6 @@ def sacct_lines(
         states: only jobs in these, in Slurm's words; empty for all.
         parsable: cells stand between bars, without blanks.
         title: the first line has the columns' names.
-
     """
     places = [_COLUMNS.index(_ALIASES.get(name, name)) for name in shown]
     rows = (_sacct(job) for job in found.jobs)
@@ -157,7 +156,6 @@ def sacct_columns(text: str) -> list[str]:
 
     Raises:
         ValueError: there is no such column; the message names those that there are, or says why one is not kept.
-
     """
     names = [word.partition("%")[0].strip().lower() for word in text.split(",") if word.strip()]
     for name in names:
@@ -173,7 +171,6 @@ def sacct_states(text: str) -> list[str]:
 
     Raises:
         ValueError: there is no such state; the message names those that there are.
-
     """
     state_names = sorted(_STATE_LETTERS.values())
     states = []

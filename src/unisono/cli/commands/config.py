@@ -129,7 +129,6 @@ def _within(text: str) -> tuple[str, str] | None:
 
     Raises:
         ConfigError: the manifests cannot be read, or their ConfigMap has no such key.
-
     """
     from unisono.api.core import ConfigMap
     from unisono.api.yaml import load_all

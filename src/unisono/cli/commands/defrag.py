@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from unisono.engine.decisions import DefragmentationPlan
     from unisono.scheduler.defragmentation import Held, Plans
 
-
 # Plans of moves, for people and for programs.
 
 _MILLI = 1000

@@ -67,7 +67,6 @@ async def create(where: Where, filename: str | None, job: dict[str, Any] | None)
 
     Raises:
         UnisonoError: the file holds another kind, or more than one object.
-
     """
     from pathlib import Path
 
@@ -129,7 +128,6 @@ async def order(where: Where, name: str, action: JobAction) -> None:
         NotFound: there is no such job.
         BadWork: jobs of its kind cannot be suspended, or there is no such kind.
         UnisonoError: the Volcano Job has ended, and no command changes it any more.
-
     """
     from unisono.api.kinds import COMMANDS, JOBS
     from unisono.sdk.jobs.control import job_command, job_kind_of, suspend_patch
@@ -164,7 +162,6 @@ async def remove(where: Where, name: str) -> None:
 
     Raises:
         NotFound: there is no such job.
-
     """
     kind, name = target(name)
     try:
@@ -189,7 +186,6 @@ def target(text: str) -> tuple[Kind[Any], str]:
 
     Raises:
         BadWork: there is no such kind of job.
-
     """
     from unisono.api.kinds import JOBS
     from unisono.sdk.jobs.control import named
@@ -210,7 +206,6 @@ async def tell_others(client: HttpClient, namespace: str, name: str, words: str,
 
     Raises:
         NotFound: always.
-
     """
     from unisono.api.kinds import JOBS
     from unisono.jobkinds.registry import JOB_KINDS

@@ -12,7 +12,6 @@ from unisono.cli.vcctl import cluster_options, everywhere_option, name_option, n
 if TYPE_CHECKING:
     from unisono.api.kind import Kind
 
-
 # ``unisono jobflow`` and ``unisono jobtemplate``: the same verbs on two kinds.
 
 WORDS = {"jobflow": ("JobFlow", "job flow"), "jobtemplate": ("JobTemplate", "job template")}
@@ -124,7 +123,6 @@ async def _delete(where: Where, word: str, name: str | None, files: tuple[str, .
 
 
 command = flow_group("jobflow")
-
 
 # ``unisono jobtemplate``: job templates with ``vcctl``'s verbs and flags.
 

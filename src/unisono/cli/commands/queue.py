@@ -13,7 +13,6 @@ from unisono.errors import UnisonoError
 if TYPE_CHECKING:
     from unisono.sdk.jobs.control import QueueAction
 
-
 # What ``unisono queue`` does.
 
 ACTIONS: dict[str, QueueAction] = {"open": "OpenQueue", "close": "CloseQueue"}
@@ -48,7 +47,6 @@ async def create_queue(where: Where, name: str, *, state: str, **limits: Any) ->
     Raises:
         AlreadyExists: there is one of that name.
         Invalid: its limits contradict each other or those of its family.
-
     """
     from unisono.api.decode import decode
     from unisono.api.kinds import COMMANDS, QUEUES
@@ -68,7 +66,6 @@ async def update_queue(where: Where, name: str, **limits: Any) -> None:
     Raises:
         UnisonoError: nothing is given.
         NotFound: there is no such queue.
-
     """
     from unisono.api.kinds import QUEUES
 
@@ -86,7 +83,6 @@ async def operate_queue(where: Where, name: str, action: str, weight: int | None
     Raises:
         UnisonoError: the action is none of these, or update has no weight.
         NotFound: there is no such queue.
-
     """
     from unisono.api.kinds import COMMANDS, QUEUES
     from unisono.sdk.jobs.control import queue_command
@@ -114,7 +110,6 @@ async def show_list(where: Where, name: str | None, output: str) -> None:
 
     Raises:
         NotFound: there is no queue of that name.
-
     """
     from unisono.api.decode import decode
     from unisono.api.kinds import QUEUES
@@ -140,7 +135,6 @@ async def remove(where: Where, name: str) -> None:
     Raises:
         NotFound: there is no such queue.
         ApiError: it has queues below it, or is one that must stay.
-
     """
     from unisono.api.kinds import QUEUES
 

@@ -52,7 +52,6 @@ def convert(objects: Iterable[Json], *, in_place: bool = False) -> Written:
     Args:
         objects: a dump.
         in_place: jobs stay as they are, and their namespaces serve them.
-
     """
     done, by_kind, others = Written(), defaultdict(list), []
     raw_settings, objects = configurations(objects, "config.kueue.x-k8s.io")

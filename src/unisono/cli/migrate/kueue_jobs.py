@@ -68,7 +68,6 @@ def converted(
         places: queues by namespace and name of a LocalQueue.
         levels: tiers of HyperNodes by label.
         tolerations: what the flavors of a queue bring, by queue.
-
     """
     groups: dict[tuple[str, str], list[Json]] = defaultdict(list)
     rewritten = [_job(done, each, places, levels, tolerations, groups) for each in objects]

@@ -56,7 +56,6 @@ def program_of(
         variables: further ones of the processes.
         number: of the job, or of the array; 0 for one that follows from its name.
         local: pods are processes of this machine, which is all nodes at once.
-
     """
     base = batch.name or derived_name([PurePath(script).name])
     name = (called or (base if index is None else f"{base}-{index}")).lower().replace("_", "-")
@@ -282,7 +281,6 @@ _DOUBTS = (
     ),
 )
 
-
 _OF_A_SHELL = re.compile(
     r"(?:_|PATH|HOME|USER|LOGNAME|PWD|OLDPWD|SHELL|SHLVL|HOSTNAME|TERM|LANG|IFS|RANDOM|SECONDS|LINENO|PPID|UID|EUID|PS\d"
     r"|TMPDIR|EDITOR|DISPLAY|MASTER_ADDR|MASTER_PORT|OMP_NUM_THREADS|(?:LC|XDG|BASH|SLURM|SBATCH|UNISONO|KUBE)\w*)"
@@ -297,7 +295,6 @@ def variables_used(text: str, own: Mapping[str, str]) -> dict[str, str]:
     Args:
         text: the script.
         own: the caller's variables; longer values than 4096 characters are left out.
-
     """
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     named = {name for line in lines for name in re.findall(r"\$\{?[#!]?([A-Za-z_]\w*)", line)}
@@ -314,7 +311,6 @@ def doubts(text: str, given: Mapping[str, str]) -> list[str]:
     Args:
         text: the script.
         given: variables that its tasks get.
-
     """
     warnings: list[str] = []
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if not line.lstrip().startswith("#")]

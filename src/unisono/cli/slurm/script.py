@@ -69,7 +69,6 @@ class Batch:
         mounts: folders of the nodes, each with its path in the containers and whether it is read-only.
         licenses: floating resources of the whole job, as its annotation has them.
         notes: what was said and is not done here, a sentence each.
-
     """
 
     name: str | None = None
@@ -122,7 +121,6 @@ def read_script(text: str, where: str = "script") -> list[tuple[str, str]]:
 
     Raises:
         BadScript: the script is too long, has no ``#!``, or a line cannot be split.
-
     """
     if len(text) > LONGEST:
         raise BadScript(f"{where} has {len(text)} characters, and {LONGEST} are read.")
@@ -150,7 +148,6 @@ def read_options(words: Sequence[str], where: str = "the command line") -> list[
 
     Raises:
         BadScript: a word is no option.
-
     """
     options: list[tuple[str, str]] = []
     rest = list(words)
@@ -173,7 +170,6 @@ def refuse_parts(words: Sequence[str], where: str) -> None:
 
     Raises:
         BadScript: a word stands between two parts.
-
     """
     for word in words:
         if word in ("hetjob", "packjob", ":"):
@@ -188,7 +184,6 @@ def batch_of(options: Sequence[tuple[str, str]], where: str = "script") -> Batch
 
     Raises:
         BadScript: a value cannot be read, or the sizes do not fit each other.
-
     """
     values = {name: value for name, value in options if name in _READ}
     notes: list[str] = []
@@ -237,7 +232,6 @@ def _left_open(values: Mapping[str, str], where: str) -> list[str]:
 
     Raises:
         BadScript: a value is a placeholder, or a variable stands in the name of something that must be there.
-
     """
     notes = []
     for name, value in values.items():
@@ -561,7 +555,6 @@ _READ: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "container-mounts": _mounts,
     "container-workdir": _text("folder"),
 }
-
 
 READ = frozenset(_READ) - {"mem-per-task"}
 """Options that change the job."""

@@ -110,7 +110,6 @@ def begin_at(text: str, now: float) -> float:
 
     Raises:
         BadScript: it is no such time.
-
     """
     word, here = text.strip().lower(), datetime.fromtimestamp(now).astimezone()
     today = here.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -109,7 +109,6 @@ class Triggers:
         Raises:
             NotKnownYet: it will be known when ``again`` is called.
             MetricError: it says nothing.
-
         """
         trigger = scaled.spec.triggers[at]
         wrong = next(mistakes(trigger, "trigger"), None)
@@ -140,7 +139,6 @@ class Triggers:
         Raises:
             NotKnownYet: it will be known when ``again`` is called.
             MetricError: there is no value.
-
         """
         answer = self._answer((f"autoscaler {key}", name), key.partition("/")[0], question, now, again)
         if answer.error:

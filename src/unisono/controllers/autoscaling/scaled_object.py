@@ -113,7 +113,6 @@ class Step:
     Attributes:
         replicas: give it so many; None: leave it to the autoscaler.
         active: some trigger needs it.
-
     """
 
     replicas: int | None
@@ -128,7 +127,6 @@ def step(scaled: ScaledObject, replicas: int, active: Sequence[bool | None], now
         replicas: of the target now.
         active: what each trigger says; None where it says nothing.
         now: seconds since 1970.
-
     """
     held = paused_at(scaled)
     needed = any(active) or None in active  # what is not known must not put to rest what serves

@@ -60,7 +60,6 @@ class WantedJob:
         name: ``<hyper job>-<replicated job>-<number>``.
         replicated: what it is a replica of.
         spec: the template, with this job's share of the accelerators.
-
     """
 
     name: str
@@ -73,7 +72,6 @@ def wanted_jobs(hyper_job: HyperJob) -> list[WantedJob]:
 
     Raises:
         SplitError: a split policy cannot be followed.
-
     """
     parts = split_of(hyper_job)
     return [
@@ -90,7 +88,6 @@ class Share(msgspec.Struct, frozen=True):
         cluster: member for which it was measured.
         pods: by task; a task that is absent is as the template says.
         least: the same of the smallest gang.
-
     """
 
     cluster: str
@@ -123,7 +120,6 @@ class Divisible:
         spec: the whole as one job.
         tasks: names of the tasks whose pods are shared; each job has the others as the template says.
         equal: the jobs may be of one size: a single task is shared.
-
     """
 
     spec: JobSpec
@@ -136,7 +132,6 @@ def divisible(replicated: ReplicatedJob) -> Divisible | None:
 
     Raises:
         SplitError: the split policy cannot be followed.
-
     """
     policy = replicated.split_policy
     tasks = replicated.template_spec.tasks or ()
@@ -277,7 +272,6 @@ def next_status(
         jobs: the jobs that exist, by name.
         states: phase of every job that there should be, None for those that are yet to be made.
         now: seconds since 1970.
-
     """
     replicated = hyper_job.spec.replicated_jobs or ()
     return HyperJobStatus(
@@ -361,7 +355,6 @@ class HyperPlan:
         terminate: jobs that cannot succeed any more: too many others are lost.
         notices: events to record.
         more: further jobs are to be made at the next look.
-
     """
 
     status: HyperJobStatus
@@ -380,7 +373,6 @@ def decide(hyper_job: HyperJob, jobs: Mapping[str, Job], now: float) -> HyperPla
         hyper_job: the hyper job; nothing is made for one that is being deleted.
         jobs: the jobs that it controls, by name.
         now: seconds since 1970.
-
     """
     try:
         jobs_by_name = {each.name: each for each in wanted_jobs(hyper_job)}

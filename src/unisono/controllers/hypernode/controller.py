@@ -46,7 +46,6 @@ def count_members(hyper_node: HyperNode, nodes: Mapping[str, Node], hyper_nodes:
         hyper_node: whose members are counted.
         nodes: all nodes by name.
         hyper_nodes: names of all HyperNodes.
-
     """
     existing, children, node_names = set(hyper_nodes), set[str](), set[str]()
     for member in hyper_node.spec.members or ():
@@ -144,7 +143,6 @@ class HyperNodeWriter:
     Args:
         client: the API.
         vanished: called when one is gone that was to be changed.
-
     """
 
     def __init__(self, client: Client, vanished: Callable[[], None]) -> None:
@@ -249,7 +247,6 @@ class HyperNodeDiscoveryController(Controller):
         Args:
             recorder: tells what is wrong at the ConfigMap.
             config_map: namespace and name of the configuration; by default as ``config_map_key`` says.
-
         """
         self._recorder, self._config_map = recorder, config_map or config_map_key()
         self._told: list[str] = []
@@ -328,7 +325,6 @@ class _Known:
         nodes: the cluster's at that time.
         switches: its last answer.
         problem: why the last look failed; empty when it did not.
-
     """
 
     asked: AskedSource
@@ -358,7 +354,6 @@ class HyperNodeSourceController(Controller):
             fetch: asks servers; without one no source with a server answers.
             config_map: namespace and name of the configuration; by default as ``config_map_key`` says.
             find: the source of a name.
-
         """
         self._recorder, self._fetch, self._find = recorder, fetch or NoFetch(), find
         self._config_map = config_map or config_map_key()

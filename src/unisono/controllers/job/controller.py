@@ -200,7 +200,6 @@ class JobController(GangController[Job, VolcanoPlan]):
             offload: runs what computes for long, such as the making of keys, away from the event loop.
             count_seconds: longest time for which counts of pods in the status may be out of date.
             registry: gets the metrics.
-
         """
         super().__init__(recorder, offload)
         self._metrics = JobMetrics(registry)

@@ -52,7 +52,6 @@ def decide(seen: Observed, now: float) -> VolcanoPlan:
     Args:
         seen: the job and what belongs to it.
         now: seconds since 1970.
-
     """
     if seen.job.metadata.deletion_timestamp:
         return VolcanoPlan()
@@ -65,7 +64,6 @@ def beginning(job: Job, now: float) -> Job:
     Args:
         job: as it is stored.
         now: seconds since 1970.
-
     """
     meta = job.metadata
     if job.status.state.phase or meta.deletion_timestamp:

@@ -155,7 +155,6 @@ class JobVolume:
         claim: name of its claim.
         mount_path: where containers see it.
         spec: the claim to make, None when it must exist already.
-
     """
 
     name: str

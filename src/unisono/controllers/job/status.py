@@ -95,7 +95,6 @@ class TargetState:
         retry_count: restarts so far.
         reason: for machines: the action that led here, or what the job waits for.
         message: the same for people.
-
     """
 
     phase: str
@@ -187,7 +186,6 @@ class CountPacing:
             interval: shortest time in seconds between two writes of one job, as long as only counts change; a new job
                 gets as long before its first write.
             settle: time in seconds that counts which begin to change get to come to rest.
-
         """
         self._interval, self._settle = interval, min(settle, interval)
         self._written: dict[str, float] = {}

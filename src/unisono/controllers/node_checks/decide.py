@@ -64,7 +64,6 @@ class Seen:
         busy: another check is at work there.
         tried: there is a pod of the present try.
         outcome: of the present try; None while there is none.
-
     """
 
     name: str
@@ -93,7 +92,6 @@ class Step:
         out: it gets the taint.
         back: it loses the taint.
         faulty: it leaves because of its faults, without a check.
-
     """
 
     node: str

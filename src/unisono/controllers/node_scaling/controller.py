@@ -59,7 +59,6 @@ class Removal:
         client: the API.
         recorder: tells on the node and its pods.
         now: seconds since 1970.
-
     """
 
     def __init__(self, client: Client, recorder: Recorder, now: float) -> None:

@@ -104,7 +104,6 @@ def pool_of_node_pool(node_pool: NodePool, nodes: Iterable[Node]) -> Pool | None
     Args:
         node_pool: of a cluster.
         nodes: of the same cluster.
-
     """
     notes, spec = node_pool.metadata.annotations or {}, node_pool.spec.template.spec
     own = [node for node in nodes if (node.metadata.labels or {}).get(NODE_POOL) == node_pool.metadata.name]
@@ -162,7 +161,6 @@ class Overdue:
         annotations: to be set on the MachineDeployment; None removes one.
         replicas: how many machines to ask for from now on.
         text: what happened, for an event; empty when there is nothing to tell.
-
     """
 
     annotations: Mapping[str, str | None]
@@ -274,7 +272,6 @@ def request_for(
         pods: its pods that have no place, at least one.
         class_name: of the provisioner, such as ``best-effort-atomic-scale-up.autoscaling.x-k8s.io``.
         attempt: number of the request, from 1; a request cannot be changed or repeated.
-
     """
     name = f"{group.metadata.name[:_LONGEST_NAME]}-{attempt}"
     alike: dict[bytes, list[Pod]] = {}

@@ -71,7 +71,6 @@ class PodGroupController(Controller):
             scheduler_names: only pods whose ``schedulerName`` is one of these are looked at.
             all_reviewed: the API server says of objects of every kind which queues their authors may use; else of those
                 that this version knows, and not of those that a definition on the cluster describes.
-
         """
         self._announcer, self._recorder = Announcer(recorder), recorder
         self._all_reviewed = all_reviewed
@@ -179,7 +178,6 @@ def author_of(outermost: Object, *, all_reviewed: bool = False) -> dict[str, str
     Args:
         outermost: the object, or its outermost owner.
         all_reviewed: see `PodGroupController`.
-
     """
     if controller_of(outermost) is not None:
         return {}
@@ -201,7 +199,6 @@ async def owners_above(
         client: finds them.
         obj: the object.
         defined: kinds beside those that this version knows.
-
     """
     chain: list[Object] = []
     at = obj

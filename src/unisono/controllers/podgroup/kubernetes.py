@@ -42,7 +42,6 @@ def mirror(tree: Node, pods: Sequence[Pod], namespace_queue: str) -> PodGroup:
         tree: of Kubernetes' groups.
         pods: those that name one of them and are ours to schedule, at least one, oldest first.
         namespace_queue: default queue of the namespace, empty for the cluster's.
-
     """
     group, spec = tree.group, tree.spec
     notes, first = group.metadata.annotations or {}, pods[0]
@@ -90,7 +89,6 @@ def told_conditions(node: Node, ours: PodGroup | None, refused: str, now: float,
         refused: why there can be no PodGroup for it; empty where there can.
         now: seconds since 1970.
         invalid: the tree is none that can be scheduled.
-
     """
     if node.is_scheduled:
         return []

@@ -78,7 +78,6 @@ class Seen(Generic[T]):
         autoscaler: the HorizontalPodAutoscaler of the job's name, for kinds that may have one.
         expected: ``pods/<name>`` and ``services/<name>`` that were created and that the cache does not show yet.
         priority: value of a priority class; 0 when it is unknown.
-
     """
 
     job: T

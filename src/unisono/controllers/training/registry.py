@@ -237,7 +237,6 @@ def training_controllers(
 
     Raises:
         ConfigError: a foreign kind is none that could be run here.
-
     """
     check_kinds(foreign_kinds)
     made: dict[str, Controller] = {

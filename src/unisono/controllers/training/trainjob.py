@@ -165,7 +165,6 @@ def mpi_objects(job: TrainJob, policy: MpiPolicy, spec: JobSetSpec) -> Iterator[
 
     Raises:
         TooManyHosts: no ConfigMap can hold the file; found before it is built.
-
     """
     name, slots = job.metadata.name, _slots(job, policy)
     hosts = [f"{name}-{LAUNCHER}-0-0.{name}"] if policy.run_launcher_as_node else []
@@ -466,7 +465,6 @@ def decide(job: TrainJob, runtime: TrainingRuntimeSpec | None, job_set: JobSet |
         runtime: the runtime that it refers to; None when there is none.
         job_set: the JobSet of the job's name, if it is there.
         now: seconds since 1970.
-
     """
     plan = TrainingPlan()
     if handed_to(job)[1]:

@@ -86,7 +86,6 @@ class DaemonPlan:
         delete: pods to delete.
         status: counts of nodes.
         requeue_after: seconds until something is due by waiting.
-
     """
 
     create: list[str] = field(default_factory=list)
@@ -139,7 +138,6 @@ def decide(daemon_set: DaemonSet, nodes: Sequence[Node], pods: Sequence[Pod], up
         pods: the set's pods.
         update: hash of the present template's revision.
         now: seconds since 1970.
-
     """
     spec, waiting = daemon_set.spec, daemon_set.spec.min_ready_seconds or 0
     plan = DaemonPlan(requeue_after=next_available(pods, waiting, now))

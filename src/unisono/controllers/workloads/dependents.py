@@ -66,7 +66,6 @@ class Dependents(Generic[O, T]):
 
         Raises:
             Conflict: an object changed meanwhile.
-
         """
         owned = self.of(owner)
         selector = self._selector(owner) if self._selector is not None else None
@@ -192,7 +191,6 @@ def first_text(errors: Sequence[Exception], made: Iterable[Object]) -> str:
     Args:
         errors: at least one.
         made: what was to be created.
-
     """
     text = str(errors[0])
     drawn = {one.metadata.name: one.metadata.generate_name for one in made if one.metadata.generate_name}

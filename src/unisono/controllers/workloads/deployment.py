@@ -71,7 +71,6 @@ class ReplicaPlan:
         create: how many pods to make.
         delete: pods to delete.
         requeue_after: seconds until something is due by waiting.
-
     """
 
     create: int = 0
@@ -86,7 +85,6 @@ def decide_replicas(replica_set: Replicas, pods: Sequence[Pod], now: float) -> R
         replica_set: one that is being deleted gets an empty plan.
         pods: its pods, ended ones too.
         now: seconds since 1970.
-
     """
     spec = replica_set.spec
     active = [pod for pod in pods if is_active(pod)]
@@ -116,7 +114,6 @@ def replicas_status(
         pods: its pods.
         now: seconds since 1970.
         failure: reason and message when pods could not be made or deleted.
-
     """
     spec, old = replica_set.spec, replica_set.status
     active = [pod for pod in pods if is_active(pod)]
@@ -248,7 +245,6 @@ def status_of(deployment: Deployment, sets: Sequence[ReplicaSet], plan: Deployme
         sets: its ReplicaSets as they were before the plan.
         plan: what is being done about them.
         now: seconds since 1970.
-
     """
     old = deployment.status
     total = sum(each.status.replicas or 0 for each in sets)

@@ -98,7 +98,6 @@ def new_annotations(deployment: Deployment, replica_set: ReplicaSet | None, numb
         deployment: its owner.
         replica_set: the ReplicaSet; None while it is made.
         number: the revision that it should at least have.
-
     """
     have = (replica_set.metadata.annotations or {}) if replica_set is not None else {}
     notes = {key: text for key, text in (deployment.metadata.annotations or {}).items() if key not in _OWN}
@@ -117,7 +116,6 @@ def new_set(deployment: Deployment, number: int, replicas: int) -> ReplicaSet:
         deployment: its owner.
         number: its revision.
         replicas: how many pods it starts with.
-
     """
     spec, meta = deployment.spec, deployment.metadata
     mark = short_hash(spec.template, deployment.status.collision_count)
@@ -170,7 +168,6 @@ class DeploymentPlan:
         changes: by name of the ReplicaSet.
         delete: old ReplicaSets beyond the history limit.
         revision: number of the present template, empty while it has none.
-
     """
 
     new: ReplicaSet | None = None
@@ -202,7 +199,6 @@ def decide(deployment: Deployment, sets: Sequence[ReplicaSet], *, old_pods: bool
         deployment: one that is being deleted gets an empty plan.
         sets: its ReplicaSets.
         old_pods: whether pods of old ReplicaSets have not ended yet.
-
     """
     new = find_new(deployment, sets)
     plan = DeploymentPlan(new=new)

@@ -63,7 +63,6 @@ class BatchTally:
         completed: indexes that have succeeded.
         failed_indexes: indexes that have failed for good.
         verdict: message of the policy's rule that fails the Job, empty when none does.
-
     """
 
     active: list[Pod] = field(default_factory=list)
@@ -229,7 +228,6 @@ class JobPlan:
         expired: the Job has been over for long enough to be deleted.
         requeue_after: seconds until something is due without a change.
         notices: events to record.
-
     """
 
     create: list[Slot] = field(default_factory=list)
@@ -255,7 +253,6 @@ def decide(job: BatchJob, pods: Sequence[Pod], now: float, *, settled: bool = Tr
         pods: its pods.
         now: seconds since 1970.
         settled: whether the pods are as the last step left them; if not, none is made or deleted.
-
     """
     plan = JobPlan(status=job.status)
     end = finished(job)

@@ -33,7 +33,6 @@ class StatefulPlan:
         create: ordinals of pods to make, each with the name of its revision.
         delete: pods to delete.
         requeue_after: seconds until something is due by waiting.
-
     """
 
     create: list[tuple[int, str]] = field(default_factory=list)
@@ -68,7 +67,6 @@ def decide(stateful_set: StatefulSet, pods: Sequence[Pod], current: str, update:
         current: name of the revision that pods below the partition keep.
         update: name of the present template's revision.
         now: seconds since 1970.
-
     """
     spec = stateful_set.spec
     waiting = spec.min_ready_seconds or 0

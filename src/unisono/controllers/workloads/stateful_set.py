@@ -54,7 +54,6 @@ def pod_of(stateful_set: StatefulSet, template: PodTemplateSpec, number: int, re
         template: the template of its revision.
         number: the pod's number.
         revision: name of its revision.
-
     """
     name = f"{stateful_set.metadata.name}-{number}"
     labels = {POD_NAME_LABEL: name, INDEX_LABEL: str(number), REVISION_LABEL: revision}

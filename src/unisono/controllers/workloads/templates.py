@@ -67,7 +67,6 @@ def short_hash(value: Any, salt: int | None = None) -> str:
     Args:
         value: a struct, or JSON values.
         salt: number of collisions seen so far; changes the answer.
-
     """
     digest = hashlib.blake2b(msgspec.json.encode(value, order="sorted"), digest_size=8)
     if salt:
@@ -108,7 +107,6 @@ def pod_from(
         labels: labels beside the template's.
         annotations: annotations beside the template's.
         finalizers: finalizers beside the template's.
-
     """
     meta = template.metadata
     prefix = f"{owner.metadata.name}-"
@@ -148,7 +146,6 @@ class Revisions:
         create: whether it is to be made.
         renumber: its new number when an old template is in use again, else 0.
         delete: revisions beyond the history limit that no pod has.
-
     """
 
     update: ControllerRevision
@@ -165,7 +162,6 @@ def revise(kind: Kind[Any], owner: Owner, revisions: Sequence[ControllerRevision
         owner: the owner.
         revisions: its revisions.
         used: names of revisions that pods have, or that the status names.
-
     """
     data = _data(owner.spec.template)
     ordered = sorted(revisions, key=lambda each: (each.revision, each.metadata.name))
@@ -227,7 +223,6 @@ async def bring_to_server(
 
     Raises:
         ApiError: the server refuses; the next look tries again.
-
     """
     if revised.create:
         raise_first(await dependents.create(owner, [revised.update]))
@@ -339,7 +334,6 @@ def refusal_wait(pods: Sequence[Pod], missing: int, now: float) -> float:
         pods: the pods of a workload whose names are drawn, failed ones too.
         missing: how many are to be made.
         now: seconds since 1970.
-
     """
     accepted = max((created(pod) for pod in pods if has_started(pod)), default=0.0)
     refused = [created(pod) for pod in pods if was_refused(pod) and created(pod) >= accepted]

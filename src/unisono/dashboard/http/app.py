@@ -54,7 +54,6 @@ from unisono.lazy_logs import LazyLogger
 if TYPE_CHECKING:
     from unisono.dashboard.live.world import World
 
-
 # Questions of commands: one request with a token and no session, answered with the rights of that token.
 
 _SECONDS = 60.0
@@ -70,7 +69,6 @@ class Questions:
     Args:
         sessions: knows the API server.
         past: the history; None where none is kept.
-
     """
 
     def __init__(self, sessions: Sessions, past: Past | None) -> None:
@@ -82,7 +80,6 @@ class Questions:
         Raises:
             NotSignedIn: there is no token.
             ApiError: the API server does not accept it, or the question cannot be answered.
-
         """
         kind, _, token = request.headers.get(TOKEN_HEADER, "").strip().rpartition(" ")
         if kind.lower() not in ("", "bearer"):
@@ -140,7 +137,6 @@ class Dashboard:
         secure: the page is reached over HTTPS.
         token_header: in which an authenticating proxy sends the user's token; empty for none.
         past: where the history is that the API server does not keep; None for nowhere.
-
     """
 
     def __init__(
@@ -431,7 +427,6 @@ def page_of(world: World, view: str, query: Mapping[str, str]) -> Page:
         UnknownView: there is none of that name.
         ValidationError: the parameters are not the view's.
         NotFound: the kind of job is not known.
-
     """
     match view:
         case "overview":

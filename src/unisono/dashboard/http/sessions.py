@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from unisono.kube.kubeconfig import ClusterConfig
 
-
 # The worlds that pages look at, one for each set of credentials and namespaces, and when they end.
 
 _log = LazyLogger(__name__)
@@ -54,7 +53,6 @@ class Worlds:
         client_of: makes the client for a viewer's configuration.
         clock: of this process.
         places: where the scheduler's configuration is looked for.
-
     """
 
     def __init__(
@@ -83,7 +81,6 @@ class Worlds:
 
         Raises:
             ApiError: pages look at all worlds that the user may have.
-
         """
         watched = self.open.get(identity)
         if watched is None or watched.world.refused is not None or watched.task.done():
@@ -111,7 +108,6 @@ class Worlds:
 
         Raises:
             ApiError: pages look at all that the user may have.
-
         """
         own = {identity: each for identity, each in self.open.items() if each.world.user == user}
         if len(own) < _MOST_WORLDS_OF_ONE:
@@ -163,7 +159,6 @@ def leave_code(folder: Path) -> str:
 
     Raises:
         OSError: the folder cannot be written.
-
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     code = new_code()
@@ -218,7 +213,6 @@ class Session:
         seen: when it was last used (monotonic seconds).
         streams: requests for views that are open.
         proxied: a proxy has said whose it is, and goes on to do so.
-
     """
 
     cookie: str
@@ -261,7 +255,6 @@ class Sessions:
 
     Attributes:
         base: the same without credentials.
-
     """
 
     def __init__(
@@ -307,7 +300,6 @@ class Sessions:
         Raises:
             NotSignedIn: the code was used, is too old, or never was one.
             ApiError: the server does not accept the credentials.
-
         """
         self._forget_codes()
         _, config = self._codes.pop(code, (0.0, None))
@@ -323,7 +315,6 @@ class Sessions:
         Raises:
             NotSignedIn: it is no token.
             ApiError: the server does not accept it.
-
         """
         return await self._open(self._config_of(token), tuple(namespaces)[:MOST_NAMESPACES])
 
@@ -334,7 +325,6 @@ class Sessions:
         Raises:
             NotSignedIn: it is no token.
             ApiError: the server does not accept it.
-
         """
         config = self._config_of(token)
         user = await self._user_of(config)
@@ -356,7 +346,6 @@ class Sessions:
         Raises:
             NotSignedIn: it is another user's; the session is ended.
             ApiError: the server does not accept it.
-
         """
         renewed = replace(session.config, token=token)
         if await self._user_of(renewed) != session.user:
@@ -369,7 +358,6 @@ class Sessions:
 
         Raises:
             NotSignedIn: there is none.
-
         """
         session = self._sessions.get(cookie)
         now = self._clock.monotonic()
@@ -440,7 +428,6 @@ class Sessions:
 
         Raises:
             ApiError: pages look at all worlds that the user may have.
-
         """
         return self._worlds.looking(session.identity, session.config, session.user, session.namespaces)
 

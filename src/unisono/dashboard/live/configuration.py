@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
     from unisono.sdk.fixes.fix import Operation
 
-
 # What a viewer may do, asked of the API server with the viewer's own credentials.
 
 # Questions that are asked at the same time.
@@ -50,7 +49,6 @@ async def who(client: Client) -> UserInfo:
 
     Raises:
         ApiError: the server does not accept them.
-
     """
     return (await client.create(SELF_SUBJECT_REVIEWS, SelfSubjectReview())).status.user_info
 
@@ -76,7 +74,6 @@ async def may_list_in(client: Client, resource: str, namespace: str | None) -> b
 
     Raises:
         ApiError: the server cannot answer.
-
     """
     plural, _, group = resource.partition(".")
     asked = ResourceAttributes(verb="list", group=group or None, resource=plural, namespace=namespace)
@@ -89,7 +86,6 @@ async def may_list(client: Client, resource: str, namespaces: Sequence[str]) -> 
 
     Raises:
         ApiError: the server cannot answer.
-
     """
     if await may_list_in(client, resource, None):
         return EVERYWHERE
@@ -123,7 +119,6 @@ async def scopes(client: HttpClient, kinds: Sequence[Kind[Any]], namespaces: Seq
 
     Raises:
         ApiError: the server cannot answer, or does not accept the credentials any more.
-
     """
     turns = asyncio.Semaphore(_AT_ONCE)
 
@@ -153,7 +148,6 @@ class ConfigurationPlaces:
     Attributes:
         namespace: of the installation.
         file: of the scheduler on this machine; None where it has none, or runs elsewhere.
-
     """
 
     namespace: str = NAMESPACE
@@ -166,7 +160,6 @@ async def configuration_of(client: Client, places: ConfigurationPlaces) -> Confi
     Args:
         client: with the viewer's credentials.
         places: where it is looked for.
-
     """
     # On one machine the file takes the installation's place, and is for whom that would be for.
     configuration, where = await configuration_in_maps(client, () if places.file is not None else (places.namespace,))

@@ -41,7 +41,6 @@ def explanation_view(told: Explanation, allowed: Mapping[str, Sequence[bool]]) -
     Args:
         told: by the SDK.
         allowed: by the id of a fix, whether the viewer may do each of its operations.
-
     """
     notes = [str(refusal) for refusal in told.refused] + [str(pod) for pod in told.pods]
     notes += [f"pod/{each.pod}: {each}" for each in told.containers] + [str(note) for note in told.running]

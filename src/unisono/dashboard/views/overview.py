@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from unisono.api.core import Lease, Node
     from unisono.sdk.overview.overview import CalendarLine
 
-
 # Jobs by their people: the viewer's own ones first, and who holds most.
 
 # Rows of each list; the table of jobs has the others.
@@ -113,7 +112,6 @@ def idle_lines(rows: Iterable[JobRow], quiet: Mapping[str, float], now: float) -
         rows: of the jobs.
         quiet: since when jobs have done nothing, by ``namespace/name``.
         now: seconds since 1970.
-
     """
     lines = []
     for row in rows:
@@ -157,7 +155,6 @@ def overview_view(
         quiet: since when jobs have done nothing, by ``namespace/name``.
         calendar: what holds now or soon.
         ready: everything was listed once.
-
     """
     rows = list(rows)
     mine = own_jobs(rows, user)
@@ -271,7 +268,6 @@ def fleet_view(
         jobs: that have not ended, by the member that they are in.
         waiting: jobs that are in none.
         ready: everything was listed once.
-
     """
     rows = {}
     for cluster in sorted(clusters, key=lambda each: (each.metadata.name, each.metadata.namespace or "")):
@@ -355,7 +351,6 @@ def scheduler_view(
         configuration: text of it, where the viewer may read it.
         hidden: kinds that the viewer may not see; without leases it is not known which components are alive.
         ready: everything was listed once.
-
     """
     families = _families(metrics)
     return SchedulerView(

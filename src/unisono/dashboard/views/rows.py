@@ -261,7 +261,6 @@ def queues_view(
         nodes: of the cluster; what they have together is the measure of a queue without limits.
         editable: whether the viewer may change queues.
         ready: everything was listed once.
-
     """
     queues, groups = list(queues), list(groups)
     total: dict[str, int] = {}

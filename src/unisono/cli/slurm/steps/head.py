@@ -413,7 +413,6 @@ async def serve(spec: dict[str, Any], program: str, script: str, words: Sequence
         program: this program's own text.
         script: text of the script.
         words: its arguments.
-
     """
     place = Place(spec, os.environ)
     place.make_folder(program)

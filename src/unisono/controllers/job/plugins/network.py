@@ -255,7 +255,6 @@ class SvcPlugin(JobPlugin):
 
         Raises:
             PluginError: it is longer than a ConfigMap may be.
-
         """
         data: dict[str, str] = {}
         for task in self.view.tasks:

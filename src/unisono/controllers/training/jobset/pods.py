@@ -69,10 +69,8 @@ JOB_GROUP_INDEX: Final = "jobset.sigs.k8s.io/job-group-index"
 RESTART_ATTEMPT: Final = "jobset.sigs.k8s.io/restart-attempt"
 COORDINATOR: Final = "jobset.sigs.k8s.io/coordinator"
 
-
 ATTEMPT: Final = "unisono.io/attempt"
 """Annotation of a pod: restarts of the JobSet and of its Job when it was made, as ``2.1``."""
-
 
 S = TypeVar("S", bound=msgspec.Struct)
 _BACKOFF_LIMIT = 6
@@ -98,7 +96,6 @@ class ChildJob:
         attempt: restarts of the JobSet and of this Job.
         pods: its pods of this attempt.
         former: its pods of earlier attempts.
-
     """
 
     replicated: ReplicatedJob

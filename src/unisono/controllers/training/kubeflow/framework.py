@@ -49,7 +49,6 @@ from unisono.jobkinds.registry import queue_of
 
 # A training job as its controller reads it: defaults, what its pods have come to, and its conditions.
 
-
 # Labels by which tools find the pods of a training job.
 
 OPERATOR_NAME: Final = "training.kubeflow.org/operator-name"
@@ -64,7 +63,6 @@ RESTARTED_PODS: Final = "unisono.io/restarted-pods"
 
 POD_RESTARTS: Final = "unisono.io/pod-restarts"
 """Annotation of a job: how often in a row pods were replaced, such as ``worker-0=2,worker-3=1``."""
-
 
 # A training job as its controller reads it: defaults filled in, the run policy in one place.
 
@@ -201,7 +199,6 @@ class RoleTally:
         failed: pods that failed, and running ones that are being taken away.
         crashed: pods that failed by themselves.
         pods: the pods within the wanted number, by index.
-
     """
 
     replicas: int
@@ -254,7 +251,6 @@ def with_condition(
         conditions: the list as it was; it is not changed.
         wanted: type, status, reason and message to set.
         now: time in RFC 3339.
-
     """
     old = list(conditions)
     if is_true(old, FAILED):
@@ -302,7 +298,6 @@ class Framework:
         operator: value of the label ``operator-name``, and name of the controller.
         pod_services: whether each pod has a headless Service of its name.
         selector: whether ``replicaStatuses`` has a selector, for the scale subresource.
-
     """
 
     kind: ClassVar[Kind[Any]]
@@ -361,7 +356,6 @@ class Framework:
             view: the job.
             restarts: failed pods that were replaced.
             in_place: restarts of containers within running pods.
-
         """
         limit, count = view.run.backoff_limit, restarts + in_place
         return limit is not None and count > 0 and count >= limit
@@ -423,7 +417,6 @@ def append_env(containers: Iterable[Container], variables: Iterable[tuple[str, s
 
     Raises:
         TooManyHosts: a variable is longer than the system takes: no container would start.
-
     """
     added = list(variables)
     for name, value in added:
@@ -507,7 +500,6 @@ def plan_autoscaler(
         view: the job.
         found: the autoscaler of the job's name, whatever its owner.
         active: False while the job is suspended: then it has none.
-
     """
     desired = _wanted(plan, view) if active else None
     ours = found is not None and owner_uid(found) == view.job.metadata.uid

@@ -113,7 +113,6 @@ def submitter_pod(job: RayJob, cluster: RayCluster | None, name: str, *, in_gang
         cluster: the cluster, if it is there.
         name: of the pod.
         in_gang: whether the pod goes with the gang of the cluster.
-
     """
     meta, spec = job.metadata, job.spec
     address = pods.head_address(job.status.ray_cluster_name or "", meta.namespace or "")
@@ -244,7 +243,6 @@ def decide(seen: Seen[RayJob], cluster: RayCluster | None, now: float, head: Pod
         cluster: the cluster that the job's status or selector names, if it is there.
         now: seconds since 1970.
         head: pod of the cluster's head, which in SidecarMode submits the job.
-
     """
     return _RayJobDecision(seen, cluster, now, head).run()
 

@@ -133,7 +133,6 @@ class RayClusterView:
 
         Args:
             pods: the cluster's pods.
-
         """
         head = self.spec.head_group_spec
         name = pod_name(f"{self.name}-head", self.uid, HEAD_GROUP, 0)

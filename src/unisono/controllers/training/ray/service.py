@@ -293,7 +293,6 @@ def decide(seen: Seen[RayService], clusters: Mapping[str, SeenCluster], now: flo
         seen: the service and the pods that deploy its applications.
         clusters: its clusters by name.
         now: seconds since 1970.
-
     """
     return _ServiceDecision(seen, clusters, now).run()
 
