@@ -280,8 +280,7 @@ def _start_when_due(pod: PodView, container: ContainerView, plan: Plan, now: flo
         delay = backoff(container.crashes)
         due = max(due, container.last.finished_at + delay)
         reason = reason or Reason(
-            "CrashLoopBackOff",
-            f"back-off {delay:.0f}s restarting failed container={container.name} pod={pod.name}",
+            "CrashLoopBackOff", f"back-off {delay:.0f}s restarting failed container={container.name} pod={pod.name}"
         )
     if now >= due:
         plan.start.append(container.name)

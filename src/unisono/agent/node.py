@@ -214,12 +214,7 @@ def build_node(
 
 def _amounts(machine: Machine, cpus: float | None, memory: int | None) -> tuple[dict[str, int], dict[str, int]]:
     """Capacity and what of it pods may have, in engine units."""
-    capacity = {
-        "cpu": machine.cpu,
-        "memory": machine.memory,
-        "ephemeral-storage": machine.disk,
-        "pods": MAX_PODS,
-    }
+    capacity = {"cpu": machine.cpu, "memory": machine.memory, "ephemeral-storage": machine.disk, "pods": MAX_PODS}
     capacity |= counts(machine.inventories)
     allocatable = {**capacity, **counts(machine.inventories, healthy=True)}
     if cpus is not None:

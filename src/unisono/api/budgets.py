@@ -34,13 +34,7 @@ _MILLI = 1000.0
 HOUR: Final = 3600.0
 _EDGE = 1e-9
 """By so little amounts may be off that are sums of many."""
-_CRON = {
-    "Hour": "0 * * * *",
-    "Day": "0 0 * * *",
-    "Week": "0 0 * * 1",
-    "Month": "0 0 1 * *",
-    "Year": "0 0 1 1 *",
-}
+_CRON = {"Hour": "0 * * * *", "Day": "0 0 * * *", "Week": "0 0 * * 1", "Month": "0 0 1 * *", "Year": "0 0 1 1 *"}
 _LONGEST_PERIOD = 367 * 86_400.0
 
 Amounts = Mapping[str, float]

@@ -37,11 +37,7 @@ MOST_WEIGHT: Final = 100
 _LARGEST: Final = 5_000
 """Domains that can be asked for, and the largest skew."""
 
-_OPTIONS: Final = {
-    NEAR: ("preferred",),
-    APART: ("preferred", "by"),
-    SPREAD: ("preferred", "skew", "min"),
-}
+_OPTIONS: Final = {NEAR: ("preferred",), APART: ("preferred", "by"), SPREAD: ("preferred", "skew", "min")}
 _EXAMPLES: Final = {
     NEAR: "app=prefill@tier-1, or app=prefill@tier-1:preferred",
     APART: "app=trainer@tier-2, or @tier-1:by=volcano.sh/partition-id",

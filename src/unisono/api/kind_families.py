@@ -227,24 +227,13 @@ HORIZONTAL_POD_AUTOSCALERS_V1: Kind[autoscaling.HorizontalPodAutoscalerV1] = Kin
     status_subresource=True,
 )
 INGRESSES: Kind[service.Ingress] = Kind(
-    "networking.k8s.io",
-    "v1",
-    "Ingress",
-    "ingresses",
-    service.Ingress,
-    short_names=("ing",),
-    status_subresource=True,
+    "networking.k8s.io", "v1", "Ingress", "ingresses", service.Ingress, short_names=("ing",), status_subresource=True
 )
 INGRESS_CLASSES: Kind[service.IngressClass] = Kind(
     "networking.k8s.io", "v1", "IngressClass", "ingressclasses", service.IngressClass, False
 )
 
-SERVING_KINDS: tuple[Kind[Any], ...] = (
-    REPLICATION_CONTROLLERS,
-    HORIZONTAL_POD_AUTOSCALERS,
-    INGRESSES,
-    INGRESS_CLASSES,
-)
+SERVING_KINDS: tuple[Kind[Any], ...] = (REPLICATION_CONTROLLERS, HORIZONTAL_POD_AUTOSCALERS, INGRESSES, INGRESS_CLASSES)
 
 KUBEFLOW = "kubeflow.org"
 
@@ -269,13 +258,7 @@ PYTORCH_JOBS: Kind[kubeflow.PyTorchJob] = Kind(
 TF_JOBS: Kind[kubeflow.TFJob] = Kind(KUBEFLOW, "v1", "TFJob", "tfjobs", kubeflow.TFJob, status_subresource=True)
 # Both operators define mpijobs.kubeflow.org, each with a version of its own: here one kind has the fields of both.
 MPI_JOBS: Kind[kubeflow.MPIJob] = Kind(
-    KUBEFLOW,
-    "v1",
-    "MPIJob",
-    "mpijobs",
-    kubeflow.MPIJob,
-    status_subresource=True,
-    alias_versions=("v2beta1",),
+    KUBEFLOW, "v1", "MPIJob", "mpijobs", kubeflow.MPIJob, status_subresource=True, alias_versions=("v2beta1",)
 )
 XGBOOST_JOBS: Kind[kubeflow.XGBoostJob] = Kind(
     KUBEFLOW, "v1", "XGBoostJob", "xgboostjobs", kubeflow.XGBoostJob, status_subresource=True
@@ -290,13 +273,7 @@ PADDLE_JOBS: Kind[kubeflow.PaddleJob] = Kind(
     scale=_scale("paddleReplicaSpecs"),
 )
 JAX_JOBS: Kind[kubeflow.JAXJob] = Kind(
-    KUBEFLOW,
-    "v1",
-    "JAXJob",
-    "jaxjobs",
-    kubeflow.JAXJob,
-    status_subresource=True,
-    scale=_scale("jaxReplicaSpecs"),
+    KUBEFLOW, "v1", "JAXJob", "jaxjobs", kubeflow.JAXJob, status_subresource=True, scale=_scale("jaxReplicaSpecs")
 )
 
 JOB_SETS: Kind[job_set.JobSet] = Kind(

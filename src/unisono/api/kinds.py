@@ -30,14 +30,7 @@ EVENTS: Kind[core.Event] = Kind("", "v1", "Event", "events", core.Event, short_n
 CONFIG_MAPS: Kind[core.ConfigMap] = Kind("", "v1", "ConfigMap", "configmaps", core.ConfigMap, short_names=("cm",))
 SECRETS: Kind[core.Secret] = Kind("", "v1", "Secret", "secrets", core.Secret)
 SERVICES: Kind[core.Service] = Kind(
-    "",
-    "v1",
-    "Service",
-    "services",
-    core.Service,
-    short_names=("svc",),
-    categories=("all",),
-    status_subresource=True,
+    "", "v1", "Service", "services", core.Service, short_names=("svc",), categories=("all",), status_subresource=True
 )
 SERVICE_ACCOUNTS: Kind[core.ServiceAccount] = Kind(
     "", "v1", "ServiceAccount", "serviceaccounts", core.ServiceAccount, short_names=("sa",)
@@ -117,13 +110,7 @@ DEVICE_CLASSES: Kind[core.DeviceClass] = Kind(
     "resource.k8s.io", "v1", "DeviceClass", "deviceclasses", core.DeviceClass, False
 )
 PRIORITY_CLASSES: Kind[core.PriorityClass] = Kind(
-    "scheduling.k8s.io",
-    "v1",
-    "PriorityClass",
-    "priorityclasses",
-    core.PriorityClass,
-    False,
-    short_names=("pc",),
+    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", core.PriorityClass, False, short_names=("pc",)
 )
 RUNTIME_CLASSES: Kind[core.RuntimeClass] = Kind(
     "node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", core.RuntimeClass, False

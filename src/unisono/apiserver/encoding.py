@@ -204,12 +204,7 @@ class KindView:
 
 VIEWS: tuple[KindView, ...] = (
     KindView(EVENTS_V1, EVENTS, to_core, from_core, core_selector),
-    KindView(
-        HORIZONTAL_POD_AUTOSCALERS_V1,
-        HORIZONTAL_POD_AUTOSCALERS,
-        to_stored,
-        from_stored,
-    ),
+    KindView(HORIZONTAL_POD_AUTOSCALERS_V1, HORIZONTAL_POD_AUTOSCALERS, to_stored, from_stored),
 )
 _BY_STRUCT: dict[type[Object], KindView] = {view.kind.struct: view for view in VIEWS}
 

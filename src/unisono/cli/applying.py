@@ -186,10 +186,7 @@ def last_applied_text(manifest: dict[str, Any]) -> str:
 def with_last_applied(manifest: dict[str, Any]) -> dict[str, Any]:
     """The manifest with the annotation that the next ``apply`` compares with."""
     metadata = dict(manifest.get("metadata") or {})
-    metadata["annotations"] = {
-        **(metadata.get("annotations") or {}),
-        LAST_APPLIED: last_applied_text(manifest),
-    }
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), LAST_APPLIED: last_applied_text(manifest)}
     return {**manifest, "metadata": metadata}
 
 

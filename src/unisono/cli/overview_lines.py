@@ -265,14 +265,7 @@ def _waiting(found: Sequence[JobLine], most: int, style: Style, starts: Mapping[
 
 def _running_lines(found: Sequence[JobLine]) -> list[str]:
     rows = [
-        [
-            _title(job),
-            job.queue,
-            counted(job.pods, "pod"),
-            duration_text(job.seconds),
-            job.trouble,
-        ]
-        for job in found
+        [_title(job), job.queue, counted(job.pods, "pod"), duration_text(job.seconds), job.trouble] for job in found
     ]
     headers = ["job", "queue", "running", "age", "trouble" if any(job.trouble for job in found) else ""]
     return columns(headers, rows, empty="") if rows else []

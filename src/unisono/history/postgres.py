@@ -139,8 +139,7 @@ class Postgres:
         try:
             # Statements are not prepared: proxies that share connections do not know them.
             return cast(
-                "psycopg.Connection[Row]",
-                self._driver.connect(**parts, autocommit=True, prepare_threshold=None),
+                "psycopg.Connection[Row]", self._driver.connect(**parts, autocommit=True, prepare_threshold=None)
             )
         except UnicodeError as error:
             raise HistoryError(f"{self.name} cannot be reached: a part of its address is no name") from error

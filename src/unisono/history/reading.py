@@ -99,14 +99,7 @@ class Reader:
             return [(str(namespace), str(resource)) for namespace, resource in connection.rows(query)]
 
     def report(
-        self,
-        window: Window,
-        by: By,
-        wanted: Filter,
-        shown: Collection[Place],
-        *,
-        capacity: bool,
-        nodes: bool = False,
+        self, window: Window, by: By, wanted: Filter, shown: Collection[Place], *, capacity: bool, nodes: bool = False
     ) -> Report:
         """A report.
 
@@ -169,13 +162,7 @@ class Reader:
             if value
         )
         query = f"{_SHARES}{narrowed} ORDER BY s.queue, s.resource, s.at"
-        times = {
-            "start": window.start,
-            "end": window.end,
-            "queue": queue,
-            "resource": resource,
-            "cluster": CLUSTER,
-        }
+        times = {"start": window.start, "end": window.end, "queue": queue, "resource": resource, "cluster": CLUSTER}
         with self._open() as connection:
             rows = map(schema.share_of, connection.rows(query, times))
             groups = (list(each) for _, each in groupby(rows, key=lambda share: (share.queue, share.resource)))

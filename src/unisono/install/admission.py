@@ -225,12 +225,7 @@ def _configuration(kind: str, hooks: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _hook(
-    name: str,
-    path: str,
-    rules: list[dict[str, Any]],
-    options: InstallOptions,
-    *conditions: dict[str, Any],
-    **more: Any,
+    name: str, path: str, rules: list[dict[str, Any]], options: InstallOptions, *conditions: dict[str, Any], **more: Any
 ) -> dict[str, Any]:
     service = {"name": "unisono-webhook", "namespace": options.namespace, "path": path, "port": 443}
     return {

@@ -272,9 +272,7 @@ SCHEDULER: tuple[Panel, ...] = (
         "ops",
     ),
     Panel(
-        "Cycles",
-        (("sum by (outcome) (rate(unisono_scheduler_cycles_total[$__rate_interval]))", "{{outcome}}"),),
-        "ops",
+        "Cycles", (("sum by (outcome) (rate(unisono_scheduler_cycles_total[$__rate_interval]))", "{{outcome}}"),), "ops"
     ),
 )
 
@@ -297,11 +295,7 @@ _BACKLOG = "max by (queue_name) (volcano_queue_pod_group_{phase}_count)"
 BACKLOG: tuple[Panel, ...] = (
     Panel("Jobs that wait for admission", ((_BACKLOG.format(phase="pending"), "{{queue_name}}"),)),
     Panel("Jobs that wait for places", ((_BACKLOG.format(phase="inqueue"), "{{queue_name}}"),)),
-    Panel(
-        "Share that is held",
-        (("max by (queue_name) (volcano_queue_share)", "{{queue_name}}"),),
-        "percentunit",
-    ),
+    Panel("Share that is held", (("max by (queue_name) (volcano_queue_share)", "{{queue_name}}"),), "percentunit"),
     Panel(
         "Devices asked for and not held",
         (

@@ -100,11 +100,7 @@ POD_SECURITY = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 """Of every pod."""
-HARDENED = {
-    "allowPrivilegeEscalation": False,
-    "readOnlyRootFilesystem": True,
-    "capabilities": {"drop": ["ALL"]},
-}
+HARDENED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 """Of every container."""
 
 
@@ -134,12 +130,7 @@ AGENT = Component("agent", 8082, "200m", "256Mi")
 
 def components(options: InstallOptions) -> tuple[Component, ...]:
     """The components that the options ask for."""
-    return (
-        SCHEDULER,
-        CONTROLLERS,
-        *((WEBHOOK,) if options.webhook else ()),
-        *((AGENT,) if options.simulate else ()),
-    )
+    return (SCHEDULER, CONTROLLERS, *((WEBHOOK,) if options.webhook else ()), *((AGENT,) if options.simulate else ()))
 
 
 def arguments(component: Component, options: InstallOptions) -> list[str]:

@@ -182,11 +182,7 @@ def _bounds(spec: str) -> dict[str, Any]:
     task = f"{spec}.tasks[*]"
     return {
         "priorities": (f"{spec}.priorityClassName",),
-        "topologies": (
-            f"{spec}.networkTopology",
-            f"{task}.networkTopology",
-            f"{task}.partitionPolicy.networkTopology",
-        ),
+        "topologies": (f"{spec}.networkTopology", f"{task}.networkTopology", f"{task}.partitionPolicy.networkTopology"),
     }
 
 

@@ -64,12 +64,7 @@ class Client(Protocol):
         ...
 
     async def list(
-        self,
-        kind: Kind[T],
-        namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
+        self, kind: Kind[T], namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
     ) -> Listing[T]:
         """Read all objects of a kind (of one namespace, or of all), pages joined."""
         ...

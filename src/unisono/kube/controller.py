@@ -393,12 +393,7 @@ class _Run:
     def _failed(self, key: str, failures: int, error: Exception) -> None:
         self.failures += 1
         self.last_error = str(error) or type(error).__name__
-        fields = {
-            "controller": self.controller.name,
-            "key": key,
-            "failures": failures,
-            "error": self.last_error,
-        }
+        fields = {"controller": self.controller.name, "key": key, "failures": failures, "error": self.last_error}
         if failures == _STUCK_AFTER:
             _log.error("controller.stuck", **fields)
         elif failures == 1:

@@ -142,11 +142,7 @@ class Decoding:
         if problem:
             meta = obj.metadata
             _log.warning(
-                "object.undecodable",
-                resource=kind.resource,
-                namespace=meta.namespace,
-                name=meta.name,
-                error=problem,
+                "object.undecodable", resource=kind.resource, namespace=meta.namespace, name=meta.name, error=problem
             )
         return obj, problem
 
@@ -287,12 +283,7 @@ class HttpClient:
         return self._decoding.whole(kind.struct, data)
 
     async def list(
-        self,
-        kind: Kind[T],
-        namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
+        self, kind: Kind[T], namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
     ) -> Listing[T]:
         """Read all objects, page by page; one that cannot be decoded stands in ``unread``, without what is wrong.
 
@@ -331,11 +322,7 @@ class HttpClient:
         timeout_seconds: float | None = None,
     ) -> AsyncIterator[WatchEvent[T]]:
         """Changes after ``resource_version``; where it is empty, all objects and then changes. Lines of any length."""
-        params = {
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            **_selectors(label_selector, field_selector),
-        }
+        params = {"watch": "true", "allowWatchBookmarks": "true", **_selectors(label_selector, field_selector)}
         if resource_version:
             params["resourceVersion"] = resource_version
         else:

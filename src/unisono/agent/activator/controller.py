@@ -82,11 +82,7 @@ class ActivatorController(Controller):
     workers = 4
 
     def __init__(
-        self,
-        recorder: EventRecorder,
-        book: AddressBook,
-        pods: Callable[[], Iterable[Pod]],
-        listen: Listen = listen,
+        self, recorder: EventRecorder, book: AddressBook, pods: Callable[[], Iterable[Pod]], listen: Listen = listen
     ) -> None:
         """Take requests and scale.
 

@@ -208,10 +208,7 @@ def _same(path: Path, content: FileContent) -> bool:
 
 
 TMPFS = "tmpfs:"
-_MADE_BY = {
-    "DirectoryOrCreate": ["/bin/mkdir", "-p", "-m", "755", "--"],
-    "FileOrCreate": ["/usr/bin/touch", "--"],
-}
+_MADE_BY = {"DirectoryOrCreate": ["/bin/mkdir", "-p", "-m", "755", "--"], "FileOrCreate": ["/usr/bin/touch", "--"]}
 
 
 @dataclass(frozen=True, slots=True)

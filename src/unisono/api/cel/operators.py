@@ -8,15 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from unisono.api.cel import texts, values
-from unisono.api.cel.values import (
-    EvaluationError,
-    UInt,
-    checked_int,
-    equal,
-    less,
-    no_overload,
-    type_name,
-)
+from unisono.api.cel.values import EvaluationError, UInt, checked_int, equal, less, no_overload, type_name
 
 
 def _number(name: str, left: Any, right: Any) -> None:

@@ -393,9 +393,6 @@ METHODS: dict[str, Callable[..., int]] = {
         "getHours": (lambda at: at.hour, lambda span: int(span.total_seconds() / 3600)),
         "getMinutes": (lambda at: at.minute, lambda span: int(span.total_seconds() / 60)),
         "getSeconds": (lambda at: at.second, lambda span: int(span.total_seconds())),
-        "getMilliseconds": (
-            lambda at: at.microsecond // 1000,
-            lambda span: int(span.total_seconds() * 1000) % 1000,
-        ),
+        "getMilliseconds": (lambda at: at.microsecond // 1000, lambda span: int(span.total_seconds() * 1000) % 1000),
     }.items()
 }

@@ -167,11 +167,7 @@ def default_limit_range(limits: LimitRange) -> None:
             canonical_map(amounts)
         if item.type == "Container":
             item.default = {**(item.max or {}), **(item.default or {})} or None
-            item.default_request = {
-                **(item.min or {}),
-                **(item.default or {}),
-                **(item.default_request or {}),
-            } or None
+            item.default_request = {**(item.min or {}), **(item.default or {}), **(item.default_request or {})} or None
 
 
 def default_priority_class(priority_class: PriorityClass) -> None:

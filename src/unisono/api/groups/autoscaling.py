@@ -347,12 +347,7 @@ NODE_POOL = "karpenter.sh/nodepool"
 """On a node (label): the NodePool that it is of."""
 MACHINES: Kind[Machine] = Kind("cluster.x-k8s.io", "v1beta2", "Machine", "machines", Machine, status_subresource=True)
 MACHINE_DEPLOYMENTS: Kind[MachineDeployment] = Kind(
-    "cluster.x-k8s.io",
-    "v1beta2",
-    "MachineDeployment",
-    "machinedeployments",
-    MachineDeployment,
-    status_subresource=True,
+    "cluster.x-k8s.io", "v1beta2", "MachineDeployment", "machinedeployments", MachineDeployment, status_subresource=True
 )
 
 # ``autoscaling.x-k8s.io``: ProvisioningRequest, and the PodTemplates it refers to; not kinds that Unisono serves.

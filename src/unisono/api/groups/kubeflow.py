@@ -13,8 +13,7 @@ from unisono.api.core.pod import PodTemplateSpec
 QUEUE_IMMUTABLE = "spec.runPolicy.schedulingPolicy.queue is immutable"
 
 _FixedQueue = Annotated[
-    str,
-    Meta(extra_json_schema={"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": QUEUE_IMMUTABLE}]}),
+    str, Meta(extra_json_schema={"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": QUEUE_IMMUTABLE}]})
 ]
 
 

@@ -33,10 +33,7 @@ _KINDS: dict[str, str] = {
         "string",
     ),
     **dict.fromkeys(("maximum", "minimum", "multipleOf"), "number"),
-    **dict.fromkeys(
-        ("maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"),
-        "integer",
-    ),
+    **dict.fromkeys(("maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"), "integer"),
     **dict.fromkeys(
         (
             "exclusiveMaximum",

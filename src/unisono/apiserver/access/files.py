@@ -113,10 +113,7 @@ def write_kubeconfig(path: Path, server_url: str, ca_pem: bytes, token: str) -> 
         "clusters": [
             {
                 "name": _NAME,
-                "cluster": {
-                    "server": server_url,
-                    "certificate-authority-data": base64.b64encode(ca_pem).decode(),
-                },
+                "cluster": {"server": server_url, "certificate-authority-data": base64.b64encode(ca_pem).decode()},
             }
         ],
         "users": [{"name": _NAME, "user": {"token": token}}],

@@ -184,11 +184,7 @@ def _key_usage(
 
 
 def _sign(
-    subject: x509.Name,
-    issuer: KeyPair | None,
-    now: datetime,
-    life: timedelta,
-    extensions: Sequence[Extension],
+    subject: x509.Name, issuer: KeyPair | None, now: datetime, life: timedelta, extensions: Sequence[Extension]
 ) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     issuer_key = issuer.key if issuer else key

@@ -355,12 +355,7 @@ class ObjectHandlers:
         return await self._object(exchange, kind, written.object, 201 if written.created else 200, warnings)
 
     async def _object(
-        self,
-        exchange: Exchange,
-        kind: Kind[Any],
-        encoded: bytes,
-        status: int = 200,
-        warnings: Sequence[str] = (),
+        self, exchange: Exchange, kind: Kind[Any], encoded: bytes, status: int = 200, warnings: Sequence[str] = ()
     ) -> web.StreamResponse:
         form = exchange.form
         if not form.transform and form.media == "json":

@@ -128,12 +128,7 @@ class FieldManager:
     @property
     def identity(self) -> tuple[str, ...]:
         """What makes two writers one."""
-        return (
-            self.name,
-            self.operation,
-            "" if self.operation == "Apply" else self.api_version,
-            self.subresource,
-        )
+        return (self.name, self.operation, "" if self.operation == "Apply" else self.api_version, self.subresource)
 
 
 @dataclass(frozen=True, slots=True)

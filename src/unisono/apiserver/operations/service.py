@@ -24,15 +24,7 @@ from unisono.apiserver.operations.addresses import Addresses, Pick
 from unisono.apiserver.operations.context import Context, Write, random_suffix, random_uid
 from unisono.apiserver.operations.reads import Watch
 from unisono.apiserver.storage.store import Store
-from unisono.apiserver.types import (
-    Deleted,
-    DeleteOptions,
-    Page,
-    PatchType,
-    StoreEvent,
-    WriteOptions,
-    Written,
-)
+from unisono.apiserver.types import Deleted, DeleteOptions, Page, PatchType, StoreEvent, WriteOptions, Written
 from unisono.apiserver.webhooks.calling import data_of
 
 

@@ -100,9 +100,7 @@ def carry_over(new: Object, old: Object, kind: Kind[Any], *, require_version: bo
     other = bool(meta.uid) and meta.uid != before.uid
     if other and replacing:
         raise conflict(
-            kind,
-            before.name,
-            f"Precondition failed: UID in precondition: {meta.uid}, UID in object meta: {before.uid}",
+            kind, before.name, f"Precondition failed: UID in precondition: {meta.uid}, UID in object meta: {before.uid}"
         )
     if require_version and not meta.resource_version:
         error = field_error.invalid("metadata.resourceVersion", 0, "must be specified for an update")
@@ -137,12 +135,7 @@ _ZEROS: dict[str, tuple[str, ...]] = {
     "replicasets.apps": ("replicas",),
     "replicationcontrollers": ("replicas",),
     "statefulsets.apps": ("replicas", "available_replicas"),
-    "daemonsets.apps": (
-        "current_number_scheduled",
-        "number_misscheduled",
-        "desired_number_scheduled",
-        "number_ready",
-    ),
+    "daemonsets.apps": ("current_number_scheduled", "number_misscheduled", "desired_number_scheduled", "number_ready"),
     "poddisruptionbudgets.policy": ("disruptions_allowed", "current_healthy", "desired_healthy", "expected_pods"),
     "horizontalpodautoscalers.autoscaling": ("desired_replicas",),
 }

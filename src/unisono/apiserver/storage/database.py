@@ -196,8 +196,7 @@ class Database:
         last = {event.entry.key: event for event in events}
         connection.executemany(_DELETE, [key for key, event in last.items() if event.type == "DELETED"])
         connection.executemany(
-            schema.PUT_OBJECT,
-            [_row(event.entry) for event in last.values() if event.type != "DELETED"],
+            schema.PUT_OBJECT, [_row(event.entry) for event in last.values() if event.type != "DELETED"]
         )
         connection.execute("UPDATE meta SET value = ? WHERE key = 'revision'", (events[-1].entry.revision,))
         if compact_to:

@@ -145,15 +145,7 @@ CONFIG_MAPS = Layout((NAME, Column("Data"), AGE), _config_map)
 SECRETS = Layout((NAME, Column("Type"), Column("Data"), AGE), _secret)
 SERVICE_ACCOUNTS = Layout((NAME, Column("Secrets"), AGE), _service_account)
 SERVICES = Layout(
-    (
-        NAME,
-        Column("Type"),
-        Column("Cluster-IP"),
-        Column("External-IP"),
-        Column("Port(s)"),
-        AGE,
-        wide("Selector"),
-    ),
+    (NAME, Column("Type"), Column("Cluster-IP"), Column("External-IP"), Column("Port(s)"), AGE, wide("Selector")),
     _service,
 )
 CLAIMS = Layout(
@@ -176,10 +168,7 @@ PRIORITY_CLASSES = Layout(
 )
 RUNTIME_CLASSES = Layout((NAME, Column("Handler"), AGE), _runtime_class)
 CREATED = Layout((NAME, Column("Created At", "date")), _created)
-BINDINGS = Layout(
-    (NAME, Column("Role"), AGE, wide("Users"), wide("Groups"), wide("ServiceAccounts")),
-    _binding,
-)
+BINDINGS = Layout((NAME, Column("Role"), AGE, wide("Users"), wide("Groups"), wide("ServiceAccounts")), _binding)
 LEASES = Layout((NAME, Column("Holder"), AGE), _lease)
 CRDS = Layout((NAME, Column("Created At", "date")), _created)
 

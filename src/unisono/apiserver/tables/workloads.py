@@ -192,16 +192,7 @@ def _storage_class(obj: Row, now: float) -> list[Any]:
 
 
 DEPLOYMENTS = Layout(
-    (
-        NAME,
-        Column("Ready"),
-        Column("Up-to-date"),
-        Column("Available"),
-        AGE,
-        *_CONTAINERS,
-        _SELECTOR,
-    ),
-    _deployment,
+    (NAME, Column("Ready"), Column("Up-to-date"), Column("Available"), AGE, *_CONTAINERS, _SELECTOR), _deployment
 )
 REPLICA_SETS = Layout(
     (

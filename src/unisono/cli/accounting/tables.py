@@ -45,14 +45,7 @@ _ASKED_FOR = ("maxrss",)
 """Columns that are shown where they are asked for."""
 _COLUMNS = (*SACCT_COLUMNS, *_ASKED_FOR)
 _STATE = SACCT_COLUMNS.index("state")
-_STATE_LETTERS = {
-    "CD": "COMPLETED",
-    "F": "FAILED",
-    "TO": "TIMEOUT",
-    "CA": "CANCELLED",
-    "R": "RUNNING",
-    "PD": "PENDING",
-}
+_STATE_LETTERS = {"CD": "COMPLETED", "F": "FAILED", "TO": "TIMEOUT", "CA": "CANCELLED", "R": "RUNNING", "PD": "PENDING"}
 _ALIASES = {
     "jobidraw": "jobid",
     "jobname": "jobid",

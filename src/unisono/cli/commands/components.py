@@ -137,11 +137,7 @@ def controllers_command(
     help="The scheduler's configuration, in Volcano's format; changes take effect at once.",
 )
 @click.option(
-    "--bind-concurrency",
-    type=click.IntRange(1, 4096),
-    default=64,
-    show_default=True,
-    help="Binds under way at a time.",
+    "--bind-concurrency", type=click.IntRange(1, 4096), default=64, show_default=True, help="Binds under way at a time."
 )
 @click.option(
     "--gang-patience",

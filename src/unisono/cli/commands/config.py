@@ -157,12 +157,7 @@ def _within(text: str) -> tuple[str, str] | None:
 
 
 async def _of_scheduler(where: Where) -> dict[str, Any]:
-    from unisono.api.annotations import (
-        CONFIGURATION_ERROR,
-        CONFIGURATION_NOTES,
-        CONFIGURATION_SOURCE,
-        SCHEDULER_CYCLES,
-    )
+    from unisono.api.annotations import CONFIGURATION_ERROR, CONFIGURATION_NOTES, CONFIGURATION_SOURCE, SCHEDULER_CYCLES
     from unisono.api.keys import CONFIG_MAP_KEY
     from unisono.api.kinds import LEASES
     from unisono.cli.connection import connect

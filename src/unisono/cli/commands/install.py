@@ -176,10 +176,7 @@ def command(
             ) from None
         load_config(text, str(config))
     options = InstallOptions(
-        namespace=where.namespace or NAMESPACE,
-        scheduler_names=scheduler_names,
-        scheduler_config=text,
-        **chosen,
+        namespace=where.namespace or NAMESPACE, scheduler_names=scheduler_names, scheduler_config=text, **chosen
     )
     if image:
         options = replace(options, image=image)

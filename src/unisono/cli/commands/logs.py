@@ -15,12 +15,7 @@ if TYPE_CHECKING:
 
 @click.command("logs")
 @click.argument("what", nargs=-1, required=True, metavar="POD|JOB|KIND/NAME")
-@click.option(
-    "-f",
-    "--follow",
-    is_flag=True,
-    help="Go on until all has ended; pods that start later are joined in.",
-)
+@click.option("-f", "--follow", is_flag=True, help="Go on until all has ended; pods that start later are joined in.")
 @click.option("-c", "--container", default="", help="Container of the pod.  [default: the first]")
 @click.option("--tail", type=click.IntRange(0), help="Only so many last lines.")
 @click.option("--since", type=click.IntRange(1), help="Only lines of so many last seconds.")

@@ -260,12 +260,7 @@ def _cohort_of(spec: Mapping[str, Any]) -> str:
 
 
 def _local_queues(
-    done: Written,
-    found: Iterable[Json],
-    queues: Named,
-    spaces: Mapping[str, Mapping[str, str]],
-    *,
-    by_default: bool,
+    done: Written, found: Iterable[Json], queues: Named, spaces: Mapping[str, Mapping[str, str]], *, by_default: bool
 ) -> dict[tuple[str, str], str]:
     """Queues by namespace and name of a LocalQueue."""
     places: dict[tuple[str, str], str] = {}

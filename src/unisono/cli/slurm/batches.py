@@ -152,10 +152,7 @@ def _complete(job: Job, batch: Batch, name: str, labels: Mapping[str, str], *, l
     if not batch.requeue:
         job.policy("TerminateJob", event="PodEvicted", first=True)
     main, pod = job.containers(TASK)[0], job.pod(TASK)
-    fields = {
-        "UNISONO_POD_IP": "status.podIP",
-        "SLURM_RESTART_COUNT": f"metadata.annotations['{JOB_RETRY_COUNT}']",
-    }
+    fields = {"UNISONO_POD_IP": "status.podIP", "SLURM_RESTART_COUNT": f"metadata.annotations['{JOB_RETRY_COUNT}']"}
     own = [{"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in fields.items()]
     main["env"] = [*own, *main["env"]]
     # Where pods share the machine's ports, two jobs on one port run one after the other.

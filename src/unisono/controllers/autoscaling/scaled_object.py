@@ -273,9 +273,5 @@ def _worth_a_look(event_type: str, new: Any, old: Any) -> bool:
     return (
         old is None
         or event_type != "MODIFIED"
-        or (new.spec, new.metadata.annotations)
-        != (
-            old.spec,
-            old.metadata.annotations,
-        )
+        or (new.spec, new.metadata.annotations) != (old.spec, old.metadata.annotations)
     )

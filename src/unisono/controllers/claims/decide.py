@@ -64,11 +64,7 @@ def claim_from(template: ResourceClaimTemplate, pod: Pod, wanted: PodResourceCla
             annotations={**(given.annotations or {}), POD_CLAIM_NAME: wanted.name},
             owner_references=[
                 OwnerReference(
-                    api_version="v1",
-                    kind="Pod",
-                    name=pod.metadata.name,
-                    uid=pod.metadata.uid or "",
-                    controller=True,
+                    api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid or "", controller=True
                 )
             ],
         ),

@@ -18,14 +18,7 @@ from unisono.api.kinds import COMMANDS, JOBS, PERSISTENT_VOLUME_CLAIMS, POD_GROU
 from unisono.api.selecting import DEFAULT_QUEUE
 from unisono.api.times import parse_time
 from unisono.controllers import owners
-from unisono.controllers.execution import (
-    Executor,
-    GangController,
-    Offload,
-    Wording,
-    all_when_classes_come,
-    expectation,
-)
+from unisono.controllers.execution import Executor, GangController, Offload, Wording, all_when_classes_come, expectation
 from unisono.controllers.job import view as phases
 from unisono.controllers.job.decide import beginning, decide
 from unisono.controllers.job.observed import Observed
@@ -218,13 +211,7 @@ class JobController(GangController[Job, VolcanoPlan]):
         index(self._commands, COMMAND_INDEX, command_targets)
         self._priorities = all_when_classes_come(context, self._jobs)
         self._executor = JobExecutor(
-            self._client,
-            self._clock,
-            JOBS,
-            self._expectations,
-            self._notify,
-            self._offload,
-            metrics=self._metrics,
+            self._client, self._clock, JOBS, self._expectations, self._notify, self._offload, metrics=self._metrics
         )
         self._giving_way = GivingWay(self._client.pace, context.queue.add)
 

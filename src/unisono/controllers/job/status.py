@@ -124,10 +124,7 @@ def next_status(
     time = rfc3339(now) if moved else old.state.last_transition_time
     return JobStatus(
         state=JobState(
-            phase=target.phase,
-            reason=target.reason or None,
-            message=target.message or None,
-            last_transition_time=time,
+            phase=target.phase, reason=target.reason or None, message=target.message or None, last_transition_time=time
         ),
         min_available=view.min_available or None,
         task_status_count={

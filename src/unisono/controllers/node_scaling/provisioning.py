@@ -8,14 +8,7 @@ from math import isfinite
 
 import msgspec
 
-from unisono.api.annotations import (
-    BACKOFF_UNTIL,
-    BOOT_SECONDS,
-    PRICE,
-    PROVISION_FAILURES,
-    PROVISION_RETRIES,
-    SCALED_AT,
-)
+from unisono.api.annotations import BACKOFF_UNTIL, BOOT_SECONDS, PRICE, PROVISION_FAILURES, PROVISION_RETRIES, SCALED_AT
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Node, Pod, PodTemplateSpec, Taint
 from unisono.api.groups.autoscaling import (

@@ -175,10 +175,7 @@ def topology(annotations: dict[str, str]) -> NetworkTopologySpec | None:
     if mode is None and tier is None:
         return None
     lowered = (mode or "").lower()
-    return NetworkTopologySpec(
-        mode=lowered if lowered in _MODES else "hard",
-        highest_tier_allowed=whole_number(tier),
-    )
+    return NetworkTopologySpec(mode=lowered if lowered in _MODES else "hard", highest_tier_allowed=whole_number(tier))
 
 
 def _owners(pod: Pod) -> list[OwnerReference]:

@@ -108,9 +108,7 @@ def _step(name: str, image: str, *, trains: bool = True, **container: Any) -> di
     step: dict[str, Any] = {
         "name": name,
         "replicas": 1,
-        "template": {
-            "spec": {"template": {"spec": {"containers": [{"name": "node", "image": image, **container}]}}},
-        },
+        "template": {"spec": {"template": {"spec": {"containers": [{"name": "node", "image": image, **container}]}}}},
     }
     if trains:
         step["template"]["metadata"] = {"labels": {TRAINJOB_ANCESTOR: "trainer"}}

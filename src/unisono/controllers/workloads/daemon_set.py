@@ -198,12 +198,7 @@ def _keep_one(
 
 
 def _roll(
-    plan: DaemonPlan,
-    daemon_set: DaemonSet,
-    by_node: dict[str, list[Pod]],
-    wanted: set[str],
-    update: str,
-    now: float,
+    plan: DaemonPlan, daemon_set: DaemonSet, by_node: dict[str, list[Pod]], wanted: set[str], update: str, now: float
 ) -> None:
     waiting = daemon_set.spec.min_ready_seconds or 0
     rolling = daemon_set.spec.update_strategy.rolling_update

@@ -31,14 +31,7 @@ from unisono.api.times import parse_time, rfc3339
 from unisono.controllers import owners
 from unisono.controllers.objects import PATIENCE_SECONDS, LastWritten, write_status
 from unisono.controllers.owners import index
-from unisono.controllers.pod_facts import (
-    cheapest_first,
-    is_active,
-    is_available,
-    is_deleting,
-    is_ready,
-    next_available,
-)
+from unisono.controllers.pod_facts import cheapest_first, is_active, is_available, is_deleting, is_ready, next_available
 from unisono.controllers.recorder import Notice, Recorder
 from unisono.controllers.workloads.dependents import Dependents, first_text, raise_first
 from unisono.controllers.workloads.deployment_decide import (
@@ -345,12 +338,7 @@ def _set(status: DeploymentStatus, name: str, value: tuple[str, str, str], now: 
         return
     since = before.last_transition_time if before is not None and before.status == state else stamp
     condition = DeploymentCondition(
-        type=name,
-        status=state,
-        reason=reason,
-        message=message,
-        last_update_time=stamp,
-        last_transition_time=since,
+        type=name, status=state, reason=reason, message=message, last_update_time=stamp, last_transition_time=since
     )
     status.conditions = [*(each for each in status.conditions or () if each.type != name), condition]
 

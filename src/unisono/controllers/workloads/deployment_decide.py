@@ -25,14 +25,7 @@ HISTORY = f"{_PREFIX}revision-history"
 DESIRED = f"{_PREFIX}desired-replicas"
 MAXIMUM = f"{_PREFIX}max-replicas"
 # What a Deployment's ReplicaSets do not take over from its annotations.
-_OWN = {
-    LAST_APPLIED,
-    "deprecated.deployment.rollback.to",
-    REVISION,
-    HISTORY,
-    DESIRED,
-    MAXIMUM,
-}
+_OWN = {LAST_APPLIED, "deprecated.deployment.rollback.to", REVISION, HISTORY, DESIRED, MAXIMUM}
 
 
 def wanted(deployment: Deployment) -> int:

@@ -493,11 +493,6 @@ def _true(status: BatchJobStatus, name: str) -> BatchJobCondition | None:
 def _set(status: BatchJobStatus, name: str, value: tuple[str, str, str], now: float) -> None:
     stamp = rfc3339(now)
     condition = BatchJobCondition(
-        type=name,
-        status=value[0],
-        reason=value[1],
-        message=value[2],
-        last_probe_time=stamp,
-        last_transition_time=stamp,
+        type=name, status=value[0], reason=value[1], message=value[2], last_probe_time=stamp, last_transition_time=stamp
     )
     status.conditions = [*(each for each in status.conditions or () if each.type != name), condition]

@@ -11,14 +11,7 @@ from unisono.api.groups.apps import StatefulSet, StatefulSetStatus
 from unisono.api.pod_states import has_ended
 from unisono.controllers.objects import SLICE
 from unisono.controllers.owners import whole_number
-from unisono.controllers.pod_facts import (
-    is_available,
-    is_deleting,
-    is_ready,
-    is_running,
-    next_available,
-    staying,
-)
+from unisono.controllers.pod_facts import is_available, is_deleting, is_ready, is_running, next_available, staying
 from unisono.controllers.workloads.templates import amount, refused_for, revision_of
 from unisono.kube.controller import sooner
 

@@ -8,13 +8,7 @@ import msgspec
 
 from unisono.api import keys
 from unisono.api.base import ObjectMeta
-from unisono.api.core import (
-    PersistentVolumeClaim,
-    PersistentVolumeClaimVolumeSource,
-    Pod,
-    PodTemplateSpec,
-    Volume,
-)
+from unisono.api.core import PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodTemplateSpec, Volume
 from unisono.api.groups.apps import ControllerRevision, StatefulSet
 from unisono.api.kind_families import CONTROLLER_REVISIONS, STATEFUL_SETS
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS
@@ -24,13 +18,7 @@ from unisono.controllers.owners import owned_by, whole_number
 from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.workloads.dependents import Dependents, raise_first
-from unisono.controllers.workloads.stateful_decide import (
-    StatefulPlan,
-    decide,
-    ordinal,
-    slots,
-    status_of,
-)
+from unisono.controllers.workloads.stateful_decide import StatefulPlan, decide, ordinal, slots, status_of
 from unisono.controllers.workloads.templates import (
     REVISION_LABEL,
     bring_to_server,

@@ -86,12 +86,7 @@ class Worlds:
         if watched is None or watched.world.refused is not None or watched.task.done():
             self._make_room_for_world(user)
             world = World(
-                self._client_of(config),
-                user,
-                namespaces,
-                clock=self._clock,
-                places=self._places,
-                pool=self.pool,
+                self._client_of(config), user, namespaces, clock=self._clock, places=self._places, pool=self.pool
             )
             watched = self.open[identity] = Watched(world, asyncio.create_task(self._run(world)))
         if self._keeping is None or self._keeping.done():

@@ -84,10 +84,7 @@ def _names(value: Any) -> Iterator[str]:
 
 
 def ask(
-    objects: LiveObjects,
-    documents: Sequence[tuple[dict[str, Any], str]],
-    configuration: ConfigurationView,
-    now: float,
+    objects: LiveObjects, documents: Sequence[tuple[dict[str, Any], str]], configuration: ConfigurationView, now: float
 ) -> Futures:
     """Simulate both sides.
 

@@ -108,12 +108,7 @@ class Source:
         handler: is told every change; what leaves the scope counts as deleted.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        kind: Kind[Any],
-        handler: Handler[Any],
-    ) -> None:
+    def __init__(self, client: Client, kind: Kind[Any], handler: Handler[Any]) -> None:
         self.kind = kind
         self._client, self._handler = client, handler
         self._running: dict[str | None, tuple[Informer[Any], asyncio.Task[None]]] = {}

@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from unisono.api.kind_families import ATTACHED_CLUSTERS
-from unisono.api.kinds import (
-    HYPER_NODES,
-    LEASES,
-    NODES,
-    POD_GROUPS,
-    PODS,
-    QUEUES,
-    RESERVATIONS,
-    TEMPORARY_QUOTAS,
-)
+from unisono.api.kinds import HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES, RESERVATIONS, TEMPORARY_QUOTAS
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
 from unisono.apiserver.access.user import ADMIN

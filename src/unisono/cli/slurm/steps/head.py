@@ -245,13 +245,7 @@ class Head:
                 command = asked["commands"].get(str(rank)) or [
                     filled(word, {"t": rank, "o": rank}) for word in asked["commands"].get("*", [])
                 ]
-                tasks.append(
-                    {
-                        "rank": rank,
-                        "set": {**shared, **own},
-                        "command": command or asked["command"],
-                    }
-                )
+                tasks.append({"rank": rank, "set": {**shared, **own}, "command": command or asked["command"]})
             await self.nodes[node].send(
                 do="start",
                 step=step.number,

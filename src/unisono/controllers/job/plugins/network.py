@@ -232,11 +232,7 @@ class SvcPlugin(JobPlugin):
             SERVICES,
             Service(
                 metadata=self._meta(view.name),
-                spec=ServiceSpec(
-                    cluster_ip="None",
-                    selector=members,
-                    publish_not_ready_addresses=self.publish or None,
-                ),
+                spec=ServiceSpec(cluster_ip="None", selector=members, publish_not_ready_addresses=self.publish or None),
             ),
             what=what,
         )

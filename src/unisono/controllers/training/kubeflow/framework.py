@@ -28,14 +28,7 @@ from unisono.api.groups.kubeflow import (
     TrainingCondition,
     TrainingStatus,
 )
-from unisono.api.keys import (
-    GROUP_NAME,
-    KUBEFLOW_JOB_NAME,
-    KUBEFLOW_REPLICA_TYPE,
-    QUEUE_NAME,
-    TASK_INDEX,
-    TASK_SPEC,
-)
+from unisono.api.keys import GROUP_NAME, KUBEFLOW_JOB_NAME, KUBEFLOW_REPLICA_TYPE, QUEUE_NAME, TASK_INDEX, TASK_SPEC
 from unisono.api.kind import Kind
 from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS, PYTORCH_JOBS
 from unisono.api.selecting import DEFAULT_QUEUE

@@ -78,8 +78,7 @@ class TensorFlow(Framework):
     def _addresses(self, view: TrainingView, role: Role) -> msgspec.Raw:
         """Hosts and ports of the role's pods, as JSON."""
         text = view.once(
-            role.name,
-            lambda: msgspec.json.encode([self.address(view, role, i) for i in range(role.replicas)]).decode(),
+            role.name, lambda: msgspec.json.encode([self.address(view, role, i) for i in range(role.replicas)]).decode()
         )
         return msgspec.Raw(text.encode())
 
