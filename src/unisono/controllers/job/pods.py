@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import msgspec
 
 from unisono.api.annotations import GANG_PARTS, GOT, RUN_SECONDS, WORKING_DIRECTORY
-from unisono.api.base import ObjectMeta
+from unisono.api.base import LabelSelector, ObjectMeta
 from unisono.api.core import (
-    LabelSelector,
     PersistentVolumeClaim,
     PersistentVolumeClaimSpec,
     PersistentVolumeClaimVolumeSource,

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
-from unisono.api.base import ObjectMeta
+from unisono.api.base import LabelSelector, ObjectMeta
 from unisono.api.core import (
     ConfigMap,
     ConfigMapKeySelector,
@@ -14,7 +14,6 @@ from unisono.api.core import (
     EnvVar,
     EnvVarSource,
     KeyToPath,
-    LabelSelector,
     NetworkPolicy,
     NetworkPolicyIngressRule,
     NetworkPolicyPeer,

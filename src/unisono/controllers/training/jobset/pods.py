@@ -12,12 +12,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from unisono.api.annotations import WORKING_DIRECTORY
-from unisono.api.base import LabelSelectorRequirement, ObjectMeta
+from unisono.api.base import LabelSelector, LabelSelectorRequirement, ObjectMeta
 from unisono.api.conditions import is_true
 from unisono.api.core import (
     Affinity,
     EnvVar,
-    LabelSelector,
     PersistentVolumeClaimVolumeSource,
     Pod,
     PodAffinity,
