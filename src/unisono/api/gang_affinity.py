@@ -12,17 +12,9 @@ from typing import Any, Final, TypeVar
 
 from msgspec import structs
 
+from unisono.api import core
 from unisono.api.annotations import APART, NEAR, SPREAD, TIER
 from unisono.api.base import LabelSelector, LabelSelectorRequirement
-from unisono.api.core import (
-    Affinity,
-    PodAffinity,
-    PodAffinityTerm,
-    PodAntiAffinity,
-    PodSpec,
-    TopologySpreadConstraint,
-    WeightedPodAffinityTerm,
-)
 from unisono.api.keys import GROUP_NAME
 from unisono.api.names import label_value, qualified_name
 
@@ -200,10 +192,10 @@ def _without_least(part: str) -> list[str]:
 
 # What the entries mean as terms of a pod.
 
-Side = TypeVar("Side", PodAffinity, PodAntiAffinity)
+Side = TypeVar("Side", core.PodAffinity, core.PodAntiAffinity)
 
 
-def with_wishes(spec: PodSpec, wishes: Iterable[Wish], labels: Mapping[str, str], gang: str) -> PodSpec:
+def with_wishes(spec: core.PodSpec, wishes: Iterable[Wish], labels: Mapping[str, str], gang: str) -> core.PodSpec:
     """A spec with the terms that the wishes stand for beside its own.
 
     Args:
@@ -212,16 +204,16 @@ def with_wishes(spec: PodSpec, wishes: Iterable[Wish], labels: Mapping[str, str]
         labels: of the pod.
         gang: name of its PodGroup. Terms refer to it as to a label `GROUP_NAME` that all pods of the gang have.
     """
-    near: list[tuple[PodAffinityTerm, int]] = []
-    away: list[tuple[PodAffinityTerm, int]] = []
-    spread: list[TopologySpreadConstraint] = []
+    near: list[tuple[core.PodAffinityTerm, int]] = []
+    away: list[tuple[core.PodAffinityTerm, int]] = []
+    spread: list[core.TopologySpreadConstraint] = []
     for one in wishes:
         selector = _selector(one, labels, gang)
         if selector is None:
             continue
         if one.word == SPREAD:
             spread.append(
-                TopologySpreadConstraint(
+                core.TopologySpreadConstraint(
                     max_skew=one.skew,
                     topology_key=one.key,
                     when_unsatisfiable="ScheduleAnyway" if one.weight else "DoNotSchedule",
@@ -230,15 +222,15 @@ def with_wishes(spec: PodSpec, wishes: Iterable[Wish], labels: Mapping[str, str]
                 )
             )
         else:
-            term = PodAffinityTerm(label_selector=selector, topology_key=one.key)
+            term = core.PodAffinityTerm(label_selector=selector, topology_key=one.key)
             (near if one.word == NEAR else away).append((term, one.weight))
-    affinity = spec.affinity or Affinity()
+    affinity = spec.affinity or core.Affinity()
     return structs.replace(
         spec,
         affinity=structs.replace(
             affinity,
-            pod_affinity=_side(affinity.pod_affinity or PodAffinity(), near),
-            pod_anti_affinity=_side(affinity.pod_anti_affinity or PodAntiAffinity(), away),
+            pod_affinity=_side(affinity.pod_affinity or core.PodAffinity(), near),
+            pod_anti_affinity=_side(affinity.pod_anti_affinity or core.PodAntiAffinity(), away),
         ),
         topology_spread_constraints=[*(spec.topology_spread_constraints or ()), *spread] or None,
     )
@@ -262,7 +254,7 @@ def _requirements(one: Wish, labels: Mapping[str, str], gang: str) -> Iterator[L
         yield LabelSelectorRequirement(key=one.by, operator="NotIn", values=[labels[one.by]])
 
 
-def _side(side: Side, more: list[tuple[PodAffinityTerm, int]]) -> Side:
+def _side(side: Side, more: list[tuple[core.PodAffinityTerm, int]]) -> Side:
     return structs.replace(
         side,
         required_during_scheduling_ignored_during_execution=[
@@ -272,7 +264,7 @@ def _side(side: Side, more: list[tuple[PodAffinityTerm, int]]) -> Side:
         or None,
         preferred_during_scheduling_ignored_during_execution=[
             *(side.preferred_during_scheduling_ignored_during_execution or ()),
-            *(WeightedPodAffinityTerm(weight=weight, pod_affinity_term=term) for term, weight in more if weight),
+            *(core.WeightedPodAffinityTerm(weight=weight, pod_affinity_term=term) for term, weight in more if weight),
         ]
         or None,
     )

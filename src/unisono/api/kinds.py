@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.api import core
+from unisono.api import core, kind_families
 from unisono.api.groups import access, batch, budgets, calendar, health, quota, scheduling, topology
 from unisono.api.groups.admission_registration import WEBHOOK_KINDS
 from unisono.api.kind import Kind, Scale
-from unisono.api.kind_families import (
-    FLEET_KINDS,
-    FLOW_KINDS,
-    GROUP_KINDS,
-    INFERENCE_KINDS,
-    PLACEMENT_KINDS,
-    SERVING_KINDS,
-    TRAINING_KINDS,
-    WORKLOAD_KINDS,
-)
 
 NAMESPACES: Kind[core.Namespace] = Kind(
     "", "v1", "Namespace", "namespaces", core.Namespace, False, short_names=("ns",), status_subresource=True
@@ -254,10 +244,10 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_SLICES,
     DEVICE_CLASSES,
-    *GROUP_KINDS,
+    *kind_families.GROUP_KINDS,
     LEASES,
-    *WORKLOAD_KINDS,
-    *SERVING_KINDS,
+    *kind_families.WORKLOAD_KINDS,
+    *kind_families.SERVING_KINDS,
     CUSTOM_RESOURCE_DEFINITIONS,
     *WEBHOOK_KINDS,
     JOBS,
@@ -272,11 +262,11 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     BUDGETS,
     PRICE_LISTS,
     NODE_CHECKS,
-    *FLOW_KINDS,
-    *TRAINING_KINDS,
-    *FLEET_KINDS,
-    *PLACEMENT_KINDS,
-    *INFERENCE_KINDS,
+    *kind_families.FLOW_KINDS,
+    *kind_families.TRAINING_KINDS,
+    *kind_families.FLEET_KINDS,
+    *kind_families.PLACEMENT_KINDS,
+    *kind_families.INFERENCE_KINDS,
 )
 CUSTOM_KINDS: tuple[Kind[Any], ...] = (
     JOBS,
@@ -291,9 +281,9 @@ CUSTOM_KINDS: tuple[Kind[Any], ...] = (
     BUDGETS,
     PRICE_LISTS,
     NODE_CHECKS,
-    *FLOW_KINDS,
-    *TRAINING_KINDS,
-    *FLEET_KINDS,
+    *kind_families.FLOW_KINDS,
+    *kind_families.TRAINING_KINDS,
+    *kind_families.FLEET_KINDS,
 )
 
 _BY_KIND: dict[tuple[str, str], Kind[Any]] = {}

@@ -6,15 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from unisono.api import keys
 from unisono.api.conditions import SUCCEEDED, SUSPENDED
 from unisono.api.core import PodSpec
-from unisono.api.keys import (
-    GROUP_MIN_MEMBER,
-    NETWORK_TOPOLOGY_HIGHEST_TIER,
-    NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED,
-    POD_QUEUE,
-    QUEUE_NAME,
-)
 from unisono.api.kind import Kind
 from unisono.api.times import time_or
 from unisono.errors import UnisonoError
@@ -86,13 +80,13 @@ InFleet = Literal["whole", "parts", "divided", ""]
 Json = dict[str, Any]
 Patch = Json | list[Json]
 
-NOTE: Final = f"metadata.annotations[{POD_QUEUE}]"
+NOTE: Final = f"metadata.annotations[{keys.POD_QUEUE}]"
 """Where most kinds name their queue."""
-LABEL: Final = f"metadata.labels[{QUEUE_NAME}]"
+LABEL: Final = f"metadata.labels[{keys.QUEUE_NAME}]"
 """Where Ray's kinds do."""
-_NAMES: Final = (NOTE, f"metadata.annotations[{QUEUE_NAME}]", f"metadata.labels[{POD_QUEUE}]", LABEL)
+_NAMES: Final = (NOTE, f"metadata.annotations[{keys.QUEUE_NAME}]", f"metadata.labels[{keys.POD_QUEUE}]", LABEL)
 """By what people name a queue in the metadata of anything."""
-_TIERS: Final = (NETWORK_TOPOLOGY_HIGHEST_TIER, NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED)
+_TIERS: Final = (keys.NETWORK_TOPOLOGY_HIGHEST_TIER, keys.NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED)
 MANAGED: Final = "spec.managedBy"
 """Where most kinds name the controller that acts on an object."""
 ONLY: Final = "pod"
@@ -155,7 +149,7 @@ def no_pods(_: Any) -> Iterable[PodSet]:
 def by_annotation(manifest: Json, to: int) -> None:
     """The gang of pods that nobody has made a PodGroup for: their owner's annotation says how many it needs."""
     notes = manifest["metadata"].get("annotations") or {}
-    manifest["metadata"]["annotations"] = notes | {GROUP_MIN_MEMBER: str(to)}
+    manifest["metadata"]["annotations"] = notes | {keys.GROUP_MIN_MEMBER: str(to)}
 
 
 def all_at_once(manifest: Json, _: int) -> None:

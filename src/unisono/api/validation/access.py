@@ -21,17 +21,8 @@ from unisono.api.core.cluster import (
     ScopeSelector,
 )
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_supported, required
+from unisono.api.groups import admission_registration
 from unisono.api.groups.access import GROUP, ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, Subject
-from unisono.api.groups.admission_registration import (
-    CONDITION_VARIABLES,
-    MatchCondition,
-    MutatingWebhook,
-    MutatingWebhookConfiguration,
-    RuleWithOperations,
-    ValidatingWebhook,
-    ValidatingWebhookConfiguration,
-    WebhookClientConfig,
-)
 from unisono.api.quantity import canonical, parse_quantity, to_milli
 from unisono.api.validation.meta import (
     by,
@@ -134,7 +125,9 @@ _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _LONGEST_SECONDS = 30
 _MOST_CONDITIONS = 64
 
-Configuration = MutatingWebhookConfiguration | ValidatingWebhookConfiguration
+Configuration = (
+    admission_registration.MutatingWebhookConfiguration | admission_registration.ValidatingWebhookConfiguration
+)
 
 
 def validate_webhooks(configuration: Configuration, old: Configuration | None) -> Iterator[FieldError]:
@@ -153,7 +146,7 @@ def validate_webhooks(configuration: Configuration, old: Configuration | None) -
         yield from _hook(hook, stored, path)
 
 
-def _name(hook: ValidatingWebhook, path: str) -> Iterator[FieldError]:
+def _name(hook: admission_registration.ValidatingWebhook, path: str) -> Iterator[FieldError]:
     if not hook.name:
         yield required(f"{path}.name")
         return
@@ -163,7 +156,7 @@ def _name(hook: ValidatingWebhook, path: str) -> Iterator[FieldError]:
         yield invalid(f"{path}.name", hook.name, detail)
 
 
-def _hook(hook: ValidatingWebhook, stored: Collection[str], path: str) -> Iterator[FieldError]:
+def _hook(hook: admission_registration.ValidatingWebhook, stored: Collection[str], path: str) -> Iterator[FieldError]:
     versions = hook.admission_review_versions
     if not versions:
         yield required(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1")
@@ -183,13 +176,15 @@ def _hook(hook: ValidatingWebhook, stored: Collection[str], path: str) -> Iterat
         yield invalid(f"{path}.timeoutSeconds", seconds, detail)
     yield from validate_selector(hook.namespace_selector, f"{path}.namespaceSelector")
     yield from validate_selector(hook.object_selector, f"{path}.objectSelector")
-    if isinstance(hook, MutatingWebhook):
+    if isinstance(hook, admission_registration.MutatingWebhook):
         yield from one_of(f"{path}.reinvocationPolicy", hook.reinvocation_policy, ("IfNeeded", "Never"))
     yield from validate_client(hook.client_config, f"{path}.clientConfig")
     yield from _conditions(hook.match_conditions or (), stored, f"{path}.matchConditions")
 
 
-def _conditions(conditions: Sequence[MatchCondition], stored: Collection[str], path: str) -> Iterator[FieldError]:
+def _conditions(
+    conditions: Sequence[admission_registration.MatchCondition], stored: Collection[str], path: str
+) -> Iterator[FieldError]:
     if len(conditions) > _MOST_CONDITIONS:
         yield FieldError(path, "FieldValueTooMany", len(conditions), f"must have at most {_MOST_CONDITIONS} items")
         return
@@ -204,12 +199,12 @@ def _conditions(conditions: Sequence[MatchCondition], stored: Collection[str], p
             yield required(f"{at}.expression")
         elif condition.expression not in stored:
             try:
-                compile_expression(expression, CONDITION_VARIABLES)
+                compile_expression(expression, admission_registration.CONDITION_VARIABLES)
             except CompileError as error:
                 yield invalid(f"{at}.expression", expression, f"compilation failed: {error}")
 
 
-def _webhook_rule(rule: RuleWithOperations, path: str) -> Iterator[FieldError]:
+def _webhook_rule(rule: admission_registration.RuleWithOperations, path: str) -> Iterator[FieldError]:
     for name, values in (
         ("operations", rule.operations),
         ("apiGroups", rule.api_groups),
@@ -227,7 +222,7 @@ def _webhook_rule(rule: RuleWithOperations, path: str) -> Iterator[FieldError]:
     yield from one_of(f"{path}.scope", rule.scope, ("*", "Cluster", "Namespaced"))
 
 
-def validate_client(client: WebhookClientConfig | None, path: str) -> Iterator[FieldError]:
+def validate_client(client: admission_registration.WebhookClientConfig | None, path: str) -> Iterator[FieldError]:
     """Rules of where a webhook listens; ``path`` names the field."""
     if client is None or (client.url is None) == (client.service is None):
         yield required(path, "exactly one of url or service is required")

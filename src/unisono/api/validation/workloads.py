@@ -12,25 +12,7 @@ from unisono.api import names
 from unisono.api.base import IntOrString, LabelSelector, Quantity
 from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_supported, required
-from unisono.api.groups.apps import (
-    ControllerRevision,
-    DaemonSet,
-    Deployment,
-    DeploymentStrategy,
-    ReplicaSet,
-    ReplicationController,
-    StatefulSet,
-    StatefulSetSpec,
-)
-from unisono.api.groups.autoscaling import (
-    CrossVersionObjectReference,
-    HorizontalPodAutoscaler,
-    HPAScalingPolicy,
-    HPAScalingRules,
-    MetricIdentifier,
-    MetricSpec,
-    MetricTarget,
-)
+from unisono.api.groups import apps, autoscaling
 from unisono.api.keda import MOST_TRIGGERS, ScaledObject, mistakes
 from unisono.api.knative import KnativeService, TrafficTarget
 from unisono.api.quantity import QuantityError, parse_quantity
@@ -67,7 +49,7 @@ _STATEFUL_MUTABLE = (
 )
 
 
-def validate_deployment(deployment: Deployment, old: Deployment | None) -> Iterator[FieldError]:
+def validate_deployment(deployment: apps.Deployment, old: apps.Deployment | None) -> Iterator[FieldError]:
     """Counts, selector, template and strategy."""
     spec = deployment.spec
     yield from at_least("spec.replicas", spec.replicas, 0)
@@ -83,7 +65,7 @@ def validate_deployment(deployment: Deployment, old: Deployment | None) -> Itera
     yield from _same_selector(spec.selector, old.spec.selector if old else None, created=old is None)
 
 
-def validate_replica_set(replica_set: ReplicaSet, old: ReplicaSet | None) -> Iterator[FieldError]:
+def validate_replica_set(replica_set: apps.ReplicaSet, old: apps.ReplicaSet | None) -> Iterator[FieldError]:
     """Counts, selector and template."""
     spec = replica_set.spec
     yield from at_least("spec.replicas", spec.replicas, 0)
@@ -92,7 +74,7 @@ def validate_replica_set(replica_set: ReplicaSet, old: ReplicaSet | None) -> Ite
     yield from _same_selector(spec.selector, old.spec.selector if old else None, created=old is None)
 
 
-def validate_stateful_set(stateful_set: StatefulSet, old: StatefulSet | None) -> Iterator[FieldError]:
+def validate_stateful_set(stateful_set: apps.StatefulSet, old: apps.StatefulSet | None) -> Iterator[FieldError]:
     """Counts, selector, template, order and strategy; on an update also what may change."""
     spec = stateful_set.spec
     if old is None:
@@ -118,7 +100,7 @@ def validate_stateful_set(stateful_set: StatefulSet, old: StatefulSet | None) ->
         yield forbidden("spec", _STATEFUL_UPDATE)
 
 
-def validate_daemon_set(daemon_set: DaemonSet, old: DaemonSet | None) -> Iterator[FieldError]:
+def validate_daemon_set(daemon_set: apps.DaemonSet, old: apps.DaemonSet | None) -> Iterator[FieldError]:
     """Selector, template and strategy."""
     spec = daemon_set.spec
     yield from validate_owner(spec.selector, spec.template, "daemonset", kind="DaemonSet")
@@ -139,7 +121,9 @@ def validate_daemon_set(daemon_set: DaemonSet, old: DaemonSet | None) -> Iterato
     yield from _same_selector(spec.selector, old.spec.selector if old else None, created=old is None)
 
 
-def validate_controller_revision(revision: ControllerRevision, old: ControllerRevision | None) -> Iterator[FieldError]:
+def validate_controller_revision(
+    revision: apps.ControllerRevision, old: apps.ControllerRevision | None
+) -> Iterator[FieldError]:
     """Data that never changes, and a number that is not negative."""
     if revision.data is None:
         yield required("data", "data is mandatory")
@@ -177,7 +161,7 @@ def validate_rolling_amount(path: str, value: IntOrString | None) -> Iterator[Fi
         yield invalid(path, value, _PERCENT_RULE)
 
 
-def _deployment_strategy(strategy: DeploymentStrategy) -> Iterator[FieldError]:
+def _deployment_strategy(strategy: apps.DeploymentStrategy) -> Iterator[FieldError]:
     path, rolling = "spec.strategy", strategy.rolling_update
     yield from one_of(f"{path}.type", strategy.type, ("Recreate", "RollingUpdate"))
     if strategy.type == "Recreate" and rolling is not None:
@@ -192,7 +176,7 @@ def _deployment_strategy(strategy: DeploymentStrategy) -> Iterator[FieldError]:
         yield invalid(f"{path}.maxUnavailable", rolling.max_unavailable, "may not be 0 when `maxSurge` is 0")
 
 
-def _stateful_strategy(spec: StatefulSetSpec) -> Iterator[FieldError]:
+def _stateful_strategy(spec: apps.StatefulSetSpec) -> Iterator[FieldError]:
     strategy, path = spec.update_strategy, "spec.updateStrategy"
     if strategy.type not in (None, "RollingUpdate", "OnDelete"):
         yield invalid(path, strategy.type, "must be 'RollingUpdate' or 'OnDelete'")
@@ -228,13 +212,13 @@ def _same_selector(new: LabelSelector | None, old: LabelSelector | None, *, crea
         yield invalid("spec.selector", new, "field is immutable")
 
 
-def _fixed(spec: StatefulSetSpec) -> Any:
+def _fixed(spec: apps.StatefulSetSpec) -> Any:
     """The spec without what an update may change."""
     return msgspec.structs.replace(spec, **dict.fromkeys(_STATEFUL_MUTABLE))
 
 
 def validate_replication_controller(
-    controller: ReplicationController, old: ReplicationController | None
+    controller: apps.ReplicationController, old: apps.ReplicationController | None
 ) -> Iterator[FieldError]:
     """Counts, selector and template."""
     spec, status, path = controller.spec, controller.status, "spec.template"
@@ -288,7 +272,7 @@ _WHOLE = 100
 
 
 def validate_autoscaler(
-    autoscaler: HorizontalPodAutoscaler, old: HorizontalPodAutoscaler | None
+    autoscaler: autoscaling.HorizontalPodAutoscaler, old: autoscaling.HorizontalPodAutoscaler | None
 ) -> Iterator[FieldError]:
     """Bounds, target, metrics and behaviour."""
     spec = autoscaler.spec
@@ -310,7 +294,7 @@ def validate_autoscaler(
     yield from at_least("status.desiredReplicas", status.desired_replicas, 0)
 
 
-def _reference(reference: CrossVersionObjectReference, path: str) -> Iterator[FieldError]:
+def _reference(reference: autoscaling.CrossVersionObjectReference, path: str) -> Iterator[FieldError]:
     for name, value in (("kind", reference.kind), ("name", reference.name)):
         if not value:
             yield required(f"{path}.{name}")
@@ -321,7 +305,7 @@ def _reference(reference: CrossVersionObjectReference, path: str) -> Iterator[Fi
         yield invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
 
 
-def _metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+def _metric(metric: autoscaling.MetricSpec, path: str) -> Iterator[FieldError]:
     present = [name for name in _SOURCES if _source(metric, name) is not None]
     if not metric.type:
         yield required(f"{path}.type", "must specify a metric source type")
@@ -339,11 +323,11 @@ def _metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
                 yield forbidden(f"{path}.{name}", "must populate the given metric source only")
 
 
-def _source(metric: MetricSpec, name: str) -> object:
+def _source(metric: autoscaling.MetricSpec, name: str) -> object:
     return metric.container_resource if name == "containerResource" else getattr(metric, name)
 
 
-def _object(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+def _object(metric: autoscaling.MetricSpec, path: str) -> Iterator[FieldError]:
     source = metric.object
     if source is None:
         return
@@ -354,7 +338,7 @@ def _object(metric: MetricSpec, path: str) -> Iterator[FieldError]:
         yield required(f"{path}.target.averageValue", "must set either a target value or averageValue")
 
 
-def _external(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+def _external(metric: autoscaling.MetricSpec, path: str) -> Iterator[FieldError]:
     source = metric.external
     if source is None:
         return
@@ -368,7 +352,7 @@ def _external(metric: MetricSpec, path: str) -> Iterator[FieldError]:
         yield forbidden(f"{path}.target.value", "may not set both a target value for metric and a per-pod target")
 
 
-def _pods(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+def _pods(metric: autoscaling.MetricSpec, path: str) -> Iterator[FieldError]:
     source = metric.pods
     if source is None:
         return
@@ -378,7 +362,7 @@ def _pods(metric: MetricSpec, path: str) -> Iterator[FieldError]:
         yield required(f"{path}.target.averageValue", "must specify a positive target averageValue")
 
 
-def _resource(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+def _resource(metric: autoscaling.MetricSpec, path: str) -> Iterator[FieldError]:
     source = metric.resource if path.endswith(".resource") else metric.container_resource
     if source is None:
         return
@@ -408,7 +392,7 @@ _CHECKS = {
 }
 
 
-def _identifier(metric: MetricIdentifier, path: str) -> Iterator[FieldError]:
+def _identifier(metric: autoscaling.MetricIdentifier, path: str) -> Iterator[FieldError]:
     if not metric.name:
         yield required(f"{path}.name", "must specify a metric name")
     else:
@@ -416,7 +400,7 @@ def _identifier(metric: MetricIdentifier, path: str) -> Iterator[FieldError]:
     yield from validate_selector(metric.selector, f"{path}.selector")
 
 
-def _target(target: MetricTarget, path: str) -> Iterator[FieldError]:
+def _target(target: autoscaling.MetricTarget, path: str) -> Iterator[FieldError]:
     if not target.type:
         yield required(f"{path}.type", "must specify a metric target type")
     if target.type not in ("Utilization", "Value", "AverageValue"):
@@ -437,7 +421,7 @@ def _positive(quantity: Quantity | None, path: str) -> Iterator[FieldError]:
         yield invalid(path, quantity, _QUANTITY)
 
 
-def _rules(rules: HPAScalingRules | None, path: str) -> Iterator[FieldError]:
+def _rules(rules: autoscaling.HPAScalingRules | None, path: str) -> Iterator[FieldError]:
     if rules is None:
         return
     window = rules.stabilization_window_seconds
@@ -455,7 +439,7 @@ def _rules(rules: HPAScalingRules | None, path: str) -> Iterator[FieldError]:
         yield from validate_amount(f"{path}.tolerance", rules.tolerance)
 
 
-def _policy(policy: HPAScalingPolicy, path: str) -> Iterator[FieldError]:
+def _policy(policy: autoscaling.HPAScalingPolicy, path: str) -> Iterator[FieldError]:
     if policy.type not in ("Pods", "Percent"):
         yield not_supported(f"{path}.type", policy.type, ("Percent", "Pods"))
     if policy.value <= 0:

@@ -6,30 +6,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from unisono.api import keys
 from unisono.api.annotations import SERVICE_ADDRESS
 from unisono.api.base import Condition, LabelSelector, ObjectMeta
 from unisono.api.core import EnvVar, PodSpec, Service
 from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.core.service import ServicePort, ServiceSpec
+from unisono.api.groups import autoscaling
 from unisono.api.groups.apps import Deployment, DeploymentSpec
-from unisono.api.groups.autoscaling import (
-    CrossVersionObjectReference,
-    HorizontalPodAutoscaler,
-    HorizontalPodAutoscalerSpec,
-    MetricSpec,
-    MetricTarget,
-    ResourceMetricSource,
-)
 from unisono.api.keda import number
-from unisono.api.keys import (
-    KNATIVE_CLASS,
-    KNATIVE_LEAST,
-    KNATIVE_METRIC,
-    KNATIVE_MOST,
-    KNATIVE_REVISION,
-    KNATIVE_SERVICE,
-    KNATIVE_TARGET,
-)
 from unisono.api.kind_families import DEPLOYMENTS, HORIZONTAL_POD_AUTOSCALERS, KNATIVE_SERVICES
 from unisono.api.kinds import SERVICES
 from unisono.api.knative import (
@@ -63,7 +48,7 @@ def url_of(service: KnativeService) -> str:
 def bounds_of(service: KnativeService) -> tuple[int, int]:
     """Fewest and most replicas by the use of resources; one at least runs, as nothing else can be measured."""
     notes = service.spec.template.metadata.annotations or {}
-    least, most = stated(notes, KNATIVE_LEAST, 1), stated(notes, KNATIVE_MOST, MOST_REPLICAS)
+    least, most = stated(notes, keys.KNATIVE_LEAST, 1), stated(notes, keys.KNATIVE_MOST, MOST_REPLICAS)
     return max(least, 1), max(most, least, 1)
 
 
@@ -71,7 +56,7 @@ def _meta(service: KnativeService, name: str) -> ObjectMeta:
     return ObjectMeta(
         name=name,
         namespace=service.metadata.namespace,
-        labels={KNATIVE_SERVICE: service.metadata.name, KNATIVE_REVISION: revision_of(service)},
+        labels={keys.KNATIVE_SERVICE: service.metadata.name, keys.KNATIVE_REVISION: revision_of(service)},
         owner_references=[owned_by(KNATIVE_SERVICES, service)],
     )
 
@@ -90,8 +75,8 @@ def deployment_of(service: KnativeService) -> Deployment:
     # The objects of caches are not changed.
     fields["containers"] = [replace(each, env=[*own, *(each.env or ())]) for each in template.spec.containers or ()]
     spec = PodSpec(**fields)
-    selector = {KNATIVE_SERVICE: name}
-    labels = {**(template.metadata.labels or {}), **selector, KNATIVE_REVISION: revision}
+    selector = {keys.KNATIVE_SERVICE: name}
+    labels = {**(template.metadata.labels or {}), **selector, keys.KNATIVE_REVISION: revision}
     pods = PodTemplateSpec(metadata=ObjectMeta(labels=labels, annotations=template.metadata.annotations), spec=spec)
     deployment_spec = DeploymentSpec(selector=LabelSelector(match_labels=selector), template=pods)
     return Deployment(metadata=_meta(service, f"{name}-deployment"), spec=deployment_spec)
@@ -100,29 +85,29 @@ def deployment_of(service: KnativeService) -> Deployment:
 def service_of(service: KnativeService) -> Service:
     """The name under which the pods are reached, at port 80."""
     port = ServicePort(name="http", port=80, target_port=port_of(service))
-    spec = ServiceSpec(ports=[port], selector={KNATIVE_SERVICE: service.metadata.name})
+    spec = ServiceSpec(ports=[port], selector={keys.KNATIVE_SERVICE: service.metadata.name})
     return Service(metadata=_meta(service, service.metadata.name), spec=spec)
 
 
-def autoscaler_of(service: KnativeService) -> HorizontalPodAutoscaler:
+def autoscaler_of(service: KnativeService) -> autoscaling.HorizontalPodAutoscaler:
     """By the use of the processor, with Knative's annotations ``metric`` and ``target``."""
     notes = service.spec.template.metadata.annotations or {}
     least, most = bounds_of(service)
-    metric = notes.get(KNATIVE_METRIC, "cpu")
-    target = int(number(notes.get(KNATIVE_TARGET, "")) or _CPU_PERCENT)
-    resource = MetricTarget(type="Utilization", average_utilization=max(target, 1))
+    metric = notes.get(keys.KNATIVE_METRIC, "cpu")
+    target = int(number(notes.get(keys.KNATIVE_TARGET, "")) or _CPU_PERCENT)
+    resource = autoscaling.MetricTarget(type="Utilization", average_utilization=max(target, 1))
     if metric == "memory":
-        resource = MetricTarget(type="AverageValue", average_value=f"{target}Mi")
-    source = ResourceMetricSource(name="memory" if metric == "memory" else "cpu", target=resource)
-    spec = HorizontalPodAutoscalerSpec(
-        scale_target_ref=CrossVersionObjectReference(
+        resource = autoscaling.MetricTarget(type="AverageValue", average_value=f"{target}Mi")
+    source = autoscaling.ResourceMetricSource(name="memory" if metric == "memory" else "cpu", target=resource)
+    spec = autoscaling.HorizontalPodAutoscalerSpec(
+        scale_target_ref=autoscaling.CrossVersionObjectReference(
             kind="Deployment", name=f"{service.metadata.name}-deployment", api_version="apps/v1"
         ),
         min_replicas=least,
         max_replicas=most,
-        metrics=[MetricSpec(type="Resource", resource=source)],
+        metrics=[autoscaling.MetricSpec(type="Resource", resource=source)],
     )
-    return HorizontalPodAutoscaler(metadata=_meta(service, service.metadata.name), spec=spec)
+    return autoscaling.HorizontalPodAutoscaler(metadata=_meta(service, service.metadata.name), spec=spec)
 
 
 class ServingController(Controller):
@@ -149,7 +134,7 @@ class ServingController(Controller):
             return None
         desired: list[tuple[Any, Any]] = [(DEPLOYMENTS, deployment_of(service)), (SERVICES, service_of(service))]
         notes = service.spec.template.metadata.annotations or {}
-        if notes.get(KNATIVE_CLASS) == HPA_CLASS:
+        if notes.get(keys.KNATIVE_CLASS) == HPA_CLASS:
             desired.append((HORIZONTAL_POD_AUTOSCALERS, autoscaler_of(service)))
         trouble = ""
         for kind, obj in desired:

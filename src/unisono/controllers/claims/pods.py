@@ -7,17 +7,8 @@ from typing import Any
 
 import msgspec
 
+from unisono.api import core
 from unisono.api.conditions import has_finalizer, without
-from unisono.api.core import (
-    DeviceTaint,
-    Pod,
-    PodResourceClaim,
-    PodResourceClaimStatus,
-    ResourceClaim,
-    ResourceClaimConsumerReference,
-    ResourceClaimTemplate,
-    ResourceSlice,
-)
 from unisono.api.keys import DELETE_PROTECTION
 from unisono.api.kinds import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from unisono.api.pod_states import has_ended
@@ -61,7 +52,7 @@ class PodClaimController(Controller):
     def __init__(self, recorder: Recorder) -> None:
         self._announcer = Announcer(recorder)
         # By pod and entry: claims that were made a moment ago, which the cache may not show yet.
-        self._made: dict[tuple[str, str], ResourceClaim] = {}
+        self._made: dict[tuple[str, str], core.ResourceClaim] = {}
 
     def setup(self, context: Context) -> None:
         """Watch pods with claims, templates that they wait for, and claims that go while their pod is there."""
@@ -107,7 +98,7 @@ class PodClaimController(Controller):
             return None
         return again
 
-    async def _claim_of(self, pod: Pod, wanted: PodResourceClaim, names: dict[str, str | None]) -> str | None:
+    async def _claim_of(self, pod: core.Pod, wanted: core.PodResourceClaim, names: dict[str, str | None]) -> str | None:
         """Name of the claim of one entry, made unless it is there; None when none is needed."""
         uid, namespace = pod.metadata.uid or "", pod.metadata.namespace
         if wanted.name in names:
@@ -127,7 +118,7 @@ class PodClaimController(Controller):
             self._made[uid, wanted.name] = claim
         return claim.metadata.name
 
-    async def _fresh(self, uid: str, wanted: PodResourceClaim) -> ResourceClaim | None:
+    async def _fresh(self, uid: str, wanted: core.PodResourceClaim) -> core.ResourceClaim | None:
         """A claim that was made here before the cache showed it; one that has gone again does not count."""
         made = self._made.pop((uid, wanted.name), None)
         if made is None:
@@ -140,16 +131,16 @@ class PodClaimController(Controller):
             current if current.metadata.uid == made.metadata.uid and not current.metadata.deletion_timestamp else None
         )
 
-    async def _tell(self, pod: Pod, names: dict[str, str | None]) -> Pod:
+    async def _tell(self, pod: core.Pod, names: dict[str, str | None]) -> core.Pod:
         meta = pod.metadata
-        statuses = [PodResourceClaimStatus(name=entry, resource_claim_name=name) for entry, name in names.items()]
+        statuses = [core.PodResourceClaimStatus(name=entry, resource_claim_name=name) for entry, name in names.items()]
         patch = {
             "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
             "status": {"resourceClaimStatuses": msgspec.to_builtins(statuses)},
         }
         return await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace, subresource="status")
 
-    async def _reserve(self, pod: Pod) -> None:
+    async def _reserve(self, pod: core.Pod) -> None:
         """The scheduler reserves claims for its pods; this is for pods that it never saw."""
         for key in claim_keys(pod):
             claim = self._claims.get(key)
@@ -166,10 +157,10 @@ class PodClaimController(Controller):
             }
             await self._client.patch(RESOURCE_CLAIMS, meta.name, patch, namespace=meta.namespace, subresource="status")
 
-    def _waiting(self, template: ResourceClaimTemplate) -> list[str]:
+    def _waiting(self, template: core.ResourceClaimTemplate) -> list[str]:
         return [pod.key for pod in self._pods.by_index(_TEMPLATE_INDEX, template.key)]
 
-    def _users(self, claim: ResourceClaim) -> list[str]:
+    def _users(self, claim: core.ResourceClaim) -> list[str]:
         return [pod.key for pod in self._pods.by_index(CLAIM_INDEX, claim.key)]
 
 
@@ -177,13 +168,13 @@ class _NoTemplate(Exception):
     """The template does not exist yet."""
 
 
-def _concerns(event_type: EventType, new: Pod, old: Pod | None) -> bool:
+def _concerns(event_type: EventType, new: core.Pod, old: core.Pod | None) -> bool:
     if event_type == "DELETED" or not needs_claims(new):
         return False
     return old is None or (old.spec.node_name, recorded(old)) != (new.spec.node_name, recorded(new))
 
 
-def _comes(event_type: EventType, new: ResourceClaimTemplate, old: ResourceClaimTemplate | None) -> bool:
+def _comes(event_type: EventType, new: core.ResourceClaimTemplate, old: core.ResourceClaimTemplate | None) -> bool:
     return event_type == "ADDED"
 
 
@@ -222,7 +213,7 @@ class ClaimUserController(Controller):
             return None
         return None
 
-    async def _still_uses(self, claim: ResourceClaim, user: ResourceClaimConsumerReference) -> bool:
+    async def _still_uses(self, claim: core.ResourceClaim, user: core.ResourceClaimConsumerReference) -> bool:
         """Whether the pod is there and will run; the server is asked about one that the cache does not show."""
         pod = self._pods.get(f"{claim.metadata.namespace}/{user.name}")
         if pod is None:
@@ -232,7 +223,9 @@ class ClaimUserController(Controller):
                 return False
         return pod.metadata.uid == user.uid and not is_done(pod)
 
-    async def _free(self, claim: ResourceClaim, remaining: list[ResourceClaimConsumerReference]) -> ResourceClaim:
+    async def _free(
+        self, claim: core.ResourceClaim, remaining: list[core.ResourceClaimConsumerReference]
+    ) -> core.ResourceClaim:
         """Take users away; with the last one go the devices, and the finalizer that kept the claim for them."""
         status: dict[str, Any] = {"reservedFor": msgspec.to_builtins(remaining) or None}
         over = not remaining and has_finalizer(claim, DELETE_PROTECTION)
@@ -245,7 +238,7 @@ class ClaimUserController(Controller):
             claim = await self._patch(claim, {"metadata": {"finalizers": kept}})
         return claim
 
-    async def _delete_unneeded(self, claim: ResourceClaim) -> None:
+    async def _delete_unneeded(self, claim: core.ResourceClaim) -> None:
         """A claim that was made for a pod goes when the pod has ended, even if the pod stays for a while."""
         owner = controller_of(claim)
         if owner is None or owner.kind != "Pod" or claim.metadata.deletion_timestamp:
@@ -255,8 +248,8 @@ class ClaimUserController(Controller):
             await delete_seen(self._client, RESOURCE_CLAIMS, claim)
 
     async def _patch(
-        self, claim: ResourceClaim, patch: dict[str, Any], subresource: str | None = None
-    ) -> ResourceClaim:
+        self, claim: core.ResourceClaim, patch: dict[str, Any], subresource: str | None = None
+    ) -> core.ResourceClaim:
         meta = claim.metadata
         guarded = {**patch, "metadata": {**patch.get("metadata", {}), "resourceVersion": meta.resource_version}}
         return await self._client.patch(
@@ -264,7 +257,7 @@ class ClaimUserController(Controller):
         )
 
 
-def _may_let_go(event_type: EventType, new: Pod, old: Pod | None) -> bool:
+def _may_let_go(event_type: EventType, new: core.Pod, old: core.Pod | None) -> bool:
     return needs_claims(new) and (event_type == "DELETED" or is_done(new))
 
 
@@ -314,7 +307,7 @@ class DeviceTaintController(Controller):
                 await self._evict(pod)
         return None
 
-    def _due(self, claim: ResourceClaim) -> float | None:
+    def _due(self, claim: core.ResourceClaim) -> float | None:
         due: float | None = None
         allocation = claim.status.allocation
         for result in (allocation.devices.results or ()) if allocation is not None else ():
@@ -325,7 +318,7 @@ class DeviceTaintController(Controller):
                 due = sooner(due, time_to_leave(result.tolerations or (), [taint], seen))
         return due
 
-    def _taints(self, device: _Device) -> list[DeviceTaint]:
+    def _taints(self, device: _Device) -> list[core.DeviceTaint]:
         """NoExecute taints of a device, as the newest slices of its pool have them."""
         driver, pool, name = device
         slices = self._slices.by_index(_POOL_INDEX, f"{driver}/{pool}")
@@ -344,7 +337,7 @@ class DeviceTaintController(Controller):
             del self._seen[mark]
         return device_taints
 
-    async def _evict(self, pod: Pod) -> None:
+    async def _evict(self, pod: core.Pod) -> None:
         meta = pod.metadata
         self._recorder.event(pod, "Normal", "DeviceTaintManagerEviction", "Marking for deletion")
         reason, text = "DeletionByDeviceTaintManager", "Device Taint manager: deleting due to NoExecute taint"
@@ -356,12 +349,12 @@ class DeviceTaintController(Controller):
         except (NotFound, Conflict):
             return
 
-    def _concerned(self, one: ResourceSlice) -> Iterator[str]:
+    def _concerned(self, one: core.ResourceSlice) -> Iterator[str]:
         for claim in self._claims.by_index(_CLAIM_INDEX, f"{one.spec.driver}/{one.spec.pool.name}"):
             yield claim.key
 
 
-def pools_of(claim: ResourceClaim) -> list[str]:
+def pools_of(claim: core.ResourceClaim) -> list[str]:
     """Index function: ``driver/pool`` of the claim's devices."""
     allocation = claim.status.allocation
     results = (allocation.devices.results or ()) if allocation is not None else ()

@@ -11,15 +11,7 @@ import structlog
 
 from unisono.api.annotations import SCALE_DOWN, SCALED_AT
 from unisono.api.core import Node, Pod, Taint
-from unisono.api.groups.autoscaling import (
-    CLASS_OF_GROUP,
-    DELETE_MACHINE,
-    DEPLOYMENT_NAME,
-    MACHINE_DEPLOYMENTS,
-    MACHINES,
-    Machine,
-    MachineDeployment,
-)
+from unisono.api.groups import autoscaling
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS
 from unisono.api.pod_states import has_ended
@@ -95,21 +87,21 @@ class Removal:
                 continue
             self._recorder.event(pod, "Normal", "ScaleDown", f"moved: node {node.metadata.name} is given back")
 
-    async def choose(self, machine: Machine) -> bool:
+    async def choose(self, machine: autoscaling.Machine) -> bool:
         """Have this Machine deleted first when there are fewer replicas; answers whether that is written."""
         meta = machine.metadata
-        patch = {"metadata": {"annotations": {DELETE_MACHINE: rfc3339(self._now)}}}
+        patch = {"metadata": {"annotations": {autoscaling.DELETE_MACHINE: rfc3339(self._now)}}}
         try:
-            await self._client.patch(MACHINES, meta.name, patch, namespace=meta.namespace)
+            await self._client.patch(autoscaling.MACHINES, meta.name, patch, namespace=meta.namespace)
         except ApiError:
             return False
         return True
 
 
-def is_going(machine: Machine) -> bool:
+def is_going(machine: autoscaling.Machine) -> bool:
     """The machine is deleted, or was chosen to be."""
     meta = machine.metadata
-    return meta.deletion_timestamp is not None or DELETE_MACHINE in (meta.annotations or {})
+    return meta.deletion_timestamp is not None or autoscaling.DELETE_MACHINE in (meta.annotations or {})
 
 
 _log = structlog.get_logger(__name__)
@@ -133,7 +125,7 @@ class NodeScalingController(Controller):
         self._recorder = recorder
         # By node that is not needed: since when. A new process counts from the beginning.
         self._unneeded: Mapping[str, float] = {}
-        self._machine_of: dict[str, Machine] = {}
+        self._machine_of: dict[str, autoscaling.Machine] = {}
         # By MachineDeployment: when all of its machines were there, as far as this process has seen.
         self._complete: dict[str, float] = {}
         self._helped = Helped(_PAUSE, _LONGEST_PAUSE)
@@ -145,8 +137,8 @@ class NodeScalingController(Controller):
     def setup(self, context: Context) -> None:
         """Watch MachineDeployments, where a cluster has them; gangs, pods and nodes are looked up."""
         self._client, self._clock, self._context = context.client, context.clock, context
-        self._deployments = context.watch(MACHINE_DEPLOYMENTS, lambda _: (_KEY,), optional=True)
-        self._machines = context.watch(MACHINES, lambda _: (), optional=True)
+        self._deployments = context.watch(autoscaling.MACHINE_DEPLOYMENTS, lambda _: (_KEY,), optional=True)
+        self._machines = context.watch(autoscaling.MACHINES, lambda _: (), optional=True)
         self._groups = context.informer(POD_GROUPS)
         self._pods = context.informer(PODS)
         self._nodes = context.informer(NODES)
@@ -213,7 +205,7 @@ class NodeScalingController(Controller):
         names = [node.metadata.name for node in self._nodes.items() if is_taken_back(node, now)]
         return {_pool_name(self._machine_of[name]) for name in names if name in self._machine_of}
 
-    async def _shrink(self, known: Mapping[str, MachineDeployment], answer: Shrinking, now: float) -> None:
+    async def _shrink(self, known: Mapping[str, autoscaling.MachineDeployment], answer: Shrinking, now: float) -> None:
         self._unneeded = answer.since
         removal = Removal(self._client, self._recorder, now)
         for name in answer.clear:
@@ -232,7 +224,7 @@ class NodeScalingController(Controller):
             text = f"without use: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
             await self._change(known[pool], replicas, now, "ScaledDown", text, {})
 
-    async def _give_up(self, deployment: MachineDeployment, now: float) -> bool:
+    async def _give_up(self, deployment: autoscaling.MachineDeployment, now: float) -> bool:
         """Count machines that do not come in time, and ask for them no longer; answers whether anything changed."""
         if (deployment.status.ready_replicas or 0) >= (deployment.spec.replicas or 0):
             self._complete[deployment.key] = now
@@ -295,7 +287,7 @@ class NodeScalingController(Controller):
 
     def _lacking(self, group: PodGroup, pending: list[Demand], now: float) -> tuple[bool, list[Demand]]:
         verdict, created = verdict_of(group), group.metadata.creation_timestamp
-        if CLASS_OF_GROUP in (group.metadata.annotations or {}):
+        if autoscaling.CLASS_OF_GROUP in (group.metadata.annotations or {}):
             # Another component makes its nodes.
             return True, []
         if created is None or now - parse_time(created) < PATIENCE:
@@ -308,7 +300,7 @@ class NodeScalingController(Controller):
 
     async def _change(
         self,
-        deployment: MachineDeployment,
+        deployment: autoscaling.MachineDeployment,
         replicas: int,
         now: float,
         reason: str,
@@ -322,7 +314,7 @@ class NodeScalingController(Controller):
         if replicas != before:
             patch["spec"] = {"replicas": replicas}
         try:
-            await self._client.patch(MACHINE_DEPLOYMENTS, meta.name, patch, namespace=meta.namespace)
+            await self._client.patch(autoscaling.MACHINE_DEPLOYMENTS, meta.name, patch, namespace=meta.namespace)
         except (NotFound, Conflict):
             # What changed is on its way here, and is looked at then.
             return False
@@ -339,6 +331,6 @@ class NodeScalingController(Controller):
         return True
 
 
-def _pool_name(machine: Machine) -> str:
-    name = (machine.metadata.labels or {}).get(DEPLOYMENT_NAME, "")
+def _pool_name(machine: autoscaling.Machine) -> str:
+    name = (machine.metadata.labels or {}).get(autoscaling.DEPLOYMENT_NAME, "")
     return f"{machine.metadata.namespace}/{name}"

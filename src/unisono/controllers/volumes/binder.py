@@ -6,20 +6,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from unisono.api import keys
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.conditions import has_finalizer
 from unisono.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Volume
-from unisono.api.keys import (
-    BIND_COMPLETED,
-    BOUND_BY_CONTROLLER,
-    CLAIM_PROTECTION,
-    DEFAULT_CLASS,
-    PROVISIONED_BY,
-    SELECTED_NODE,
-    STORAGE_PROVISIONER,
-    STORAGE_PROVISIONER_BETA,
-    VOLUME_PROTECTION,
-)
 from unisono.api.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from unisono.api.volumes import PROVISIONER, WAIT, claim_keys, claim_name
 from unisono.controllers.objects import LastWritten, add_finalizer, remove_finalizer, to_json, write_status
@@ -88,7 +78,7 @@ class ClaimController(Controller):
             self._pending.discard(key)
             return None
         annotations = claim.metadata.annotations or {}
-        if claim.status.phase == "Bound" and not claim.spec.volume_name and BIND_COMPLETED not in annotations:
+        if claim.status.phase == "Bound" and not claim.spec.volume_name and keys.BIND_COMPLETED not in annotations:
             # A folder of its node, from a time or a cluster without volumes.
             return None
         if claim.metadata.deletion_timestamp and not claim.spec.volume_name:
@@ -111,14 +101,14 @@ class ClaimController(Controller):
         elif isinstance(step, Classify):
             await self._patch(claim, {"spec": {"storageClassName": step.name}})
         elif isinstance(step, Provision):
-            notes = {STORAGE_PROVISIONER: step.provisioner, STORAGE_PROVISIONER_BETA: step.provisioner}
+            notes = {keys.STORAGE_PROVISIONER: step.provisioner, keys.STORAGE_PROVISIONER_BETA: step.provisioner}
             if step.node is not None:
-                notes[SELECTED_NODE] = step.node
+                notes[keys.SELECTED_NODE] = step.node
             self._announcer.tell(claim, [step.notice])
             await self._annotate(claim, notes)
         elif isinstance(step, Reselect):
             self._announcer.tell(claim, [step.notice])
-            await self._annotate(claim, {SELECTED_NODE: None})
+            await self._annotate(claim, {keys.SELECTED_NODE: None})
         elif isinstance(step, Lose):
             if claim.status.phase != "Lost":
                 await self._phase(claim, "Lost", None)
@@ -134,18 +124,18 @@ class ClaimController(Controller):
         if reference is None or reference.uid != claim.metadata.uid:
             patch: dict[str, Any] = {"spec": {"claimRef": to_json(_reference(claim))}}
             if reference is None:
-                patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: "yes"}}
+                patch["metadata"] = {"annotations": {keys.BOUND_BY_CONTROLLER: "yes"}}
             volume = await self._patch_volume(volume, patch)
         if volume.status.phase != "Bound":
             status = msgspec.structs.replace(volume.status, phase="Bound", message=None, reason=None)
             volume = await write_status(self._client, PERSISTENT_VOLUMES, volume, status)
             self._volumes_written.keep(volume)
         annotations = claim.metadata.annotations or {}
-        if not claim.spec.volume_name or BIND_COMPLETED not in annotations:
-            notes = {BIND_COMPLETED: "yes"}
+        if not claim.spec.volume_name or keys.BIND_COMPLETED not in annotations:
+            notes = {keys.BIND_COMPLETED: "yes"}
             patch = {"metadata": {"annotations": notes}}
             if not claim.spec.volume_name:
-                notes[BOUND_BY_CONTROLLER] = "yes"
+                notes[keys.BOUND_BY_CONTROLLER] = "yes"
                 patch["spec"] = {"volumeName": volume.metadata.name}
             claim = await self._patch(claim, patch)
         if claim.status.phase == "Bound" and grown(claim, volume):
@@ -155,7 +145,7 @@ class ClaimController(Controller):
 
     async def _grow(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
         """A folder has no size of its own: it grows by saying so."""
-        if (volume.metadata.annotations or {}).get(PROVISIONED_BY) != PROVISIONER:
+        if (volume.metadata.annotations or {}).get(keys.PROVISIONED_BY) != PROVISIONER:
             text = "waiting for an external controller to expand this PVC"
             self._announcer.tell(claim, [Notice("Normal", "ExternalExpanding", text, once=text)])
             return
@@ -210,7 +200,7 @@ class ClaimController(Controller):
 def standard_class() -> StorageClass:
     """The default class: folders of the node to which the first pod comes."""
     return StorageClass(
-        metadata=ObjectMeta(name=STANDARD, annotations={DEFAULT_CLASS: "true"}),
+        metadata=ObjectMeta(name=STANDARD, annotations={keys.DEFAULT_CLASS: "true"}),
         provisioner=PROVISIONER,
         reclaim_policy="Delete",
         volume_binding_mode=WAIT,
@@ -395,8 +385,8 @@ class VolumeController(Controller):
         """Undo what was bound here; who named a claim by hand goes on naming it."""
         meta = volume.metadata
         patch: dict[str, Any] = {"metadata": {"resourceVersion": meta.resource_version}, "spec": {"claimRef": None}}
-        if BOUND_BY_CONTROLLER in (meta.annotations or {}):
-            patch["metadata"]["annotations"] = {BOUND_BY_CONTROLLER: None}
+        if keys.BOUND_BY_CONTROLLER in (meta.annotations or {}):
+            patch["metadata"]["annotations"] = {keys.BOUND_BY_CONTROLLER: None}
         else:
             patch["spec"]["claimRef"] = {"uid": None}
         volume = await self._client.patch(PERSISTENT_VOLUMES, meta.name, patch)
@@ -438,9 +428,9 @@ class ClaimProtectionController(Controller):
         if claim is None:
             return None
         if not claim.metadata.deletion_timestamp:
-            await add_finalizer(self._client, PERSISTENT_VOLUME_CLAIMS, claim, CLAIM_PROTECTION)
-        elif has_finalizer(claim, CLAIM_PROTECTION) and not await self._in_use(claim):
-            await remove_finalizer(self._client, PERSISTENT_VOLUME_CLAIMS, claim, CLAIM_PROTECTION)
+            await add_finalizer(self._client, PERSISTENT_VOLUME_CLAIMS, claim, keys.CLAIM_PROTECTION)
+        elif has_finalizer(claim, keys.CLAIM_PROTECTION) and not await self._in_use(claim):
+            await remove_finalizer(self._client, PERSISTENT_VOLUME_CLAIMS, claim, keys.CLAIM_PROTECTION)
         return None
 
     async def _in_use(self, claim: PersistentVolumeClaim) -> bool:
@@ -468,9 +458,9 @@ class VolumeProtectionController(Controller):
         if volume is None:
             return None
         if not volume.metadata.deletion_timestamp:
-            await add_finalizer(self._client, PERSISTENT_VOLUMES, volume, VOLUME_PROTECTION)
-        elif has_finalizer(volume, VOLUME_PROTECTION) and volume.status.phase != "Bound":
-            await remove_finalizer(self._client, PERSISTENT_VOLUMES, volume, VOLUME_PROTECTION)
+            await add_finalizer(self._client, PERSISTENT_VOLUMES, volume, keys.VOLUME_PROTECTION)
+        elif has_finalizer(volume, keys.VOLUME_PROTECTION) and volume.status.phase != "Bound":
+            await remove_finalizer(self._client, PERSISTENT_VOLUMES, volume, keys.VOLUME_PROTECTION)
         return None
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from unisono.api import keys
 from unisono.api.core import (
     Affinity,
     Node,
@@ -21,15 +22,6 @@ from unisono.api.core import (
     Toleration,
 )
 from unisono.api.groups.apps import ControllerRevision, DaemonSet, DaemonSetStatus
-from unisono.api.keys import (
-    NODE_DISK_PRESSURE,
-    NODE_MEMORY_PRESSURE,
-    NODE_NETWORK_UNAVAILABLE,
-    NODE_NOT_READY,
-    NODE_PID_PRESSURE,
-    NODE_UNREACHABLE,
-    NODE_UNSCHEDULABLE,
-)
 from unisono.api.kind_families import CONTROLLER_REVISIONS, DAEMON_SETS
 from unisono.api.kinds import NODES, PODS
 from unisono.api.pod_states import has_ended
@@ -68,12 +60,12 @@ from unisono.kube.controller import Context, Controller, sooner
 _PAUSE_SECONDS = 10.0
 _BURST = 250
 _NODE_PROBLEMS = (
-    (NODE_NOT_READY, "NoExecute"),
-    (NODE_UNREACHABLE, "NoExecute"),
-    (NODE_DISK_PRESSURE, "NoSchedule"),
-    (NODE_MEMORY_PRESSURE, "NoSchedule"),
-    (NODE_PID_PRESSURE, "NoSchedule"),
-    (NODE_UNSCHEDULABLE, "NoSchedule"),
+    (keys.NODE_NOT_READY, "NoExecute"),
+    (keys.NODE_UNREACHABLE, "NoExecute"),
+    (keys.NODE_DISK_PRESSURE, "NoSchedule"),
+    (keys.NODE_MEMORY_PRESSURE, "NoSchedule"),
+    (keys.NODE_PID_PRESSURE, "NoSchedule"),
+    (keys.NODE_UNSCHEDULABLE, "NoSchedule"),
 )
 
 
@@ -100,7 +92,7 @@ def daemon_spec(spec: PodSpec, node: str = "") -> PodSpec:
     tolerations = list(made.tolerations or ())
     problems = list(_NODE_PROBLEMS)
     if spec.host_network:
-        problems.append((NODE_NETWORK_UNAVAILABLE, "NoSchedule"))
+        problems.append((keys.NODE_NETWORK_UNAVAILABLE, "NoSchedule"))
     for key, effect in problems:
         toleration = Toleration(key=key, operator="Exists", effect=effect)
         if toleration not in tolerations:

@@ -12,19 +12,8 @@ from msgspec.structs import replace
 from unisono.api.annotations import handed_down
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod, PodSchedulingGroup
+from unisono.api.groups import workload
 from unisono.api.groups.batch_v1 import BatchJob
-from unisono.api.groups.workload import (
-    BasicSchedulingPolicy,
-    GangSchedulingPolicy,
-    PodGroupSchedulingPolicy,
-    PodGroupTemplate,
-    TypedLocalObjectReference,
-    Workload,
-    WorkloadPodGroup,
-    WorkloadPodGroupSpec,
-    WorkloadReference,
-    WorkloadSpec,
-)
 from unisono.api.keys import COMPLETION_INDEX
 from unisono.api.kind import Kind
 from unisono.api.kind_families import BATCH_JOBS, WORKLOAD_POD_GROUPS, WORKLOADS
@@ -58,26 +47,26 @@ def group_name(job: BatchJob) -> str:
     return f"{job.metadata.name}-{(job.metadata.uid or '')[:8]}"
 
 
-def policy_of(job: BatchJob) -> PodGroupSchedulingPolicy:
+def policy_of(job: BatchJob) -> workload.PodGroupSchedulingPolicy:
     """Basic where the Job names none; a gang needs all pods that run at a time where it does not say how many."""
     scheduling = job.spec.scheduling
     policy = scheduling.scheduling_policy if scheduling is not None else None
     if policy is None or policy.gang is None:
-        return PodGroupSchedulingPolicy(basic=BasicSchedulingPolicy())
+        return workload.PodGroupSchedulingPolicy(basic=workload.BasicSchedulingPolicy())
     least = policy.gang.min_count or max(at_once(job.spec), 1)
-    return PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(min_count=least))
+    return workload.PodGroupSchedulingPolicy(gang=workload.GangSchedulingPolicy(min_count=least))
 
 
-def group_of(job: BatchJob) -> WorkloadPodGroup:
+def group_of(job: BatchJob) -> workload.WorkloadPodGroup:
     """The PodGroup, which the Job controls."""
     scheduling = job.spec.scheduling
     assert scheduling is not None
     notes = job.metadata.annotations or {}
     handed = {key: value for key, value in notes.items() if key.startswith(_PREFIX)}
-    return WorkloadPodGroup(
+    return workload.WorkloadPodGroup(
         metadata=_meta(job, handed_down(notes, handed)),
-        spec=WorkloadPodGroupSpec(
-            workload_ref=WorkloadReference(workload_name=group_name(job), template_name=_TEMPLATE),
+        spec=workload.WorkloadPodGroupSpec(
+            workload_ref=workload.WorkloadReference(workload_name=group_name(job), template_name=_TEMPLATE),
             scheduling_policy=policy_of(job),
             scheduling_constraints=scheduling.scheduling_constraints,
             disruption_mode=scheduling.disruption_mode,
@@ -86,19 +75,21 @@ def group_of(job: BatchJob) -> WorkloadPodGroup:
     )
 
 
-def workload_of(job: BatchJob) -> Workload:
+def workload_of(job: BatchJob) -> workload.Workload:
     """The Workload whose one template the PodGroup is made after."""
     spec = group_of(job).spec
-    template = PodGroupTemplate(
+    template = workload.PodGroupTemplate(
         name=_TEMPLATE,
         scheduling_policy=spec.scheduling_policy,
         scheduling_constraints=spec.scheduling_constraints,
         disruption_mode=spec.disruption_mode,
         resource_claims=spec.resource_claims,
     )
-    reference = TypedLocalObjectReference(api_group=BATCH_JOBS.group, kind=BATCH_JOBS.kind, name=job.metadata.name)
-    return Workload(
-        metadata=_meta(job, {}), spec=WorkloadSpec(controller_ref=reference, pod_group_templates=[template])
+    reference = workload.TypedLocalObjectReference(
+        api_group=BATCH_JOBS.group, kind=BATCH_JOBS.kind, name=job.metadata.name
+    )
+    return workload.Workload(
+        metadata=_meta(job, {}), spec=workload.WorkloadSpec(controller_ref=reference, pod_group_templates=[template])
     )
 
 
@@ -153,7 +144,7 @@ class JobGroups:
                 await self._client.patch(kind, group_name(job), {"spec": spec}, namespace=meta.namespace)
 
 
-def _jobs_of(group: WorkloadPodGroup) -> Iterator[str]:
+def _jobs_of(group: workload.WorkloadPodGroup) -> Iterator[str]:
     yield from owners.keys_of(BATCH_JOBS, group)
 
 

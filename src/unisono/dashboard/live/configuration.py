@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.groups.access import (
-    ResourceAttributes,
-    SelfSubjectAccessReview,
-    SelfSubjectAccessReviewSpec,
-    SelfSubjectReview,
-    UserInfo,
-)
+from unisono.api.groups import access
 from unisono.api.kinds import CONFIG_MAPS, NAMESPACES
 from unisono.apiserver.access.user import SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS
 from unisono.dashboard.views.wire import ConfigurationView
@@ -44,20 +38,20 @@ _VERBS = {"patch": ("patch",), "create": ("create",), "delete": ("delete",), "re
 _ACCOUNT = "system:serviceaccount:"
 
 
-async def who(client: Client) -> UserInfo:
+async def who(client: Client) -> access.UserInfo:
     """The user whose credentials these are.
 
     Raises:
         ApiError: the server does not accept them.
     """
-    return (await client.create(SELF_SUBJECT_REVIEWS, SelfSubjectReview())).status.user_info
+    return (await client.create(SELF_SUBJECT_REVIEWS, access.SelfSubjectReview())).status.user_info
 
 
 async def may(
     client: Client, verb: str, kind: Kind[Any], namespace: str | None = None, name: str = "", subresource: str = ""
 ) -> bool:
     """Whether the viewer may do this; an empty namespace asks for all of them."""
-    asked = ResourceAttributes(
+    asked = access.ResourceAttributes(
         verb=verb,
         group=kind.group or None,
         resource=kind.plural,
@@ -65,7 +59,7 @@ async def may(
         name=name or None,
         subresource=subresource or None,
     )
-    review = SelfSubjectAccessReview(spec=SelfSubjectAccessReviewSpec(resource_attributes=asked))
+    review = access.SelfSubjectAccessReview(spec=access.SelfSubjectAccessReviewSpec(resource_attributes=asked))
     return bool((await client.create(SELF_SUBJECT_ACCESS_REVIEWS, review)).status.allowed)
 
 
@@ -76,8 +70,8 @@ async def may_list_in(client: Client, resource: str, namespace: str | None) -> b
         ApiError: the server cannot answer.
     """
     plural, _, group = resource.partition(".")
-    asked = ResourceAttributes(verb="list", group=group or None, resource=plural, namespace=namespace)
-    review = SelfSubjectAccessReview(spec=SelfSubjectAccessReviewSpec(resource_attributes=asked))
+    asked = access.ResourceAttributes(verb="list", group=group or None, resource=plural, namespace=namespace)
+    review = access.SelfSubjectAccessReview(spec=access.SelfSubjectAccessReviewSpec(resource_attributes=asked))
     return bool((await client.create(SELF_SUBJECT_ACCESS_REVIEWS, review)).status.allowed)
 
 

@@ -9,20 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from unisono.api import core
 from unisono.api.base import Object, ObjectMeta
-from unisono.api.core import (
-    ConfigMap,
-    ConfigMapVolumeSource,
-    Container,
-    KeyToPath,
-    Pod,
-    Secret,
-    SecretVolumeSource,
-    Service,
-    ServiceSpec,
-    Volume,
-    VolumeMount,
-)
 from unisono.api.core.pod import PodDNSConfig
 from unisono.api.groups.kubeflow import MPIJobSpec
 from unisono.api.keys import KUBEFLOW_JOB_NAME, LAST_APPLIED, SSH_AUTH
@@ -149,7 +137,7 @@ class Mpi(Framework):
             return True
         return sum(_is_ready(pod) for pod in workers.pods.values()) >= workers.replicas
 
-    def prepare(self, view: TrainingView, role: Role, index: int, pod: Pod) -> None:
+    def prepare(self, view: TrainingView, role: Role, index: int, pod: core.Pod) -> None:
         """Host name, keys, hosts file, and the variables of the MPI in use."""
         spec, container = pod.spec, self._main(view, pod)
         spec.hostname = spec.hostname or pod.metadata.name
@@ -168,9 +156,9 @@ class Mpi(Framework):
         """Headless Service, hosts files, and keys that are made once."""
         yield Resource(
             SERVICES,
-            Service(
+            core.Service(
                 metadata=self._meta(view, view.name),
-                spec=ServiceSpec(
+                spec=core.ServiceSpec(
                     cluster_ip="None",
                     selector=self.selector_labels(view),
                     publish_not_ready_addresses=_spec(view).run_launcher_as_worker or None,
@@ -182,11 +170,13 @@ class Mpi(Framework):
         if why := list_too_long(view.total, sum(map(len, data.values()))):
             raise TooManyHosts(f"the host files: {why}")
         yield Resource(
-            CONFIG_MAPS, ConfigMap(metadata=self._meta(view, f"{view.name}-config"), data=data), warning="MPIJobFailed"
+            CONFIG_MAPS,
+            core.ConfigMap(metadata=self._meta(view, f"{view.name}-config"), data=data),
+            warning="MPIJobFailed",
         )
         yield Resource(
             SECRETS,
-            Secret(metadata=self._meta(view, f"{view.name}-ssh"), type=SSH_AUTH),
+            core.Secret(metadata=self._meta(view, f"{view.name}-ssh"), type=SSH_AUTH),
             warning="MPIJobFailed",
             first_data=new_keys,
         )
@@ -262,8 +252,8 @@ class Mpi(Framework):
             yield "NVIDIA_VISIBLE_DEVICES", ""
             yield "NVIDIA_DRIVER_CAPABILITIES", ""
 
-    def _main(self, view: TrainingView, pod: Pod) -> Container:
-        containers, name = pod.spec.containers or [Container(name="main")], _spec(view).main_container
+    def _main(self, view: TrainingView, pod: core.Pod) -> core.Container:
+        containers, name = pod.spec.containers or [core.Container(name="main")], _spec(view).main_container
         return next((each for each in containers if each.name == name), containers[0])
 
     def _meta(self, view: TrainingView, name: str) -> ObjectMeta:
@@ -275,29 +265,29 @@ class Mpi(Framework):
         )
 
 
-def _mount(view: TrainingView, pod: Pod, container: Container) -> None:
+def _mount(view: TrainingView, pod: core.Pod, container: core.Container) -> None:
     path = _spec(view).ssh_auth_mount_path or ROOT_SSH
-    keys = [KeyToPath(key=key, path=file) for key, file in _SSH_FILES]
-    secret = SecretVolumeSource(secret_name=f"{view.name}-ssh", items=keys)
+    keys = [core.KeyToPath(key=key, path=file) for key, file in _SSH_FILES]
+    secret = core.SecretVolumeSource(secret_name=f"{view.name}-ssh", items=keys)
     if path == ROOT_SSH:
         secret.default_mode = 0o600
-    config = ConfigMapVolumeSource(
+    config = core.ConfigMapVolumeSource(
         name=f"{view.name}-config",
         items=[
-            KeyToPath(key="hostfile", path="hostfile", mode=0o444),
-            KeyToPath(key="discover_hosts.sh", path="discover_hosts.sh", mode=0o555),
+            core.KeyToPath(key="hostfile", path="hostfile", mode=0o444),
+            core.KeyToPath(key="discover_hosts.sh", path="discover_hosts.sh", mode=0o555),
         ],
     )
     of_keys, of_hosts = view.facts.volumes
     pod.spec.volumes = [
         *(pod.spec.volumes or ()),
-        Volume(name=of_keys, secret=secret),
-        Volume(name=of_hosts, config_map=config),
+        core.Volume(name=of_keys, secret=secret),
+        core.Volume(name=of_hosts, config_map=config),
     ]
     container.volume_mounts = [
         *(container.volume_mounts or ()),
-        VolumeMount(name=of_keys, mount_path=path),
-        VolumeMount(name=of_hosts, mount_path=CONFIG_PATH),
+        core.VolumeMount(name=of_keys, mount_path=path),
+        core.VolumeMount(name=of_hosts, mount_path=CONFIG_PATH),
     ]
 
 
