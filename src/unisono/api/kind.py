@@ -80,3 +80,25 @@ class Kind(Generic[T]):
         if subresource:
             parts.append(subresource)
         return "/".join(parts)
+
+
+def served(
+    api_version: str,
+    struct: type[T],
+    *,
+    kind: str = "",
+    plural: str = "",
+    namespaced: bool = True,
+    short_names: tuple[str, ...] = (),
+    categories: tuple[str, ...] = (),
+    alias_versions: tuple[str, ...] = (),
+    scale: Scale | None = None,
+    status_subresource: bool = False,
+) -> Kind[T]:
+    """A kind of one line, called as its struct is unless ``kind`` says otherwise; plurals are English."""
+    group, _, version = api_version.rpartition("/")
+    kind = kind or struct.__name__
+    stem = kind.lower()
+    regular = f"{stem[:-1]}ies" if stem.endswith("y") else f"{stem}es" if stem.endswith("ss") else f"{stem}s"
+    names = (short_names, categories, status_subresource, alias_versions)
+    return Kind(group, version, kind, plural or regular, struct, namespaced, "", *names, scale)

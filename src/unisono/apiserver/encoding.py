@@ -16,7 +16,7 @@ from unisono.api.core.crd import CustomResourceDefinition
 from unisono.api.core.refs import ObjectReference
 from unisono.api.decode import Decoded, decode, encode
 from unisono.api.field_error import UNREADABLE
-from unisono.api.kind import Kind
+from unisono.api.kind import Kind, served
 from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS, HORIZONTAL_POD_AUTOSCALERS_V1
 from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS as V2
 from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS_V1 as V1
@@ -140,7 +140,7 @@ class EventV1(Object):
     deprecated_count: Int32 | None = None
 
 
-EVENTS_V1: Kind[EventV1] = Kind("events.k8s.io", "v1", "Event", "events", EventV1, short_names=("ev",))
+EVENTS_V1 = served("events.k8s.io/v1", EventV1, kind="Event", short_names=("ev",))
 
 # Name in events.k8s.io/v1 to name in core v1; all others are the same.
 _TO_CORE = {

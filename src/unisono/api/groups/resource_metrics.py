@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from unisono.api.base import Base, Object, Time
-from unisono.api.kind import Kind
+from unisono.api.kind import served
 
 GROUP = "metrics.k8s.io"
 
@@ -41,8 +41,8 @@ class PodMetrics(Object):
     containers: list[ContainerMetrics] | None = None
 
 
-NODE_METRICS: Kind[NodeMetrics] = Kind(GROUP, "v1beta1", "NodeMetrics", "nodes", NodeMetrics, False)
-POD_METRICS: Kind[PodMetrics] = Kind(GROUP, "v1beta1", "PodMetrics", "pods", PodMetrics)
+NODE_METRICS = served(f"{GROUP}/v1beta1", NodeMetrics, plural="nodes", namespaced=False)
+POD_METRICS = served(f"{GROUP}/v1beta1", PodMetrics, plural="pods")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from unisono.api.core.crd import (
 )
 from unisono.api.decode import Decoded, decode
 from unisono.api.groups.admission_registration import WebhookClientConfig
-from unisono.api.kind import Kind
+from unisono.api.kind import Kind, served
 from unisono.api.kind import Scale as Paths
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from unisono.api.selecting import selector_text
@@ -226,7 +226,7 @@ class Scale(Object):
     status: ScaleStatus = msgspec.field(default_factory=ScaleStatus)
 
 
-SCALES: Kind[Scale] = Kind("autoscaling", "v1", "Scale", "scales", Scale)
+SCALES = served("autoscaling/v1", Scale)
 
 Document = dict[str, Any]
 _LARGEST = 2**31 - 1
