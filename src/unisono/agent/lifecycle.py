@@ -254,7 +254,7 @@ def _sidecar_step(pod: PodView, container: ContainerView, plan: Plan, now: float
     """Keep a sidecar running; True when those behind it may start."""
     if container.state == "running" and container.failing:
         plan.stop[container.name] = container.failing.message
-    elif container.state != "running" and not _mains_finished(pod):
+    elif container.state != "running" and not all(_finished(pod, c) for c in pod.containers if c.role == "main"):
         _start_when_due(pod, container, plan, now)
     return _initialized(container)
 
@@ -308,10 +308,6 @@ def _again(pod: PodView, container: ContainerView) -> bool:
 
 def _rule(container: ContainerView, code: int) -> RestartRule | None:
     return next((rule for rule in container.rules if (code in rule.codes) != rule.but), None)
-
-
-def _mains_finished(pod: PodView) -> bool:
-    return all(_finished(pod, c) for c in pod.containers if c.role == "main")
 
 
 def _complete(pod: PodView, plan: Plan, mains: list[ContainerView]) -> None:

@@ -391,7 +391,7 @@ def _merge_value(target: Any, value: Any, schema: Schema) -> Any:
 
 def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any]:
     key = schema.get("x-kubernetes-patch-merge-key")
-    if "merge" not in _strategies(schema):
+    if "merge" not in str(schema.get("x-kubernetes-patch-strategy", "")).split(","):
         return [_plain(item, schema) for item in patch if not _is_directive(item)]
     if not key:
         if not all(isinstance(item, str | int | float | bool) for item in patch):
@@ -489,10 +489,6 @@ def _sorted(items: list[Any], wanted: list[Any], merge_key: str | None) -> list[
 
 def _identity(item: Any, merge_key: str | None) -> Any:
     return item.get(merge_key) if merge_key and isinstance(item, dict) else item
-
-
-def _strategies(schema: Schema) -> list[str]:
-    return str(schema.get("x-kubernetes-patch-strategy", "")).split(",")
 
 
 def _child(schema: Schema, key: str) -> Schema:

@@ -145,7 +145,7 @@ def validate(kind: Kind[T], obj: T, old: T | None = None) -> list[FieldError]:
     if rules is not None:
         errors += rules(obj, old)
     errors += validate_bounds(kind.struct, obj, old)
-    return _once(errors)
+    return list({error.message(): error for error in errors}.values())
 
 
 def _is_of_job(obj: Object) -> bool:
@@ -155,7 +155,3 @@ def _is_of_job(obj: Object) -> bool:
         and controller.kind == kinds.JOBS.kind
         and controller.api_version.startswith(f"{kinds.JOBS.group}/")
     )
-
-
-def _once(errors: list[FieldError]) -> list[FieldError]:
-    return list({error.message(): error for error in errors}.values())

@@ -412,7 +412,7 @@ def _pytorch(job: kubeflow.PyTorchJob, specs: kubeflow.ReplicaSpecs) -> Iterator
         if role != "Master" and spec.replicas is not None and spec.replicas < 1:
             yield forbidden(f"spec.pytorchReplicaSpecs[{role}].replicas", "must be at least 1")
     policy, nproc = job.spec.elastic_policy, job.spec.nproc_per_node
-    if nproc is not None and nproc not in ("auto", "cpu", "gpu") and not _positive(nproc):
+    if nproc is not None and nproc not in ("auto", "cpu", "gpu") and not (nproc.isdecimal() and int(nproc) > 0):
         yield invalid("spec.nprocPerNode", nproc, 'must be "auto", "cpu", "gpu" or a number above 0')
     if policy is None:
         return
@@ -455,10 +455,6 @@ def _mpi(job: kubeflow.MPIJob, specs: kubeflow.ReplicaSpecs) -> Iterator[FieldEr
         if problems:
             detail = f'will not able to create pod and service with invalid DNS label "{host}": {", ".join(problems)}'
             yield invalid("metadata.name", job.metadata.name, detail)
-
-
-def _positive(text: str) -> bool:
-    return text.isdecimal() and int(text) > 0
 
 
 # What to tell the writer of an object that is stored all the same, as far as the object itself tells.

@@ -306,7 +306,7 @@ class Authorizer:
         """Whether the user may do it."""
         if MASTERS in user.groups:
             return Decision(True)
-        if not action.resource and action.verb in {"get", "head"} and _plain(action.path) in PUBLIC_PATHS:
+        if not action.resource and action.verb in {"get", "head"} and (action.path.rstrip("/") or "/") in PUBLIC_PATHS:
             return Decision(True)
         missing: dict[str, None] = {}
         for grant in self.resolver.grants(user, action.namespace):
@@ -358,10 +358,6 @@ def refusal(user: User, action: Action, reason: str = "") -> ApiError:
         f'in API group "{action.group}" {scope}{why}',
         {"name": action.name, "group": action.group, "kind": action.resource},
     )
-
-
-def _plain(path: str) -> str:
-    return path.rstrip("/") or "/"
 
 
 def _forbidden(message: str, details: dict[str, str]) -> ApiError:

@@ -193,10 +193,6 @@ def _first_seen(event: Row, now: float) -> str:
     return UNKNOWN if first is None else duration(now - first)
 
 
-def _object(event: Row) -> str:
-    return f"{text(event, 'involvedObject', 'kind').lower()}/{text(event, 'involvedObject', 'name')}"
-
-
 def _source(event: Row) -> str:
     component = text(event, "source", "component") or text(event, "reportingComponent")
     host = text(event, "source", "host") or text(event, "reportingInstance")
@@ -209,7 +205,7 @@ def _event_cells(event: Row, now: float) -> list[Any]:
         _last_seen(event, now),
         text(event, "type"),
         text(event, "reason"),
-        _object(event),
+        f"{text(event, 'involvedObject', 'kind').lower()}/{text(event, 'involvedObject', 'name')}",
         text(event, "involvedObject", "fieldPath"),
         _source(event),
         text(event, "message").strip(),

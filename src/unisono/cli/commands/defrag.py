@@ -28,7 +28,7 @@ def plans_as_json(answer: Plans) -> dict[str, Any]:
             "resource": answer.resource,
             "idle": answer.idle / _MILLI,
             "onPartlyUsedNodes": answer.scattered / _MILLI,
-            "share": _share(answer),
+            "share": round(answer.scattered / answer.idle, 4) if answer.idle else 0.0,
         },
         "plans": [
             {
@@ -105,10 +105,6 @@ def _held_text(held: Held, answer: Plans) -> str:
     return "; ".join(
         f"{reasons.get(name, 'a larger bound would do')}, and {name} is {answer.limits[name]}" for name in held.limits
     )
-
-
-def _share(answer: Plans) -> float:
-    return round(answer.scattered / answer.idle, 4) if answer.idle else 0.0
 
 
 def _time(seconds: float) -> str:

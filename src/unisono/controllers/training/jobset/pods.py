@@ -115,7 +115,7 @@ class ChildJob:
         for pod in self.failed_pods():
             action = judge(self.policies.pod_failure, pod)[0]
             # A pod that lost its node is replaced without being counted, whatever else the policy says.
-            if action != "Ignore" and (action != COUNT or not _is_disrupted(pod)):
+            if action != "Ignore" and (action != COUNT or not (is_deleting(pod) or is_disrupted(pod))):
                 failures.setdefault(completion_index(pod), []).append(action)
         return failures
 
@@ -302,10 +302,6 @@ def _read(value: Any, struct: type[S]) -> S | None:
         return msgspec.convert(value, struct)
     except msgspec.ValidationError:
         return None
-
-
-def _is_disrupted(pod: core.Pod) -> bool:
-    return is_deleting(pod) or is_disrupted(pod)
 
 
 def pod_name(view: JobSetView, child: ChildJob, index: int) -> str:
