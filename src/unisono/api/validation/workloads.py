@@ -17,15 +17,7 @@ from unisono.api.keda import MOST_TRIGGERS, ScaledObject, mistakes
 from unisono.api.knative import KnativeService, TrafficTarget
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.selecting import is_empty, selects
-from unisono.api.validation.meta import (
-    at_least,
-    by,
-    one_of,
-    validate_amount,
-    validate_labels,
-    validate_selector,
-    validate_template_meta,
-)
+from unisono.api.validation import meta
 from unisono.api.validation.pod import validate_pod_spec, validate_template, with_volumes
 
 _PERCENT = re.compile(r"[0-9]+%")
@@ -52,14 +44,14 @@ _STATEFUL_MUTABLE = (
 def validate_deployment(deployment: apps.Deployment, old: apps.Deployment | None) -> Iterator[FieldError]:
     """Counts, selector, template and strategy."""
     spec = deployment.spec
-    yield from at_least("spec.replicas", spec.replicas, 0)
+    yield from meta.at_least("spec.replicas", spec.replicas, 0)
     yield from validate_owner(spec.selector, spec.template, "deployment")
     yield from _deployment_strategy(spec.strategy)
-    yield from at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
-    yield from at_least("spec.revisionHistoryLimit", spec.revision_history_limit, 0)
+    yield from meta.at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
+    yield from meta.at_least("spec.revisionHistoryLimit", spec.revision_history_limit, 0)
     deadline = spec.progress_deadline_seconds
     if deadline is not None:
-        yield from at_least("spec.progressDeadlineSeconds", deadline, 0)
+        yield from meta.at_least("spec.progressDeadlineSeconds", deadline, 0)
         if deadline <= (spec.min_ready_seconds or 0):
             yield invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
     yield from _same_selector(spec.selector, old.spec.selector if old else None, created=old is None)
@@ -68,8 +60,8 @@ def validate_deployment(deployment: apps.Deployment, old: apps.Deployment | None
 def validate_replica_set(replica_set: apps.ReplicaSet, old: apps.ReplicaSet | None) -> Iterator[FieldError]:
     """Counts, selector and template."""
     spec = replica_set.spec
-    yield from at_least("spec.replicas", spec.replicas, 0)
-    yield from at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
+    yield from meta.at_least("spec.replicas", spec.replicas, 0)
+    yield from meta.at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
     yield from validate_owner(spec.selector, spec.template, "deployment")
     yield from _same_selector(spec.selector, old.spec.selector if old else None, created=old is None)
 
@@ -79,12 +71,12 @@ def validate_stateful_set(stateful_set: apps.StatefulSet, old: apps.StatefulSet 
     spec = stateful_set.spec
     if old is None:
         # A pod is named after the set, and its name becomes a label and a host name.
-        yield from by(names.dns_label, "metadata.name", stateful_set.metadata.name)
-    yield from at_least("spec.replicas", spec.replicas, 0)
-    yield from at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
-    yield from at_least("spec.revisionHistoryLimit", spec.revision_history_limit, 0)
+        yield from meta.by(names.dns_label, "metadata.name", stateful_set.metadata.name)
+    yield from meta.at_least("spec.replicas", spec.replicas, 0)
+    yield from meta.at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
+    yield from meta.at_least("spec.revisionHistoryLimit", spec.revision_history_limit, 0)
     if spec.ordinals is not None:
-        yield from at_least("spec.ordinals.start", spec.ordinals.start, 0)
+        yield from meta.at_least("spec.ordinals.start", spec.ordinals.start, 0)
     if spec.pod_management_policy not in (None, "OrderedReady", "Parallel"):
         detail = "must be 'OrderedReady' or 'Parallel'"
         yield invalid("spec.podManagementPolicy", spec.pod_management_policy, detail)
@@ -94,8 +86,8 @@ def validate_stateful_set(stateful_set: apps.StatefulSet, old: apps.StatefulSet 
     retention = spec.persistent_volume_claim_retention_policy
     if retention is not None:
         path = "spec.persistentVolumeClaimRetentionPolicy"
-        yield from one_of(f"{path}.whenDeleted", retention.when_deleted, _RETENTION)
-        yield from one_of(f"{path}.whenScaled", retention.when_scaled, _RETENTION)
+        yield from meta.one_of(f"{path}.whenDeleted", retention.when_deleted, _RETENTION)
+        yield from meta.one_of(f"{path}.whenScaled", retention.when_scaled, _RETENTION)
     if old is not None and _fixed(spec) != _fixed(old.spec):
         yield forbidden("spec", _STATEFUL_UPDATE)
 
@@ -104,10 +96,10 @@ def validate_daemon_set(daemon_set: apps.DaemonSet, old: apps.DaemonSet | None) 
     """Selector, template and strategy."""
     spec = daemon_set.spec
     yield from validate_owner(spec.selector, spec.template, "daemonset", kind="DaemonSet")
-    yield from at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
-    yield from at_least("spec.revisionHistoryLimit", spec.revision_history_limit, 0)
+    yield from meta.at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
+    yield from meta.at_least("spec.revisionHistoryLimit", spec.revision_history_limit, 0)
     strategy, path = spec.update_strategy, "spec.updateStrategy"
-    yield from one_of(f"{path}.type", strategy.type, ("RollingUpdate", "OnDelete"))
+    yield from meta.one_of(f"{path}.type", strategy.type, ("RollingUpdate", "OnDelete"))
     rolling = strategy.rolling_update
     if strategy.type == "RollingUpdate" and rolling is not None:
         path = f"{path}.rollingUpdate"
@@ -127,7 +119,7 @@ def validate_controller_revision(
     """Data that never changes, and a number that is not negative."""
     if revision.data is None:
         yield required("data", "data is mandatory")
-    yield from at_least("revision", revision.revision, 0)
+    yield from meta.at_least("revision", revision.revision, 0)
     if old is not None and revision.data != old.data:
         yield invalid("data", "", "field is immutable")
 
@@ -139,7 +131,7 @@ def validate_owner(
     if selector is None:
         yield required("spec.selector")
     else:
-        yield from validate_selector(selector, "spec.selector")
+        yield from meta.validate_selector(selector, "spec.selector")
         if is_empty(selector):
             yield invalid("spec.selector", selector, f"empty selector is invalid for {word}")
         elif not selects(selector, template.metadata.labels):
@@ -156,14 +148,14 @@ def validate_owner(
 def validate_rolling_amount(path: str, value: IntOrString | None) -> Iterator[FieldError]:
     """A number that is not negative, or a percentage up to 100%."""
     if isinstance(value, int):
-        yield from at_least(path, value, 0)
+        yield from meta.at_least(path, value, 0)
     elif value is not None and not _PERCENT.fullmatch(value):
         yield invalid(path, value, _PERCENT_RULE)
 
 
 def _deployment_strategy(strategy: apps.DeploymentStrategy) -> Iterator[FieldError]:
     path, rolling = "spec.strategy", strategy.rolling_update
-    yield from one_of(f"{path}.type", strategy.type, ("Recreate", "RollingUpdate"))
+    yield from meta.one_of(f"{path}.type", strategy.type, ("Recreate", "RollingUpdate"))
     if strategy.type == "Recreate" and rolling is not None:
         yield forbidden(f"{path}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
     if strategy.type != "RollingUpdate" or rolling is None:
@@ -186,7 +178,7 @@ def _stateful_strategy(spec: apps.StatefulSetSpec) -> Iterator[FieldError]:
     if strategy.type == "OnDelete":
         yield invalid(f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'")
         return
-    yield from at_least(f"{path}.rollingUpdate.partition", rolling.partition, 0)
+    yield from meta.at_least(f"{path}.rollingUpdate.partition", rolling.partition, 0)
     if rolling.max_unavailable is not None:
         at = f"{path}.rollingUpdate.maxUnavailable"
         yield from validate_rolling_amount(at, rolling.max_unavailable)
@@ -222,11 +214,11 @@ def validate_replication_controller(
 ) -> Iterator[FieldError]:
     """Counts, selector and template."""
     spec, status, path = controller.spec, controller.status, "spec.template"
-    yield from at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
+    yield from meta.at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
     if not spec.selector:
         yield required("spec.selector")
-    yield from validate_labels(spec.selector, "spec.selector")
-    yield from at_least("spec.replicas", spec.replicas, 0)
+    yield from meta.validate_labels(spec.selector, "spec.selector")
+    yield from meta.at_least("spec.replicas", spec.replicas, 0)
     template = spec.template
     if template is None:
         yield required(path)
@@ -246,9 +238,9 @@ def validate_replication_controller(
         "readyReplicas": status.ready_replicas,
         "availableReplicas": status.available_replicas,
     }
-    yield from at_least("status.replicas", status.replicas, 0)
+    yield from meta.at_least("status.replicas", status.replicas, 0)
     for name, count in counts.items():
-        yield from at_least(f"status.{name}", count, 0)
+        yield from meta.at_least(f"status.{name}", count, 0)
         if (count or 0) > (status.replicas or 0):
             yield invalid(f"status.{name}", count, "cannot be greater than status.replicas")
 
@@ -276,11 +268,11 @@ def validate_autoscaler(
 ) -> Iterator[FieldError]:
     """Bounds, target, metrics and behaviour."""
     spec = autoscaler.spec
-    yield from at_least("spec.minReplicas", spec.min_replicas, 1)
+    yield from meta.at_least("spec.minReplicas", spec.min_replicas, 1)
     if not spec.max_replicas:
         yield required("spec.maxReplicas", "must be set and greater than 0")
     else:
-        yield from at_least("spec.maxReplicas", spec.max_replicas, 1)
+        yield from meta.at_least("spec.maxReplicas", spec.max_replicas, 1)
     if spec.min_replicas is not None and spec.max_replicas < spec.min_replicas:
         yield invalid("spec.maxReplicas", spec.max_replicas, "must be greater than or equal to `minReplicas`")
     yield from _reference(spec.scale_target_ref, "spec.scaleTargetRef")
@@ -290,8 +282,8 @@ def validate_autoscaler(
         yield from _rules(spec.behavior.scale_up, "spec.behavior.scaleUp")
         yield from _rules(spec.behavior.scale_down, "spec.behavior.scaleDown")
     status = autoscaler.status
-    yield from at_least("status.currentReplicas", status.current_replicas, 0)
-    yield from at_least("status.desiredReplicas", status.desired_replicas, 0)
+    yield from meta.at_least("status.currentReplicas", status.current_replicas, 0)
+    yield from meta.at_least("status.desiredReplicas", status.desired_replicas, 0)
 
 
 def _reference(reference: autoscaling.CrossVersionObjectReference, path: str) -> Iterator[FieldError]:
@@ -299,7 +291,7 @@ def _reference(reference: autoscaling.CrossVersionObjectReference, path: str) ->
         if not value:
             yield required(f"{path}.{name}")
         else:
-            yield from by(names.path_segment, f"{path}.{name}", value)
+            yield from meta.by(names.path_segment, f"{path}.{name}", value)
     version = reference.api_version or ""
     if version.count("/") > 1:
         yield invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
@@ -372,7 +364,7 @@ def _resource(metric: autoscaling.MetricSpec, path: str) -> Iterator[FieldError]
         if not metric.container_resource.container:
             yield required(f"{path}.container", "must specify a container")
         else:
-            yield from by(names.dns_label, f"{path}.container", metric.container_resource.container)
+            yield from meta.by(names.dns_label, f"{path}.container", metric.container_resource.container)
     yield from _target(source.target, f"{path}.target")
     percent, average = source.target.average_utilization, source.target.average_value
     if percent is None and average is None:
@@ -396,8 +388,8 @@ def _identifier(metric: autoscaling.MetricIdentifier, path: str) -> Iterator[Fie
     if not metric.name:
         yield required(f"{path}.name", "must specify a metric name")
     else:
-        yield from by(names.path_segment, f"{path}.name", metric.name)
-    yield from validate_selector(metric.selector, f"{path}.selector")
+        yield from meta.by(names.path_segment, f"{path}.name", metric.name)
+    yield from meta.validate_selector(metric.selector, f"{path}.selector")
 
 
 def _target(target: autoscaling.MetricTarget, path: str) -> Iterator[FieldError]:
@@ -430,13 +422,13 @@ def _rules(rules: autoscaling.HPAScalingRules | None, path: str) -> Iterator[Fie
     if window is not None and window > _LONGEST_WINDOW:
         detail = f"must be less than or equal to {_LONGEST_WINDOW}"
         yield invalid(f"{path}.stabilizationWindowSeconds", window, detail)
-    yield from one_of(f"{path}.selectPolicy", rules.select_policy, ("Disabled", "Max", "Min"))
+    yield from meta.one_of(f"{path}.selectPolicy", rules.select_policy, ("Disabled", "Max", "Min"))
     if not rules.policies:
         yield required(f"{path}.policies", "must specify at least one Policy")
     for index, policy in enumerate(rules.policies or ()):
         yield from _policy(policy, f"{path}.policies[{index}]")
     if rules.tolerance is not None:
-        yield from validate_amount(f"{path}.tolerance", rules.tolerance)
+        yield from meta.validate_amount(f"{path}.tolerance", rules.tolerance)
 
 
 def _policy(policy: autoscaling.HPAScalingPolicy, path: str) -> Iterator[FieldError]:
@@ -457,7 +449,7 @@ def validate_scaled_object(scaled: ScaledObject, _old: ScaledObject | None) -> I
     if not spec.scale_target_ref.name:
         yield required("spec.scaleTargetRef.name")
     else:
-        yield from by(names.path_segment, "spec.scaleTargetRef.name", spec.scale_target_ref.name)
+        yield from meta.by(names.path_segment, "spec.scaleTargetRef.name", spec.scale_target_ref.name)
     for name, value, lowest in (
         ("pollingInterval", spec.polling_interval, 1),
         ("cooldownPeriod", spec.cooldown_period, 0),
@@ -466,7 +458,7 @@ def validate_scaled_object(scaled: ScaledObject, _old: ScaledObject | None) -> I
         ("minReplicaCount", spec.min_replica_count, 0),
         ("maxReplicaCount", spec.max_replica_count, 1),
     ):
-        yield from at_least(f"spec.{name}", value, lowest)
+        yield from meta.at_least(f"spec.{name}", value, lowest)
     least, most = spec.min_replica_count or 0, 100 if spec.max_replica_count is None else spec.max_replica_count
     if most > _MOST_REPLICAS:
         yield invalid("spec.maxReplicaCount", most, f"must be less than or equal to {_MOST_REPLICAS}")
@@ -491,10 +483,10 @@ def validate_scaled_object(scaled: ScaledObject, _old: ScaledObject | None) -> I
 def validate_knative_service(service: KnativeService, _old: KnativeService | None) -> Iterator[FieldError]:
     """The pod, its concurrency, and the traffic."""
     template = service.spec.template
-    yield from validate_template_meta(template.metadata, "spec.template.metadata")
+    yield from meta.validate_template_meta(template.metadata, "spec.template.metadata")
     yield from validate_pod_spec(template.spec, "spec.template.spec")
     concurrency = template.spec.container_concurrency
-    yield from at_least("spec.template.spec.containerConcurrency", concurrency, 0)
+    yield from meta.at_least("spec.template.spec.containerConcurrency", concurrency, 0)
     if concurrency is not None and concurrency > _MOST_CONCURRENT:
         detail = f"must be less than or equal to {_MOST_CONCURRENT}"
         yield invalid("spec.template.spec.containerConcurrency", concurrency, detail)

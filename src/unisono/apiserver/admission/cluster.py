@@ -35,13 +35,7 @@ from unisono.api.kind_families import (
 from unisono.api.queues import Rules, admitted_to, limits_of, mistakes, names_users, refusal, rules_of
 from unisono.api.selecting import controller_of
 from unisono.apiserver.admission.request import Clocked, Request, View
-from unisono.apiserver.custom.definitions import (
-    NAMED_DEFINITIONS,
-    TERMINATING,
-    accept_names,
-    note_storage,
-    set_condition,
-)
+from unisono.apiserver.custom import definitions
 from unisono.apiserver.custom.kinds import CustomKind, as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid, not_found
 from unisono.jobkinds.idle_fields import unknown_arguments
@@ -363,8 +357,8 @@ def accept(request: Request, view: Clocked) -> None:
         return
     if request.operation == "CREATE":
         crd.status = type(crd.status)()
-    note_storage(crd)
-    accept_names(crd, view.all(NAMED_DEFINITIONS), view.now())
+    definitions.note_storage(crd)
+    definitions.accept_names(crd, view.all(definitions.NAMED_DEFINITIONS), view.now())
 
 
 def begin_deletion(request: Request, view: Clocked) -> None:
@@ -382,7 +376,7 @@ def begin_deletion(request: Request, view: Clocked) -> None:
         return
     crd.metadata.finalizers = [*(crd.metadata.finalizers or ()), CLEANUP]
     message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
-    set_condition(crd, TERMINATING, "True", "InstanceDeletionPending", message, view.now())
+    definitions.set_condition(crd, definitions.TERMINATING, "True", "InstanceDeletionPending", message, view.now())
 
 
 def unusable(request: Request) -> list[str]:

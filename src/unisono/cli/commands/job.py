@@ -8,20 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from unisono.api.kinds import JOBS
+from unisono.cli import vcctl
 from unisono.cli.options import Where
-from unisono.cli.vcctl import (
-    amounts,
-    cluster_options,
-    connected,
-    everywhere_option,
-    item,
-    items,
-    name_option,
-    namespace_option,
-    print_option,
-    say_nothing_found,
-    show,
-)
 from unisono.errors import ApiError, NotFound, UnisonoError
 
 if TYPE_CHECKING:
@@ -80,7 +68,7 @@ async def create(where: Where, filename: str | None, job: dict[str, Any] | None)
         raise UnisonoError(f"{filename} must hold exactly one Job, and holds {kinds}: use 'unisono apply' for more.")
     if where.namespace:
         documents[0].metadata["namespace"] = where.namespace
-    async with connected(where) as (client, namespace):
+    async with vcctl.connected(where) as (client, namespace):
         created = await post(client, await discover(client), documents[0], namespace)
     click.echo(f"run job {created.name} successfully")
 
@@ -91,8 +79,8 @@ async def show_list(where: Where, everywhere: bool, output: str, *, queue: str, 
     from unisono.api.kinds import JOBS
     from unisono.cli.vcctl import job_lines
 
-    async with connected(where) as (client, namespace):
-        jobs = await items(client, JOBS, None if everywhere else namespace)
+    async with vcctl.connected(where) as (client, namespace):
+        jobs = await vcctl.items(client, JOBS, None if everywhere else namespace)
         chosen = [
             value
             for value in jobs
@@ -101,9 +89,9 @@ async def show_list(where: Where, everywhere: bool, output: str, *, queue: str, 
             and selector in value["metadata"]["name"]
         ]
         if output == "text" and not chosen:
-            await say_nothing_found(client, queue)
+            await vcctl.say_nothing_found(client, queue)
             return
-    show(output, chosen, job_lines((decode(JOBS, value).obj for value in chosen), namespaces=everywhere))
+    vcctl.show(output, chosen, job_lines((decode(JOBS, value).obj for value in chosen), namespaces=everywhere))
 
 
 async def show_one(where: Where, name: str, output: str) -> None:
@@ -115,8 +103,8 @@ async def show_one(where: Where, name: str, output: str) -> None:
         if output == "text":
             await describe(where, (f"{kind.resource}/{name}",))
             return
-        async with connected(where) as (client, namespace):
-            show(output, await item(client, kind, namespace, name), [])
+        async with vcctl.connected(where) as (client, namespace):
+            vcctl.show(output, await vcctl.item(client, kind, namespace, name), [])
     except NotFound as error:
         await _otherwise(where, kind, name, "view", error)
 
@@ -134,7 +122,7 @@ async def order(where: Where, name: str, action: JobAction) -> None:
 
     kind, name = target(name)
     try:
-        async with connected(where) as (client, namespace):
+        async with vcctl.connected(where) as (client, namespace):
             if kind.resource == JOBS.resource:
                 job = await client.get(JOBS, name, namespace)
                 _refuse_ended(job)
@@ -165,7 +153,7 @@ async def remove(where: Where, name: str) -> None:
     """
     kind, name = target(name)
     try:
-        async with connected(where) as (client, namespace):
+        async with vcctl.connected(where) as (client, namespace):
             await client.delete(kind, name, namespace, propagation="Background")
     except NotFound as error:
         await _otherwise(where, kind, name, "delete", error)
@@ -177,7 +165,7 @@ async def _otherwise(where: Where, kind: Kind[Any], name: str, verb: str, error:
 
     if kind.resource != JOBS.resource:
         raise error
-    async with connected(where) as (client, namespace):
+    async with vcctl.connected(where) as (client, namespace):
         await tell_others(client, namespace, name, f"unisono job {verb}", error)
 
 
@@ -242,13 +230,13 @@ def command() -> None:
 @click.option("-c", "--command", "line", help="What the container runs; or give it after --.")
 @click.option("-r", "--replicas", type=click.IntRange(1), default=1, show_default=True, help="Number of pods.")
 @click.option("-m", "--min", "minimum", type=click.IntRange(1), help="Pods that start together.  [default: 1]")
-@click.option("-R", "--requests", default=DEFAULT_AMOUNTS, show_default=True, callback=amounts, help="Per pod.")
-@click.option("-L", "--limits", default=DEFAULT_AMOUNTS, show_default=True, callback=amounts, help="Per pod.")
+@click.option("-R", "--requests", default=DEFAULT_AMOUNTS, show_default=True, callback=vcctl.amounts, help="Per pod.")
+@click.option("-L", "--limits", default=DEFAULT_AMOUNTS, show_default=True, callback=vcctl.amounts, help="Per pod.")
 @click.option("-S", "--scheduler", default="volcano", show_default=True, help="Scheduler of the pods.")
 @click.option("-q", "--queue", help="Queue of the job.  [default: default]")
 @click.option("-f", "--filename", help="A YAML or JSON file with the job, instead of all these.")
-@namespace_option
-@cluster_options
+@vcctl.namespace_option
+@vcctl.cluster_options
 def run(where: Where, filename: str | None, name: str | None, **options: Any) -> None:
     """Create a job of equal pods, or that of a file; returns at once ('unisono run FILE' follows a job to its end)."""
     from unisono.cli.connection import run_async
@@ -266,10 +254,10 @@ def run(where: Where, filename: str | None, name: str | None, **options: Any) ->
 @click.option("-q", "--queue", default="", help="Only jobs of this queue.")
 @click.option("-S", "--scheduler", default="", help="Only jobs of this scheduler.")
 @click.option("--selector", default="", help="Only jobs whose name contains this text.")
-@everywhere_option
-@print_option("text", "json", "yaml")
-@namespace_option
-@cluster_options
+@vcctl.everywhere_option
+@vcctl.print_option("text", "json", "yaml")
+@vcctl.namespace_option
+@vcctl.cluster_options
 def list_(where: Where, all_namespaces: bool, output: str, **wanted: str) -> None:
     """List Volcano's Jobs with their phase and the number of their pods by state ('unisono get' lists other kinds)."""
     from unisono.cli.connection import run_async
@@ -278,10 +266,10 @@ def list_(where: Where, all_namespaces: bool, output: str, **wanted: str) -> Non
 
 
 @command.command("view")
-@name_option("-N", "job")
-@print_option("text", "json", "yaml")
-@namespace_option
-@cluster_options
+@vcctl.name_option("-N", "job")
+@vcctl.print_option("text", "json", "yaml")
+@vcctl.namespace_option
+@vcctl.cluster_options
 def view(where: Where, name: str, output: str) -> None:
     """Show a job: spec, status, why it waits, and its events."""
     from unisono.cli.connection import run_async
@@ -290,9 +278,9 @@ def view(where: Where, name: str, output: str) -> None:
 
 
 @command.command("suspend")
-@name_option("-N", "job")
-@namespace_option
-@cluster_options
+@vcctl.name_option("-N", "job")
+@vcctl.namespace_option
+@vcctl.cluster_options
 def suspend(where: Where, name: str) -> None:
     """Stop a job's pods and give their resources back, until it is resumed."""
     from unisono.cli.connection import run_async
@@ -302,9 +290,9 @@ def suspend(where: Where, name: str) -> None:
 
 
 @command.command("resume")
-@name_option("-N", "job")
-@namespace_option
-@cluster_options
+@vcctl.name_option("-N", "job")
+@vcctl.namespace_option
+@vcctl.cluster_options
 def resume(where: Where, name: str) -> None:
     """Start a suspended job again."""
     from unisono.cli.connection import run_async
@@ -314,9 +302,9 @@ def resume(where: Where, name: str) -> None:
 
 
 @command.command("delete")
-@name_option("-N", "job")
-@namespace_option
-@cluster_options
+@vcctl.name_option("-N", "job")
+@vcctl.namespace_option
+@vcctl.cluster_options
 def delete(where: Where, name: str) -> None:
     """Delete a job with its pods."""
     from unisono.cli.connection import run_async

@@ -13,18 +13,7 @@ from unisono.api.keys import DELETE_PROTECTION
 from unisono.api.kinds import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from unisono.api.pod_states import has_ended
 from unisono.api.selecting import controller_of
-from unisono.controllers.claims.decide import (
-    MOST_USERS,
-    claim_from,
-    claim_keys,
-    is_done,
-    is_pod,
-    made_for,
-    needs_claims,
-    recorded,
-    template_keys,
-    uses,
-)
+from unisono.controllers.claims import decide
 from unisono.controllers.nodes import disrupted, time_to_leave
 from unisono.controllers.objects import delete_seen
 from unisono.controllers.owners import controller_keys, controller_uids, family, index
@@ -59,8 +48,8 @@ class PodClaimController(Controller):
         self._client = context.client
         self._pods = context.watch(PODS, when=_concerns)
         self._announcer.forget_deleted(self._pods)
-        index(self._pods, CLAIM_INDEX, claim_keys)
-        index(self._pods, _TEMPLATE_INDEX, template_keys)
+        index(self._pods, CLAIM_INDEX, decide.claim_keys)
+        index(self._pods, _TEMPLATE_INDEX, decide.template_keys)
         self._templates = context.watch(RESOURCE_CLAIM_TEMPLATES, self._waiting, when=_comes)
         self._claims = context.watch(RESOURCE_CLAIMS, self._users)
         index(self._claims, OWNER_INDEX, controller_keys)
@@ -69,9 +58,9 @@ class PodClaimController(Controller):
         """Make what is missing."""
         pod = self._pods.get(key)
         # A pod that has ended gets no new claims: those that were made for it go.
-        if pod is None or pod.metadata.deletion_timestamp or is_done(pod) or not needs_claims(pod):
+        if pod is None or pod.metadata.deletion_timestamp or decide.is_done(pod) or not decide.needs_claims(pod):
             return None
-        names, again = recorded(pod), None
+        names, again = decide.recorded(pod), None
         before = dict(names)
         for entry in pod.spec.resource_claims or ():
             if entry.resource_claim_template_name is None:
@@ -109,12 +98,14 @@ class PodClaimController(Controller):
             if existing is not None and uid in controller_uids(existing):
                 self._made.pop((uid, wanted.name), None)
                 return name
-        claim = made_for(pod, wanted, self._claims.by_index(OWNER_INDEX, family(pod))) or await self._fresh(uid, wanted)
+        claim = decide.made_for(pod, wanted, self._claims.by_index(OWNER_INDEX, family(pod))) or await self._fresh(
+            uid, wanted
+        )
         if claim is None:
             template = self._templates.get(f"{namespace}/{wanted.resource_claim_template_name}")
             if template is None:
                 raise _NoTemplate(wanted.resource_claim_template_name)
-            claim = await self._client.create(RESOURCE_CLAIMS, claim_from(template, pod, wanted))
+            claim = await self._client.create(RESOURCE_CLAIMS, decide.claim_from(template, pod, wanted))
             self._made[uid, wanted.name] = claim
         return claim.metadata.name
 
@@ -142,12 +133,12 @@ class PodClaimController(Controller):
 
     async def _reserve(self, pod: core.Pod) -> None:
         """The scheduler reserves claims for its pods; this is for pods that it never saw."""
-        for key in claim_keys(pod):
+        for key in decide.claim_keys(pod):
             claim = self._claims.get(key)
-            if claim is None or claim.status.allocation is None or uses(claim, pod):
+            if claim is None or claim.status.allocation is None or decide.uses(claim, pod):
                 continue
             users = claim.status.reserved_for or []
-            if len(users) >= MOST_USERS:
+            if len(users) >= decide.MOST_USERS:
                 continue
             user = {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
             meta = claim.metadata
@@ -169,9 +160,9 @@ class _NoTemplate(Exception):
 
 
 def _concerns(event_type: EventType, new: core.Pod, old: core.Pod | None) -> bool:
-    if event_type == "DELETED" or not needs_claims(new):
+    if event_type == "DELETED" or not decide.needs_claims(new):
         return False
-    return old is None or (old.spec.node_name, recorded(old)) != (new.spec.node_name, recorded(new))
+    return old is None or (old.spec.node_name, decide.recorded(old)) != (new.spec.node_name, decide.recorded(new))
 
 
 def _comes(event_type: EventType, new: core.ResourceClaimTemplate, old: core.ResourceClaimTemplate | None) -> bool:
@@ -192,8 +183,8 @@ class ClaimUserController(Controller):
         """Watch claims, and pods that end."""
         self._client = context.client
         self._claims = context.watch(RESOURCE_CLAIMS)
-        self._pods = context.watch(PODS, claim_keys, when=_may_let_go)
-        index(self._pods, CLAIM_INDEX, claim_keys)
+        self._pods = context.watch(PODS, decide.claim_keys, when=_may_let_go)
+        index(self._pods, CLAIM_INDEX, decide.claim_keys)
 
     async def reconcile(self, key: str) -> float | None:
         """Look at one claim and its users."""
@@ -201,7 +192,7 @@ class ClaimUserController(Controller):
         if claim is None:
             return None
         users = claim.status.reserved_for or []
-        remaining = [user for user in users if not is_pod(user) or await self._still_uses(claim, user)]
+        remaining = [user for user in users if not decide.is_pod(user) or await self._still_uses(claim, user)]
         try:
             if len(remaining) < len(users):
                 claim = await self._free(claim, remaining)
@@ -221,7 +212,7 @@ class ClaimUserController(Controller):
                 pod = await self._client.get(PODS, user.name, claim.metadata.namespace)
             except NotFound:
                 return False
-        return pod.metadata.uid == user.uid and not is_done(pod)
+        return pod.metadata.uid == user.uid and not decide.is_done(pod)
 
     async def _free(
         self, claim: core.ResourceClaim, remaining: list[core.ResourceClaimConsumerReference]
@@ -244,7 +235,7 @@ class ClaimUserController(Controller):
         if owner is None or owner.kind != "Pod" or claim.metadata.deletion_timestamp:
             return
         pod = self._pods.get(f"{claim.metadata.namespace}/{owner.name}")
-        if pod is not None and (pod.metadata.uid != owner.uid or is_done(pod)):
+        if pod is not None and (pod.metadata.uid != owner.uid or decide.is_done(pod)):
             await delete_seen(self._client, RESOURCE_CLAIMS, claim)
 
     async def _patch(
@@ -258,7 +249,7 @@ class ClaimUserController(Controller):
 
 
 def _may_let_go(event_type: EventType, new: core.Pod, old: core.Pod | None) -> bool:
-    return needs_claims(new) and (event_type == "DELETED" or is_done(new))
+    return decide.needs_claims(new) and (event_type == "DELETED" or decide.is_done(new))
 
 
 # Evicts pods that use a device with a NoExecute taint which their claim does not tolerate.
@@ -302,7 +293,7 @@ class DeviceTaintController(Controller):
         if left > 0:
             return left
         for user in claim.status.reserved_for or ():
-            pod = self._pods.get(f"{claim.metadata.namespace}/{user.name}") if is_pod(user) else None
+            pod = self._pods.get(f"{claim.metadata.namespace}/{user.name}") if decide.is_pod(user) else None
             if pod is not None and pod.metadata.uid == user.uid and not is_deleting(pod) and not has_ended(pod):
                 await self._evict(pod)
         return None

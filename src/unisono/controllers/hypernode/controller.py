@@ -19,18 +19,7 @@ from unisono.api.kinds import CONFIG_MAPS, HYPER_NODES, NODES, SECRETS
 from unisono.api.patterns import PatternError, compile_pattern
 from unisono.api.selecting import is_empty, selects
 from unisono.api.topology_sources import Fetch, Question, SourceFailed, Switch, TopologySource
-from unisono.controllers.hypernode.discovery import (
-    FILE_SOURCE,
-    KEY,
-    LABEL_SOURCE,
-    SOURCE,
-    AskedSource,
-    DiscoveryConfig,
-    find_domains,
-    hyper_nodes_of,
-    parse_config,
-    wanted_hyper_nodes,
-)
+from unisono.controllers.hypernode import discovery
 from unisono.controllers.hypernode.sources import find_source, of_cluster
 from unisono.controllers.objects import LastWritten, delete_seen, to_json, write_status
 from unisono.controllers.recorder import Recorder
@@ -134,7 +123,7 @@ _log = structlog.get_logger(__name__)
 
 def source_of(hyper_node: HyperNode) -> str:
     """From what it was made; empty for those that were made by hand or by another system."""
-    return (hyper_node.metadata.labels or {}).get(SOURCE, "")
+    return (hyper_node.metadata.labels or {}).get(discovery.SOURCE, "")
 
 
 class HyperNodeWriter:
@@ -221,7 +210,7 @@ async def read_text(client: Client, config_map: tuple[str, str]) -> str:
         live = await client.get(CONFIG_MAPS, name, namespace)
     except NotFound:
         return ""
-    return (live.data or {}).get(KEY, "")
+    return (live.data or {}).get(discovery.KEY, "")
 
 
 def tell(recorder: Recorder, config_map: tuple[str, str], problem: str) -> None:
@@ -270,16 +259,16 @@ class HyperNodeDiscoveryController(Controller):
         self._tell(config.problems)
         hyper_nodes = self._hyper_nodes.items()
         if config.types is not None:
-            present = [each for each in hyper_nodes if source_of(each) == LABEL_SOURCE]
-            domains = find_domains(config.types, self._nodes.items())
-            await self._writer.apply(wanted_hyper_nodes(domains, present, LABEL_SOURCE), present)
+            present = [each for each in hyper_nodes if source_of(each) == discovery.LABEL_SOURCE]
+            domains = discovery.find_domains(config.types, self._nodes.items())
+            await self._writer.apply(discovery.wanted_hyper_nodes(domains, present, discovery.LABEL_SOURCE), present)
         if config.switches is not None:
-            present = [each for each in hyper_nodes if source_of(each) == FILE_SOURCE]
-            await self._writer.apply(hyper_nodes_of(config.switches, FILE_SOURCE), present)
+            present = [each for each in hyper_nodes if source_of(each) == discovery.FILE_SOURCE]
+            await self._writer.apply(discovery.hyper_nodes_of(config.switches, discovery.FILE_SOURCE), present)
         return _AGAIN
 
-    async def _read(self) -> DiscoveryConfig:
-        return parse_config(await read_text(self._client, self._config_map))
+    async def _read(self) -> discovery.DiscoveryConfig:
+        return discovery.parse_config(await read_text(self._client, self._config_map))
 
     def _tell(self, problems: list[str]) -> None:
         for problem in problems:
@@ -327,7 +316,7 @@ class _Known:
         problem: why the last look failed; empty when it did not.
     """
 
-    asked: AskedSource
+    asked: discovery.AskedSource
     at: float
     nodes: frozenset[str]
     switches: Mapping[str, Switch] | None = field(default=None)
@@ -357,7 +346,7 @@ class HyperNodeSourceController(Controller):
         """
         self._recorder, self._fetch, self._find = recorder, fetch or NoFetch(), find
         self._config_map = config_map or config_map_key()
-        self._asked: dict[str, AskedSource] = {}
+        self._asked: dict[str, discovery.AskedSource] = {}
         self._known: dict[str, _Known] = {}
         self._writers: dict[str, HyperNodeWriter] = {}
 
@@ -376,7 +365,7 @@ class HyperNodeSourceController(Controller):
     async def reconcile(self, key: str) -> float | None:
         """Read the configuration, or look at one source."""
         if key == _CONFIG:
-            self._asked = parse_config(await read_text(self._client, self._config_map)).asked
+            self._asked = discovery.parse_config(await read_text(self._client, self._config_map)).asked
             self._known = {name: known for name, known in self._known.items() if name in self._asked}
             for name in self._asked:
                 self._context.enqueue(_key(name))
@@ -385,13 +374,13 @@ class HyperNodeSourceController(Controller):
         asked = self._asked.get(name)
         return None if asked is None else await self._look(name, asked)
 
-    async def _look(self, name: str, asked: AskedSource) -> float:
+    async def _look(self, name: str, asked: discovery.AskedSource) -> float:
         nodes = frozenset(each.metadata.name for each in self._nodes.items())
         answer, now = self._known.get(name), self._clock.monotonic()
         if answer is None or answer.asked != asked or now >= answer.at + _pause(answer, nodes):
             answer = await self._ask(name, asked, nodes, answer)
         if answer.switches is not None:
-            desired = hyper_nodes_of(of_cluster(answer.switches, nodes), name)
+            desired = discovery.hyper_nodes_of(of_cluster(answer.switches, nodes), name)
             present = [each for each in self._hyper_nodes.items() if source_of(each) == name]
             await self._writer(name).apply(desired, present)
         return max(1.0, answer.at + _pause(answer, nodes) - self._clock.monotonic())
@@ -402,7 +391,9 @@ class HyperNodeSourceController(Controller):
             self._writers[name] = HyperNodeWriter(self._client, again)
         return self._writers[name]
 
-    async def _ask(self, name: str, asked: AskedSource, nodes: frozenset[str], before: _Known | None) -> _Known:
+    async def _ask(
+        self, name: str, asked: discovery.AskedSource, nodes: frozenset[str], before: _Known | None
+    ) -> _Known:
         answer = _Known(asked, self._clock.monotonic(), nodes, before.switches if before else None)
         answer.problem = before.problem if before else ""
         self._known[name] = answer
@@ -422,7 +413,7 @@ class HyperNodeSourceController(Controller):
             self._tell(name, answer, f"the source failed: {type(error).__name__}: {error}")
         return answer
 
-    async def _credentials(self, asked: AskedSource) -> dict[str, str]:
+    async def _credentials(self, asked: discovery.AskedSource) -> dict[str, str]:
         if asked.secret is None:
             return {}
         namespace, name = asked.secret

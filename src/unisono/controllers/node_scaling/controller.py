@@ -16,21 +16,7 @@ from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS
 from unisono.api.pod_states import has_ended
 from unisono.api.times import parse_time, rfc3339
-from unisono.controllers.node_scaling.decide import (
-    CAUSES,
-    PATIENCE,
-    POD_INDEX,
-    Demand,
-    Helped,
-    Room,
-    demand_of,
-    groups_of,
-    growth,
-    is_pending,
-    promised,
-    remainders,
-    verdict_of,
-)
+from unisono.controllers.node_scaling import decide
 from unisono.controllers.node_scaling.interruption import is_taken_back
 from unisono.controllers.node_scaling.provisioning import overdue, pool_of, scaled_at
 from unisono.controllers.node_scaling.shrink import Held, Shrinking, held_by, is_of_node, shrinking
@@ -128,7 +114,7 @@ class NodeScalingController(Controller):
         self._machine_of: dict[str, autoscaling.Machine] = {}
         # By MachineDeployment: when all of its machines were there, as far as this process has seen.
         self._complete: dict[str, float] = {}
-        self._helped = Helped(_PAUSE, _LONGEST_PAUSE)
+        self._helped = decide.Helped(_PAUSE, _LONGEST_PAUSE)
         self._announcer = Announcer(recorder)
         # Machines by pool at the last look, and when there were fewer somewhere.
         self._replicas: Mapping[str, int] = {}
@@ -143,7 +129,7 @@ class NodeScalingController(Controller):
         self._pods = context.informer(PODS)
         self._nodes = context.informer(NODES)
         self._budgets = context.watch(POD_DISRUPTION_BUDGETS, lambda _: (), optional=True)
-        index(self._pods, POD_INDEX, groups_of)
+        index(self._pods, decide.POD_INDEX, decide.groups_of)
         self._announcer.forget_deleted(self._groups)
 
     async def reconcile(self, key: str) -> float | None:
@@ -167,17 +153,17 @@ class NodeScalingController(Controller):
         # What its cloud takes back from a pool, it does not give there now.
         short = self._interrupted(now)
         pools = [replace(pool, failing=True) if pool.name in short else pool for pool in pools]
-        rooms = [Room(each.room, dict(each.room.offers)) for each in nodes if not each.marked]
-        whole = remainders((gang for _, counts, gang in lacking if not counts), rooms)
+        rooms = [decide.Room(each.room, dict(each.room.offers)) for each in nodes if not each.marked]
+        whole = decide.remainders((gang for _, counts, gang in lacking if not counts), rooms)
         all_gangs = [(key, gang if counts else whole.pop(0)) for key, counts, gang in lacking]
         if any(each.marked for each in nodes):
             # Nodes that were to go stay for gangs: only what these have no place for there needs machines.
             back = shrinking(nodes, pools, pending, self._unneeded, now, settled).clear
-            kept = [Room(each.room, dict(each.room.offers)) for each in nodes if each.name in back]
-            left = remainders((gang for _, gang in all_gangs), kept)
+            kept = [decide.Room(each.room, dict(each.room.offers)) for each in nodes if each.name in back]
+            left = decide.remainders((gang for _, gang in all_gangs), kept)
             all_gangs = [(key, gang) for (key, _), gang in zip(all_gangs, left, strict=True)]
         gangs = [(key, gang) for key, gang in all_gangs if gang]
-        grown, written = growth([gang for _, gang in gangs], pools), set[str]()
+        grown, written = decide.growth([gang for _, gang in gangs], pools), set[str]()
         for name, replicas in grown.replicas.items():
             why = f"for waiting gangs: {grown.reasons[name]}"
             if await self._change(deployments[name], replicas, now, "ScaledUp", why):
@@ -234,7 +220,7 @@ class NodeScalingController(Controller):
         notes = dict(correction.annotations)
         return await self._change(deployment, correction.replicas, now, "FailedScaleUp", correction.text, notes)
 
-    async def _gangs(self, now: float) -> tuple[list[tuple[str, bool, list[Demand]]], list[list[Demand]]]:
+    async def _gangs(self, now: float) -> tuple[list[tuple[str, bool, list[decide.Demand]]], list[list[decide.Demand]]]:
         """What each gang lacks, and all of its pods without a place; those first that wait longest.
 
         What a gang lacks comes with its key, and with whether the scheduler has already taken off it what free nodes
@@ -260,7 +246,7 @@ class NodeScalingController(Controller):
 
     def _tell_rest(self, group: PodGroup) -> None:
         """Tell a gang that would get machines why none come, once per pause."""
-        if verdict_of(group).cause not in CAUSES:
+        if decide.verdict_of(group).cause not in decide.CAUSES:
             return
         until, cause = self._helped.rest_of(group.key)
         text = (
@@ -271,28 +257,30 @@ class NodeScalingController(Controller):
 
     def _cause(self, key: str) -> str:
         group = self._groups.get(key)
-        return verdict_of(group).cause if group is not None else ""
+        return decide.verdict_of(group).cause if group is not None else ""
 
-    def _pending(self, group: PodGroup) -> list[Demand]:
+    def _pending(self, group: PodGroup) -> list[decide.Demand]:
         """Pods without a place of a gang that waits for nodes, or what is promised to it before it has pods."""
-        if verdict_of(group).cause not in CAUSES:
+        if decide.verdict_of(group).cause not in decide.CAUSES:
             return []
-        pods = sorted(self._pods.by_index(POD_INDEX, group.key), key=lambda pod: pod.metadata.name)
+        pods = sorted(self._pods.by_index(decide.POD_INDEX, group.key), key=lambda pod: pod.metadata.name)
         if not pods:
-            return promised(group)
+            return decide.promised(group)
         notes = group.metadata.annotations or {}
         return [
-            demand_of(pod.spec, notes={**notes, **(pod.metadata.annotations or {})}) for pod in pods if is_pending(pod)
+            decide.demand_of(pod.spec, notes={**notes, **(pod.metadata.annotations or {})})
+            for pod in pods
+            if decide.is_pending(pod)
         ]
 
-    def _lacking(self, group: PodGroup, pending: list[Demand], now: float) -> tuple[bool, list[Demand]]:
-        verdict, created = verdict_of(group), group.metadata.creation_timestamp
+    def _lacking(self, group: PodGroup, pending: list[decide.Demand], now: float) -> tuple[bool, list[decide.Demand]]:
+        verdict, created = decide.verdict_of(group), group.metadata.creation_timestamp
         if autoscaling.CLASS_OF_GROUP in (group.metadata.annotations or {}):
             # Another component makes its nodes.
             return True, []
-        if created is None or now - parse_time(created) < PATIENCE:
+        if created is None or now - parse_time(created) < decide.PATIENCE:
             return True, []
-        pods = len(self._pods.by_index(POD_INDEX, group.key))
+        pods = len(self._pods.by_index(decide.POD_INDEX, group.key))
         if not pods or not verdict.tasks_needed:
             return False, pending
         running = pods - len(pending)

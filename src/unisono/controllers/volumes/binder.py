@@ -16,17 +16,7 @@ from unisono.controllers.objects import LastWritten, add_finalizer, remove_final
 from unisono.controllers.owners import controller_uids, index, owned_by
 from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Announcer, Notice, Recorder
-from unisono.controllers.volumes.decide import (
-    Bind,
-    ClaimStep,
-    Classify,
-    Lose,
-    Provision,
-    Reselect,
-    grown,
-    next_of_claim,
-    next_of_volume,
-)
+from unisono.controllers.volumes import decide
 from unisono.errors import AlreadyExists, ApiError, NotFound, UnisonoError
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller
@@ -87,29 +77,29 @@ class ClaimController(Controller):
         volumes: dict[str, PersistentVolume] = {each.key: self._volume(each) for each in self._volumes.items()}
         classes: dict[str, StorageClass] = {each.metadata.name: each for each in self._classes.items()}
         nodes: dict[str, Node] = {each.metadata.name: each for each in self._nodes.items()}
-        step = next_of_claim(claim, volumes, classes, nodes, self._waiting(key))
-        (self._pending.discard if isinstance(step, Bind | Lose) else self._pending.add)(key)
+        step = decide.next_of_claim(claim, volumes, classes, nodes, self._waiting(key))
+        (self._pending.discard if isinstance(step, decide.Bind | decide.Lose) else self._pending.add)(key)
         try:
             await self._carry_out(claim, step)
         except NotFound:
             return None
         return None
 
-    async def _carry_out(self, claim: PersistentVolumeClaim, step: ClaimStep) -> None:
-        if isinstance(step, Bind):
+    async def _carry_out(self, claim: PersistentVolumeClaim, step: decide.ClaimStep) -> None:
+        if isinstance(step, decide.Bind):
             await self._bind(claim, step.volume)
-        elif isinstance(step, Classify):
+        elif isinstance(step, decide.Classify):
             await self._patch(claim, {"spec": {"storageClassName": step.name}})
-        elif isinstance(step, Provision):
+        elif isinstance(step, decide.Provision):
             notes = {keys.STORAGE_PROVISIONER: step.provisioner, keys.STORAGE_PROVISIONER_BETA: step.provisioner}
             if step.node is not None:
                 notes[keys.SELECTED_NODE] = step.node
             self._announcer.tell(claim, [step.notice])
             await self._annotate(claim, notes)
-        elif isinstance(step, Reselect):
+        elif isinstance(step, decide.Reselect):
             self._announcer.tell(claim, [step.notice])
             await self._annotate(claim, {keys.SELECTED_NODE: None})
-        elif isinstance(step, Lose):
+        elif isinstance(step, decide.Lose):
             if claim.status.phase != "Lost":
                 await self._phase(claim, "Lost", None)
                 self._announcer.tell(claim, [step.notice])
@@ -138,7 +128,7 @@ class ClaimController(Controller):
                 notes[keys.BOUND_BY_CONTROLLER] = "yes"
                 patch["spec"] = {"volumeName": volume.metadata.name}
             claim = await self._patch(claim, patch)
-        if claim.status.phase == "Bound" and grown(claim, volume):
+        if claim.status.phase == "Bound" and decide.grown(claim, volume):
             await self._grow(claim, volume)
         else:
             await self._phase(claim, "Bound", volume)
@@ -354,7 +344,7 @@ class VolumeController(Controller):
         if volume is None:
             return None
         claim = await self._claim_of(volume)
-        step = next_of_volume(volume, claim)
+        step = decide.next_of_volume(volume, claim)
         self._announcer.tell(volume, step.notices)
         if claim is not None and step.claim_notice is not None:
             self._announcer.tell(claim, [step.claim_notice])

@@ -22,16 +22,8 @@ from unisono.controllers import owners
 from unisono.controllers.objects import PATIENCE_SECONDS, LastWritten, for_each, remove_finalizer, to_json, write_status
 from unisono.controllers.owners import index, owned_by
 from unisono.controllers.recorder import Recorder
+from unisono.controllers.workloads import job_decide
 from unisono.controllers.workloads.dependents import Dependents, first_text, raise_first
-from unisono.controllers.workloads.job_decide import (
-    FINALIZER,
-    INDEX_FAILURES,
-    JobPlan,
-    Slot,
-    decide,
-    finished,
-    is_tracked,
-)
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import AlreadyExists, Conflict, NotFound
 from unisono.jobkinds.registry import handed_to
@@ -152,14 +144,16 @@ _JOB_INDEX = "batch-job"
 _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
 
-def pod_of(job: BatchJob, slot: Slot, source: random.Random) -> Pod:
+def pod_of(job: BatchJob, slot: job_decide.Slot, source: random.Random) -> Pod:
     """The pod for a slot; the one of an Indexed Job knows its index from an annotation, a label and its environment."""
     name, number = job.metadata.name, slot.index
     if number is None:
-        return pod_from(job.spec.template, BATCH_JOBS, job, generated_name(name, source), finalizers=[FINALIZER])
+        return pod_from(
+            job.spec.template, BATCH_JOBS, job, generated_name(name, source), finalizers=[job_decide.FINALIZER]
+        )
     notes = {COMPLETION_INDEX: str(number)}
     if slot.failures is not None:
-        notes[INDEX_FAILURES] = str(slot.failures)
+        notes[job_decide.INDEX_FAILURES] = str(slot.failures)
     made = pod_from(
         job.spec.template,
         BATCH_JOBS,
@@ -167,7 +161,7 @@ def pod_of(job: BatchJob, slot: Slot, source: random.Random) -> Pod:
         generated_name(f"{name}-{number}", source),
         labels={COMPLETION_INDEX: str(number)},
         annotations=notes,
-        finalizers=[FINALIZER],
+        finalizers=[job_decide.FINALIZER],
     )
     made.metadata.generate_name = f"{name}-{number}-"
     made.spec.hostname = made.spec.hostname or f"{name}-{number}"
@@ -219,8 +213,8 @@ class BatchJobController(Controller):
             return None
         pods = await self._pods.claim(job)
         settled = self._pods.settled(job)
-        plan = decide(job, pods, self._clock.time(), settled=settled)
-        if finished(job) is None and not job.spec.suspend:
+        plan = job_decide.decide(job, pods, self._clock.time(), settled=settled)
+        if job_decide.finished(job) is None and not job.spec.suspend:
             await self._groups.keep(job)
         errors = await self._carry_out(job, plan)
         try:
@@ -239,7 +233,7 @@ class BatchJobController(Controller):
         raise_first(errors)
         return sooner(plan.requeue_after, None if self._pods.settled(job) else PATIENCE_SECONDS)
 
-    async def _carry_out(self, job: BatchJob, plan: JobPlan) -> list[Exception]:
+    async def _carry_out(self, job: BatchJob, plan: job_decide.JobPlan) -> list[Exception]:
         fresh = [join(pod_of(job, slot, self._random), job) for slot in plan.create]
         errors = await self._pods.create(job, fresh)
         if errors:
@@ -256,12 +250,12 @@ class BatchJobController(Controller):
 
     async def _release(self, pods: Sequence[Pod]) -> None:
         """Take the finalizer from the pods that carry it; those of a Job that has ended or gone are among them."""
-        errors = await for_each(self._release_one, [pod for pod in pods if is_tracked(pod)])
+        errors = await for_each(self._release_one, [pod for pod in pods if job_decide.is_tracked(pod)])
         raise_first(errors)
 
     async def _release_one(self, pod: Pod) -> None:
         try:
-            await remove_finalizer(self._client, PODS, pod, FINALIZER)
+            await remove_finalizer(self._client, PODS, pod, job_decide.FINALIZER)
         except Conflict:
             await self._release_current(pod)
 
@@ -272,4 +266,4 @@ class BatchJobController(Controller):
         except NotFound:
             return
         if live.metadata.uid == pod.metadata.uid:
-            await remove_finalizer(self._client, PODS, live, FINALIZER)
+            await remove_finalizer(self._client, PODS, live, job_decide.FINALIZER)
