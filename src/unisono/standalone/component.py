@@ -29,7 +29,7 @@ from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
-from unisono.kube.leader import FencedClient, LeaderElector, LeadershipLost
+from unisono.kube.leader import LeaderElector, LeadershipLost, fenced
 from unisono.kube.listening import AppListener
 from unisono.kube.metrics import ClientMetrics, StreamMetrics
 from unisono.kube.pace import Backoff
@@ -313,7 +313,7 @@ class Component:
         elector = LeaderElector(keeper, name, namespace, self._options.identity, clock=self._clock)
         try:
             _log.info("component.waits", component=self.name, lease=self._options.lease)
-            await elector.run(lambda _: self._work(FencedClient(client, elector)))
+            await elector.run(lambda _: self._work(fenced(client, elector)))
         finally:
             await keeper.close()
 
