@@ -15,6 +15,10 @@ KUBECTL = "kubectl"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+PATH = click.Path(path_type=Path)
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+
 
 @dataclass(frozen=True, slots=True)
 class Where:
@@ -40,6 +44,11 @@ class Where:
         return self.kubeconfig is not None or self.data_dir is not None or self.kubectl
 
 
+def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
+    """A ``click.option`` whose help shows its default."""
+    return click.option(*names, show_default=True, **settings)
+
+
 def where_options(function: Command) -> Command:
     """Add ``--data-dir``, ``--kubeconfig``, ``--context`` and ``--namespace``; the command gets one ``where``."""
     return _where_options(function, ("-n", "--namespace"))
@@ -62,10 +71,8 @@ def control_plane_options(function: Command, kubeconfig_names: tuple[str, ...] =
     """
 
     @click.option("--context", help="Context of the kubeconfig.")
-    @click.option(
-        *kubeconfig_names, "kubeconfig", type=click.Path(path_type=Path), help="Talk to the cluster of this file."
-    )
-    @click.option("--data-dir", type=click.Path(path_type=Path), help="Talk to the 'unisono up' of this directory.")
+    @click.option(*kubeconfig_names, "kubeconfig", type=PATH, help="Talk to the cluster of this file.")
+    @click.option("--data-dir", type=PATH, help="Talk to the 'unisono up' of this directory.")
     @wraps(function)
     def wrapper(
         *args: Any,
@@ -94,9 +101,7 @@ def where_arguments(where: Where) -> str:
 
 def output_option(*choices: str, default: str = "text") -> Callable[[Command], Command]:
     """``-o/--output`` with the given choices."""
-    return click.option(
-        "-o", "--output", type=click.Choice(choices), default=default, show_default=True, help="How to print."
-    )
+    return option("-o", "--output", type=click.Choice(choices), default=default, help="How to print.")
 
 
 def file_option(required: bool = True) -> Callable[[Command], Command]:

@@ -12,7 +12,7 @@ import click
 
 from unisono.api.groups.batch import Job
 from unisono.api.keys import JOB_TYPE
-from unisono.cli.options import Command, control_plane_options
+from unisono.cli.options import Command, control_plane_options, option
 from unisono.sdk.overview.queues import PHASES, QueueView
 
 if TYPE_CHECKING:
@@ -44,9 +44,7 @@ def everywhere_option(function: Command) -> Command:
 
 def print_option(*choices: str) -> Callable[[Command], Command]:
     """``-o/--output``."""
-    return click.option(
-        "-o", "--output", type=click.Choice(choices), default=choices[0], show_default=True, help="How to print."
-    )
+    return option("-o", "--output", type=click.Choice(choices), default=choices[0], help="How to print.")
 
 
 def name_option(letter: str, what: str) -> Callable[[Command], Command]:

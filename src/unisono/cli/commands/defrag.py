@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unisono.cli.options import Where, file_option, output_option, where_options
+from unisono.cli.options import FILE, Where, file_option, output_option, where_options
 from unisono.cli.overview_lines import config_of, moment_of, objects_of
 
 if TYPE_CHECKING:
@@ -117,11 +117,7 @@ def _time(seconds: float) -> str:
 @where_options
 @file_option(required=False)
 @click.option("--dry-run", is_flag=True, help="Show the plans; the scheduler's action defragment carries them out.")
-@click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The scheduler's configuration.  [default: the cluster's]",
-)
+@click.option("--config", type=FILE, help="The scheduler's configuration.  [default: the cluster's]")
 @click.option("--max-moves", type=click.IntRange(1, 10_000), help="Pods moved for one gang at most.")
 @click.option("--now", help="The time of the files (RFC 3339).  [default: now]")
 @output_option("text", "json")

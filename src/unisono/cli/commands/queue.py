@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unisono.cli.options import Where
+from unisono.cli.options import Where, option
 from unisono.cli.vcctl import amounts, cluster_options, connected, item, items, name_option, print_option, show
 from unisono.errors import UnisonoError
 
@@ -162,13 +162,12 @@ def _limits(function: Any) -> Any:
 
 @command.command("create")
 @name_option("-n", "queue")
-@click.option("-w", "--weight", type=click.IntRange(1), default=1, show_default=True, help="Share among its siblings.")
-@click.option(
+@option("-w", "--weight", type=click.IntRange(1), default=1, help="Share among its siblings.")
+@option(
     "-S",
     "--state",
     type=click.Choice(("Open", "Closed"), case_sensitive=False),
     default="Open",
-    show_default=True,
     help="Whether it takes jobs.",
 )
 @click.option("--parent", help="The queue above it.  [default: root]")
