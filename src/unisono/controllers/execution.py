@@ -300,8 +300,6 @@ def expectation(kind: Kind[Any], obj: Object) -> str:
 class GangController(Controller, Generic[T, P]):
     """Base of the controllers; ``setup`` of a subclass fills the attributes that are only declared here."""
 
-    _client: Client
-    _clock: Clock
     _jobs: Informer[T]
     _priorities: Informer[PriorityClass]
     _executor: Executor[T, P]

@@ -168,7 +168,6 @@ class NodeLifecycleController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch nodes, their Leases, and pods that are bound."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._nodes = context.watch(NODES)
         self._leases = context.watch(LEASES, _node_of_lease)
         self._pods = context.watch(PODS, _node_of_pod, when=_came_or_went)

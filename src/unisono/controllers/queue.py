@@ -192,7 +192,6 @@ class QueueController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch queues with their children, pod groups and commands."""
-        self._client, self._clock = context.client, context.clock
         self._queues = context.watch(QUEUES, self._family)
         self._groups = context.watch(POD_GROUPS, queue_names, when=_moves_counts)
         self._commands = context.watch(COMMANDS, command_targets)

@@ -200,6 +200,14 @@ class Controller:
 
     name: str = "controller"
     workers: int = 16
+    _client: Client
+    _clock: Clock
+    _context: Context
+
+    def attach(self, context: Context) -> None:
+        """Take the manager's client and clock, and set up."""
+        self._client, self._clock, self._context = context.client, context.clock, context
+        self.setup(context)
 
     def setup(self, context: Context) -> None:
         """Ask for informers, add indexes, say which changes queue which keys. Called once, before anything
@@ -299,7 +307,7 @@ class Manager:
     def _set_up(self, controller: Controller) -> _Run:
         run = _Run(controller, WorkQueue(self._clock, self._backoff()), self._keeper)
         context = Context(self.informers, run.queue, controller=controller.name, keeper=self._keeper)
-        controller.setup(context)
+        controller.attach(context)
         run.context, run.own = context, context.first
         return run
 

@@ -360,7 +360,6 @@ class _Kubelets(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch pods; those that had begun before go on as they are."""
-        self._client, self._clock = context.client, context.clock
         self._pods = context.watch(PODS)
 
     async def reconcile(self, key: str) -> None:
@@ -394,7 +393,6 @@ class _Cloud(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch MachineDeployments, where there are any."""
-        self._client = context.client
         self._groups = context.watch(MACHINE_DEPLOYMENTS, optional=True)
 
     async def reconcile(self, key: str) -> None:

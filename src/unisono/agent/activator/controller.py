@@ -100,7 +100,6 @@ class ActivatorController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch services, and their Deployments for how many pods they have."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._services = context.watch(KNATIVE_SERVICES)
         self._deployments = context.watch(DEPLOYMENTS, keys=_service_of)
 

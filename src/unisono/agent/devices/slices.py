@@ -128,7 +128,6 @@ class DevicePublisher(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch nodes and slices."""
-        self._client = context.client
         self._nodes = context.watch(NODES, lambda node: self._ours(node.metadata.name), when=_comes)
         self._slices = context.watch(RESOURCE_SLICES, lambda each: self._ours(each.spec.node_name or ""))
         if self._limits:

@@ -179,7 +179,6 @@ class VolumeProvisioner(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch claims and volumes: keys of the former have a namespace."""
-        self._client, self._clock = context.client, context.clock
         self._claims = context.watch(PERSISTENT_VOLUME_CLAIMS, self._wanted)
         self._volumes = context.watch(PERSISTENT_VOLUMES, self._ours)
         self._classes = context.informer(STORAGE_CLASSES)

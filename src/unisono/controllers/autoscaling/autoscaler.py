@@ -259,7 +259,6 @@ class AutoscalerController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch autoscalers; ScaledObjects say what their metrics are."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._autoscalers = context.watch(HORIZONTAL_POD_AUTOSCALERS, when=_worth_a_look)
         self._scaled = context.informer(SCALED_OBJECTS)
 

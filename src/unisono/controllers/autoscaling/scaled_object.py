@@ -161,7 +161,6 @@ class ScaledObjectController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch ScaledObjects; an autoscaler that is missing is made again at the next look."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._scaled = context.watch(SCALED_OBJECTS, when=_worth_a_look)
 
     async def reconcile(self, key: str) -> float | None:

@@ -114,7 +114,6 @@ class ServingController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch Services, and their Deployments for how far they are."""
-        self._client, self._clock = context.client, context.clock
         self._services = context.watch(KNATIVE_SERVICES, when=_worth_a_look)
         self._deployments = context.watch(DEPLOYMENTS, keys=_owner)
         self._addresses = context.watch(SERVICES, keys=_owner)

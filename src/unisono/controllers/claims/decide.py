@@ -138,7 +138,6 @@ class LimitClaimController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch pods without a node that ask for such resources, and classes; a server need not have classes."""
-        self._client = context.client
         self._pods = context.watch(PODS, when=self._concerns)
         self._announcer.forget_deleted(self._pods)
         index(self._pods, _RESOURCE_INDEX, self._resources)

@@ -45,7 +45,6 @@ class PodClaimController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch pods with claims, templates that they wait for, and claims that go while their pod is there."""
-        self._client = context.client
         self._pods = context.watch(PODS, when=_concerns)
         self._announcer.forget_deleted(self._pods)
         index(self._pods, CLAIM_INDEX, decide.claim_keys)
@@ -181,7 +180,6 @@ class ClaimUserController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch claims, and pods that end."""
-        self._client = context.client
         self._claims = context.watch(RESOURCE_CLAIMS)
         self._pods = context.watch(PODS, decide.claim_keys, when=_may_let_go)
         index(self._pods, CLAIM_INDEX, decide.claim_keys)
@@ -274,7 +272,6 @@ class DeviceTaintController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch claims, and slices, whose taints concern the claims of their pool."""
-        self._client, self._clock = context.client, context.clock
         self._claims = context.watch(RESOURCE_CLAIMS)
         self._slices = context.watch(RESOURCE_SLICES, self._concerned)
         self._pods = context.informer(PODS)

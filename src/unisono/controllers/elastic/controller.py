@@ -65,7 +65,6 @@ class ElasticController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch jobs that may be elastic, and queues that make theirs so; gangs, pods and nodes are looked up."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._objects = [
             (family, context.watch(family.kind, _of_elastic, optional=family.kind.group != "batch.volcano.sh"))
             for family in ELASTIC_KINDS

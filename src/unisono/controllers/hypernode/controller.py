@@ -80,7 +80,6 @@ class HyperNodeController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch HyperNodes, and names and labels of nodes."""
-        self._client, self._context = context.client, context
         self._hyper_nodes = context.watch(HYPER_NODES, optional=True)
         self._hyper_nodes.on_change(self._hyper_node_changed)
         self._nodes = context.informer(NODES)
@@ -242,7 +241,6 @@ class HyperNodeDiscoveryController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch labels of nodes, and HyperNodes that come or go."""
-        self._client, self._context = context.client, context
         self._nodes = context.informer(NODES)
         self._nodes.on_change(self._node_changed)
         self._hyper_nodes = context.informers.of(HYPER_NODES, optional=True)
@@ -352,7 +350,6 @@ class HyperNodeSourceController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch which nodes there are, and HyperNodes that go."""
-        self._client, self._context, self._clock = context.client, context, context.clock
         self._nodes = context.informer(NODES)
         self._nodes.on_change(self._node_changed)
         self._hyper_nodes = context.informers.of(HYPER_NODES, optional=True)

@@ -200,7 +200,6 @@ class JobController(GangController[Job, VolcanoPlan]):
 
     def setup(self, context: Context) -> None:
         """Watch jobs and everything that belongs to one."""
-        self._client, self._clock = context.client, context.clock
         self._jobs = context.watch(JOBS)
         self._jobs.on_change(self._job_changed)
         self._pods = context.watch(PODS, owners.job_keys, when=matters)

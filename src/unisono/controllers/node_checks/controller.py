@@ -46,7 +46,6 @@ class NodeCheckController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch checks and nodes, and pods that use nodes, that have failed there, or that check them."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._checks = context.watch(CHECKS, optional=True)
         self._nodes, self._pods = context.informer(NODES), context.informer(PODS)
         index(self._pods, _USING, _using)

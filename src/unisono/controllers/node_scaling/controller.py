@@ -122,7 +122,6 @@ class NodeScalingController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch MachineDeployments, where a cluster has them; gangs, pods and nodes are looked up."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._deployments = context.watch(autoscaling.MACHINE_DEPLOYMENTS, lambda _: (_KEY,), optional=True)
         self._machines = context.watch(autoscaling.MACHINES, lambda _: (), optional=True)
         self._groups = context.informer(POD_GROUPS)

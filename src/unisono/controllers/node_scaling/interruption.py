@@ -127,7 +127,6 @@ class InterruptionController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch nodes; their pods are looked up."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._nodes = context.watch(NODES, when=_changes_notice)
         self._pods = context.informer(PODS)
         index(self._pods, _INDEX, lambda pod: [pod.spec.node_name] if pod.spec.node_name else [])

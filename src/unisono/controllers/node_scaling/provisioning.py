@@ -288,7 +288,6 @@ class ProvisioningController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch the gangs that name a class, and the requests where a cluster has them."""
-        self._client, self._clock = context.client, context.clock
         self._groups = context.watch(POD_GROUPS, when=lambda _event, group, _old: bool(_class_of(group)))
         self._requests = context.watch(
             autoscaling.PROVISIONING_REQUESTS, lambda request: owners.keys_of(POD_GROUPS, request), optional=True

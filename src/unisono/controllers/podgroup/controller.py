@@ -70,7 +70,6 @@ class PodGroupController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch pods without a group."""
-        self._client, self._clock = context.client, context.clock
         self._defined = DefinedKinds(
             context.client,
             context.clock,
@@ -237,7 +236,6 @@ class WorkloadGroupController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch the owners."""
-        self._client = context.client
         self._owners = context.watch(self._kind, optional=True)
         self._pods = context.informer(PODS)
         index(self._pods, _OWNER_INDEX, owners.controller_keys)

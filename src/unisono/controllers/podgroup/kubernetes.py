@@ -157,7 +157,6 @@ class KubernetesGroupController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch all kinds of groups, and pods that name one; a server without the feature serves none."""
-        self._client, self._clock = context.client, context.clock
         self._theirs = context.watch(WORKLOAD_POD_GROUPS, self._top, optional=True)
         # Where one goes, the groups below it are those of a missing parent.
         self._composites = context.watch(

@@ -107,7 +107,6 @@ class TrainingController(GangController[T, TrainingPlan]):
 
     def setup(self, context: Context) -> None:
         """Watch the kind, where it is served, and everything that belongs to its objects."""
-        self._client, self._clock = context.client, context.clock
         self._jobs = context.watch(self.kind, optional=True)
         self._jobs.on_change(self._job_changed)
         self._pods = context.watch(PODS, self._owner_keys)

@@ -45,7 +45,6 @@ class ClaimController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch claims, and what those that wait may wait for."""
-        self._client = context.client
         self._claims = context.watch(PERSISTENT_VOLUME_CLAIMS)
         self._announcer.forget_deleted(self._claims)
         self._volumes = context.watch(PERSISTENT_VOLUMES, self._claims_of_volume)
@@ -235,7 +234,6 @@ class EphemeralVolumeController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch pods with ephemeral volumes, and claims that go while their pod is there."""
-        self._client = context.client
         self._pods = context.watch(PODS, when=_comes)
         self._announcer.forget_deleted(self._pods)
         index(self._pods, POD_INDEX, claim_keys)
@@ -332,7 +330,6 @@ class VolumeController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch volumes and the claims that they name."""
-        self._client, self._clock = context.client, context.clock
         self._volumes = context.watch(PERSISTENT_VOLUMES)
         self._announcer.forget_deleted(self._volumes)
         index(self._volumes, _CLAIM_INDEX, _named_claim)
@@ -407,7 +404,6 @@ class ClaimProtectionController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch claims, and pods that end."""
-        self._client = context.client
         self._claims = context.watch(PERSISTENT_VOLUME_CLAIMS)
         self._pods = context.watch(PODS, claim_keys, when=_may_let_go)
         index(self._pods, POD_INDEX, claim_keys)
@@ -439,7 +435,6 @@ class VolumeProtectionController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch volumes."""
-        self._client = context.client
         self._volumes = context.watch(PERSISTENT_VOLUMES)
 
     async def reconcile(self, key: str) -> float | None:

@@ -242,7 +242,6 @@ class DaemonSetController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch DaemonSets, their pods and revisions, and the nodes."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._sets = context.watch(DAEMON_SETS)
         self._pods: Dependents[DaemonSet, Pod] = Dependents(
             context, DAEMON_SETS, PODS, lambda daemon_set: daemon_set.spec.selector

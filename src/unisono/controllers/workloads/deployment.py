@@ -164,7 +164,6 @@ class ReplicaSetController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch the kind's objects and their pods."""
-        self._client, self._clock = context.client, context.clock
         self._sets = context.watch(self.kind)
         self._pods: Dependents[Replicas, Pod] = Dependents(context, self.kind, PODS, _selector)
 
@@ -358,7 +357,6 @@ class DeploymentController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch Deployments, their ReplicaSets and, for those that recreate, the end of pods."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._deployments = context.watch(DEPLOYMENTS)
         self._sets: Dependents[Deployment, ReplicaSet] = Dependents(
             context, DEPLOYMENTS, REPLICA_SETS, lambda deployment: deployment.spec.selector

@@ -194,7 +194,6 @@ class BatchJobController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch Jobs and their pods."""
-        self._client, self._clock = context.client, context.clock
         self._jobs = context.watch(BATCH_JOBS)
         self._pods: Dependents[BatchJob, Pod] = Dependents(context, BATCH_JOBS, PODS, lambda job: job.spec.selector)
         self._groups = JobGroups(context)

@@ -93,7 +93,6 @@ class StatefulSetController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch StatefulSets, their pods, revisions and claims."""
-        self._client, self._clock = context.client, context.clock
         self._sets = context.watch(STATEFUL_SETS)
         self._pods: Dependents[StatefulSet, Pod] = Dependents(
             context, STATEFUL_SETS, PODS, lambda stateful_set: stateful_set.spec.selector
