@@ -83,7 +83,8 @@ class Kind(Generic[T]):
 
 
 def served(
-    api_version: str,
+    group: str,
+    version: str,
     struct: type[T],
     *,
     kind: str = "",
@@ -96,7 +97,6 @@ def served(
     status_subresource: bool = False,
 ) -> Kind[T]:
     """A kind of one line, called as its struct is unless ``kind`` says otherwise; plurals are English."""
-    group, _, version = api_version.rpartition("/")
     kind = kind or struct.__name__
     stem = kind.lower()
     regular = f"{stem[:-1]}ies" if stem.endswith("y") else f"{stem}es" if stem.endswith("ss") else f"{stem}s"

@@ -140,7 +140,7 @@ class EventV1(Object):
     deprecated_count: Int32 | None = None
 
 
-EVENTS_V1 = served("events.k8s.io/v1", EventV1, kind="Event", short_names=("ev",))
+EVENTS_V1 = served("events.k8s.io", "v1", EventV1, kind="Event", short_names=("ev",))
 
 # Name in events.k8s.io/v1 to name in core v1; all others are the same.
 _TO_CORE = {

@@ -123,10 +123,8 @@ def hindrance(reference: ServiceReference, service: Service | None, pods: Iterab
     return f"{where} has no pod that is ready"
 
 
-MUTATING_WEBHOOKS = served(
-    f"{GROUP}/v1", MutatingWebhookConfiguration, namespaced=False, categories=("api-extensions",)
-)
+MUTATING_WEBHOOKS = served(GROUP, "v1", MutatingWebhookConfiguration, namespaced=False, categories=("api-extensions",))
 VALIDATING_WEBHOOKS = served(
-    f"{GROUP}/v1", ValidatingWebhookConfiguration, namespaced=False, categories=("api-extensions",)
+    GROUP, "v1", ValidatingWebhookConfiguration, namespaced=False, categories=("api-extensions",)
 )
 WEBHOOK_KINDS: tuple[Kind[Any], ...] = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)

@@ -340,11 +340,11 @@ class NodePool(Object):
     status: NodePoolStatus = msgspec.field(default_factory=NodePoolStatus)
 
 
-NODE_POOLS = served("karpenter.sh/v1", NodePool, namespaced=False, status_subresource=True)
+NODE_POOLS = served("karpenter.sh", "v1", NodePool, namespaced=False, status_subresource=True)
 NODE_POOL = "karpenter.sh/nodepool"
 """On a node (label): the NodePool that it is of."""
-MACHINES = served("cluster.x-k8s.io/v1beta2", Machine, status_subresource=True)
-MACHINE_DEPLOYMENTS = served("cluster.x-k8s.io/v1beta2", MachineDeployment, status_subresource=True)
+MACHINES = served("cluster.x-k8s.io", "v1beta2", Machine, status_subresource=True)
+MACHINE_DEPLOYMENTS = served("cluster.x-k8s.io", "v1beta2", MachineDeployment, status_subresource=True)
 
 # ``autoscaling.x-k8s.io``: ProvisioningRequest, and the PodTemplates it refers to; not kinds that Unisono serves.
 
@@ -400,5 +400,5 @@ class ProvisioningRequest(Object):
         return is_true(self.status.conditions, condition)
 
 
-POD_TEMPLATES = served("v1", PodTemplate)
-PROVISIONING_REQUESTS = served("autoscaling.x-k8s.io/v1", ProvisioningRequest, status_subresource=True)
+POD_TEMPLATES = served("", "v1", PodTemplate)
+PROVISIONING_REQUESTS = served("autoscaling.x-k8s.io", "v1", ProvisioningRequest, status_subresource=True)

@@ -41,8 +41,8 @@ class PodMetrics(Object):
     containers: list[ContainerMetrics] | None = None
 
 
-NODE_METRICS = served(f"{GROUP}/v1beta1", NodeMetrics, plural="nodes", namespaced=False)
-POD_METRICS = served(f"{GROUP}/v1beta1", PodMetrics, plural="pods")
+NODE_METRICS = served(GROUP, "v1beta1", NodeMetrics, plural="nodes", namespaced=False)
+POD_METRICS = served(GROUP, "v1beta1", PodMetrics, plural="pods")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ from unisono.api.kind import Kind, served
 
 _AUTHORIZATION, _AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
 
-TOKEN_REQUESTS = served(f"{_AUTHENTICATION}/v1", identity.TokenRequest)
-TOKEN_REVIEWS = served(f"{_AUTHENTICATION}/v1", identity.TokenReview, namespaced=False)
-SELF_SUBJECT_REVIEWS = served(f"{_AUTHENTICATION}/v1", identity.SelfSubjectReview, namespaced=False)
-LOCAL_SUBJECT_ACCESS_REVIEWS = served(f"{_AUTHORIZATION}/v1", rights.LocalSubjectAccessReview)
-SELF_SUBJECT_ACCESS_REVIEWS = served(f"{_AUTHORIZATION}/v1", rights.SelfSubjectAccessReview, namespaced=False)
-SELF_SUBJECT_RULES_REVIEWS = served(f"{_AUTHORIZATION}/v1", rights.SelfSubjectRulesReview, namespaced=False)
-SUBJECT_ACCESS_REVIEWS = served(f"{_AUTHORIZATION}/v1", rights.SubjectAccessReview, namespaced=False)
+TOKEN_REQUESTS = served(_AUTHENTICATION, "v1", identity.TokenRequest)
+TOKEN_REVIEWS = served(_AUTHENTICATION, "v1", identity.TokenReview, namespaced=False)
+SELF_SUBJECT_REVIEWS = served(_AUTHENTICATION, "v1", identity.SelfSubjectReview, namespaced=False)
+LOCAL_SUBJECT_ACCESS_REVIEWS = served(_AUTHORIZATION, "v1", rights.LocalSubjectAccessReview)
+SELF_SUBJECT_ACCESS_REVIEWS = served(_AUTHORIZATION, "v1", rights.SelfSubjectAccessReview, namespaced=False)
+SELF_SUBJECT_RULES_REVIEWS = served(_AUTHORIZATION, "v1", rights.SelfSubjectRulesReview, namespaced=False)
+SUBJECT_ACCESS_REVIEWS = served(_AUTHORIZATION, "v1", rights.SubjectAccessReview, namespaced=False)
 REVIEW_KINDS: tuple[Kind[Any], ...] = (
     TOKEN_REVIEWS,
     SELF_SUBJECT_REVIEWS,

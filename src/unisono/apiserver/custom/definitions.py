@@ -226,7 +226,7 @@ class Scale(Object):
     status: ScaleStatus = msgspec.field(default_factory=ScaleStatus)
 
 
-SCALES = served("autoscaling/v1", Scale)
+SCALES = served("autoscaling", "v1", Scale)
 
 Document = dict[str, Any]
 _LARGEST = 2**31 - 1

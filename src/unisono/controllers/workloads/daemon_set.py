@@ -298,7 +298,7 @@ class DaemonSetController(Controller):
             DAEMON_SETS,
             daemon_set,
             templates.generated_name(daemon_set.metadata.name, self._random),
-            labels={templates.REVISION_LABEL: update},
+            labels={keys.CONTROLLER_REVISION_HASH: update},
         )
         made.spec = daemon_spec(made.spec, node)
         return made

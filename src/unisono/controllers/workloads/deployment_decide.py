@@ -18,7 +18,6 @@ from unisono.controllers.workloads.templates import amount, short_hash
 
 # ReplicaSets of a Deployment: which has the present template, what they are called, which revision they are (pure).
 
-HASH_LABEL = keys.POD_TEMPLATE_HASH
 _PREFIX = "deployment.kubernetes.io/"
 REVISION = f"{_PREFIX}revision"
 HISTORY = f"{_PREFIX}revision-history"
@@ -113,7 +112,7 @@ def new_set(deployment: Deployment, number: int, replicas: int) -> ReplicaSet:
     spec, meta = deployment.spec, deployment.metadata
     mark = short_hash(spec.template, deployment.status.collision_count)
     template: PodTemplateSpec = msgspec.json.decode(msgspec.json.encode(spec.template), type=PodTemplateSpec)
-    template.metadata.labels = {**(template.metadata.labels or {}), HASH_LABEL: mark}
+    template.metadata.labels = {**(template.metadata.labels or {}), keys.POD_TEMPLATE_HASH: mark}
     selector = spec.selector or LabelSelector()
     return ReplicaSet(
         metadata=ObjectMeta(
@@ -127,7 +126,7 @@ def new_set(deployment: Deployment, number: int, replicas: int) -> ReplicaSet:
             replicas=replicas,
             min_ready_seconds=spec.min_ready_seconds,
             selector=LabelSelector(
-                match_labels={**(selector.match_labels or {}), HASH_LABEL: mark},
+                match_labels={**(selector.match_labels or {}), keys.POD_TEMPLATE_HASH: mark},
                 match_expressions=selector.match_expressions,
             ),
             template=template,
@@ -137,7 +136,7 @@ def new_set(deployment: Deployment, number: int, replicas: int) -> ReplicaSet:
 
 def _plain(template: PodTemplateSpec) -> PodTemplateSpec:
     """The template without the hash, as the Deployment has it."""
-    labels = {key: text for key, text in (template.metadata.labels or {}).items() if key != HASH_LABEL}
+    labels = {key: text for key, text in (template.metadata.labels or {}).items() if key != keys.POD_TEMPLATE_HASH}
     metadata = msgspec.structs.replace(template.metadata, labels=labels or None)
     return msgspec.structs.replace(template, metadata=metadata)
 

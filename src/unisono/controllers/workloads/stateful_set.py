@@ -20,7 +20,6 @@ from unisono.controllers.recorder import Recorder
 from unisono.controllers.workloads.dependents import Dependents, raise_first
 from unisono.controllers.workloads.stateful_decide import StatefulPlan, decide, ordinal, slots, status_of
 from unisono.controllers.workloads.templates import (
-    REVISION_LABEL,
     bring_to_server,
     pod_from,
     revise,
@@ -30,7 +29,6 @@ from unisono.controllers.workloads.templates import (
 from unisono.errors import AlreadyExists, ApiError, NotFound
 from unisono.kube.controller import Context, Controller, sooner
 
-POD_NAME_LABEL = keys.STATEFUL_POD_NAME
 INDEX_LABEL = "apps.kubernetes.io/pod-index"
 
 
@@ -44,7 +42,7 @@ def pod_of(stateful_set: StatefulSet, template: PodTemplateSpec, number: int, re
         revision: name of its revision.
     """
     name = f"{stateful_set.metadata.name}-{number}"
-    labels = {POD_NAME_LABEL: name, INDEX_LABEL: str(number), REVISION_LABEL: revision}
+    labels = {keys.STATEFUL_POD_NAME: name, INDEX_LABEL: str(number), keys.CONTROLLER_REVISION_HASH: revision}
     made = pod_from(template, STATEFUL_SETS, stateful_set, name, labels=labels)
     made.metadata.generate_name = f"{stateful_set.metadata.name}-"
     made.spec.hostname = name

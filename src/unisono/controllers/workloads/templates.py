@@ -113,7 +113,6 @@ def pod_from(
 
 # The templates that a StatefulSet or DaemonSet had, as ControllerRevisions (pure).
 
-REVISION_LABEL = keys.CONTROLLER_REVISION_HASH
 HASH_LABEL = "controller.kubernetes.io/hash"
 
 Owner = StatefulSet | DaemonSet
@@ -121,7 +120,7 @@ Owner = StatefulSet | DaemonSet
 
 def revision_of(pod: core.Pod) -> str:
     """Name, or hash, of the revision that the pod was made from."""
-    return (pod.metadata.labels or {}).get(REVISION_LABEL, "")
+    return (pod.metadata.labels or {}).get(keys.CONTROLLER_REVISION_HASH, "")
 
 
 @dataclass(slots=True)
