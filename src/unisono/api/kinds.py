@@ -32,11 +32,7 @@ PERSISTENT_VOLUMES = served(
 STORAGE_CLASSES = served("storage.k8s.io", "v1", core.StorageClass, namespaced=False, short_names=("sc",))
 CSI_NODES = served("storage.k8s.io", "v1", core.CSINode, namespaced=False)
 CSI_DRIVERS = served("storage.k8s.io", "v1", core.CSIDriver, namespaced=False)
-CSI_STORAGE_CAPACITIES = served(
-    "storage.k8s.io",
-    "v1",
-    core.CSIStorageCapacity,
-)
+CSI_STORAGE_CAPACITIES = served("storage.k8s.io", "v1", core.CSIStorageCapacity)
 VOLUME_ATTACHMENTS = served("storage.k8s.io", "v1", core.VolumeAttachment, namespaced=False, status_subresource=True)
 RESOURCE_CLAIMS = served("resource.k8s.io", "v1", core.ResourceClaim, status_subresource=True)
 RESOURCE_CLAIM_TEMPLATES = served("resource.k8s.io", "v1", core.ResourceClaimTemplate)

@@ -19,13 +19,7 @@ from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.workloads.dependents import Dependents, raise_first
 from unisono.controllers.workloads.stateful_decide import StatefulPlan, decide, ordinal, slots, status_of
-from unisono.controllers.workloads.templates import (
-    bring_to_server,
-    pod_from,
-    revise,
-    revision_of,
-    template_of,
-)
+from unisono.controllers.workloads.templates import bring_to_server, pod_from, revise, revision_of, template_of
 from unisono.errors import AlreadyExists, ApiError, NotFound
 from unisono.kube.controller import Context, Controller, sooner
 
