@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -67,7 +67,7 @@ def _where_options(function: Command, names: tuple[str, ...]) -> Command:
 def control_plane_options(function: Command, kubeconfig_names: tuple[str, ...] = ("--kubeconfig",)) -> Command:
     """Add ``--data-dir``, ``--kubeconfig`` and ``--context``; the command gets one ``where``.
 
-    A ``namespace`` that another option gives becomes part of it.
+    A ``namespace`` that another option gives becomes part of it. The command may be a coroutine function.
     """
 
     @click.option("--context", help="Context of the kubeconfig.")
@@ -86,7 +86,12 @@ def control_plane_options(function: Command, kubeconfig_names: tuple[str, ...] =
             raise click.UsageError("--kubeconfig and --data-dir name two different control planes; give one of them.")
         settings = click.get_current_context().find_object(dict) or {}
         kubectl = bool(settings.get(KUBECTL)) and not (kubeconfig or data_dir)
-        return function(*args, where=Where(kubeconfig, data_dir, context, namespace, kubectl), **kwargs)
+        answer = function(*args, where=Where(kubeconfig, data_dir, context, namespace, kubectl), **kwargs)
+        if isinstance(answer, Coroutine):
+            from unisono.cli.connection import run_async
+
+            return run_async(answer)
+        return answer
 
     return wrapper  # type: ignore[return-value]
 

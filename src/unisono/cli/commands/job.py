@@ -237,17 +237,15 @@ def command() -> None:
 @click.option("-f", "--filename", help="A YAML or JSON file with the job, instead of all these.")
 @vcctl.namespace_option
 @vcctl.cluster_options
-def run(where: Where, filename: str | None, name: str | None, **options: Any) -> None:
+async def run(where: Where, filename: str | None, name: str | None, **options: Any) -> None:
     """Create a job of equal pods, or that of a file; returns at once ('unisono run FILE' follows a job to its end)."""
-    from unisono.cli.connection import run_async
-
     if bool(filename) == bool(name):
         raise click.UsageError("job name cannot be left blank: give --name NAME, or a file with --filename.")
     line, words = options.pop("line"), options.pop("words")
     if line and words:
         raise click.UsageError("--command and the words after -- both say what to run; give one of them.")
     job = flag_job(name, command=tuple(words) or tuple(shlex.split(line or "")), **options) if name else None
-    run_async(create(where, filename, job))
+    await create(where, filename, job)
 
 
 @command.command("list")
@@ -258,11 +256,9 @@ def run(where: Where, filename: str | None, name: str | None, **options: Any) ->
 @vcctl.print_option("text", "json", "yaml")
 @vcctl.namespace_option
 @vcctl.cluster_options
-def list_(where: Where, all_namespaces: bool, output: str, **wanted: str) -> None:
+async def list_(where: Where, all_namespaces: bool, output: str, **wanted: str) -> None:
     """List Volcano's Jobs with their phase and the number of their pods by state ('unisono get' lists other kinds)."""
-    from unisono.cli.connection import run_async
-
-    run_async(show_list(where, all_namespaces, output, **wanted))
+    await show_list(where, all_namespaces, output, **wanted)
 
 
 @command.command("view")
@@ -270,22 +266,18 @@ def list_(where: Where, all_namespaces: bool, output: str, **wanted: str) -> Non
 @vcctl.print_option("text", "json", "yaml")
 @vcctl.namespace_option
 @vcctl.cluster_options
-def view(where: Where, name: str, output: str) -> None:
+async def view(where: Where, name: str, output: str) -> None:
     """Show a job: spec, status, why it waits, and its events."""
-    from unisono.cli.connection import run_async
-
-    run_async(show_one(where, name, output))
+    await show_one(where, name, output)
 
 
 @command.command("suspend")
 @vcctl.name_option("-N", "job")
 @vcctl.namespace_option
 @vcctl.cluster_options
-def suspend(where: Where, name: str) -> None:
+async def suspend(where: Where, name: str) -> None:
     """Stop a job's pods and give their resources back, until it is resumed."""
-    from unisono.cli.connection import run_async
-
-    run_async(order(where, name, "AbortJob"))
+    await order(where, name, "AbortJob")
     click.echo(f"suspend job {name} successfully")
 
 
@@ -293,11 +285,9 @@ def suspend(where: Where, name: str) -> None:
 @vcctl.name_option("-N", "job")
 @vcctl.namespace_option
 @vcctl.cluster_options
-def resume(where: Where, name: str) -> None:
+async def resume(where: Where, name: str) -> None:
     """Start a suspended job again."""
-    from unisono.cli.connection import run_async
-
-    run_async(order(where, name, "ResumeJob"))
+    await order(where, name, "ResumeJob")
     click.echo(f"resume job {name} successfully")
 
 
@@ -305,9 +295,7 @@ def resume(where: Where, name: str) -> None:
 @vcctl.name_option("-N", "job")
 @vcctl.namespace_option
 @vcctl.cluster_options
-def delete(where: Where, name: str) -> None:
+async def delete(where: Where, name: str) -> None:
     """Delete a job with its pods."""
-    from unisono.cli.connection import run_async
-
-    run_async(remove(where, name))
+    await remove(where, name)
     click.echo(f"delete job {name} successfully")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--timestamps", is_flag=True, help="Print the time of each line.")
 @click.option("-p", "--previous", is_flag=True, help="The container's run before the last restart.")
 @where_options
-def command(
+async def command(
     where: Where,
     what: tuple[str, ...],
     follow: bool,
@@ -38,8 +38,6 @@ def command(
 
     KIND is any kind that has pods: job, jobflow, pytorchjob, trainjob, jobset, rayjob, deployment, cronjob, ...
     """
-    from unisono.cli.connection import run_async
-
     query = {
         "container": container,
         "follow": "true" if follow else "",
@@ -48,7 +46,7 @@ def command(
         "timestamps": "true" if timestamps else "",
         "previous": "true" if previous else "",
     }
-    run_async(_logs(where, what, {key: value for key, value in query.items() if value}))
+    await _logs(where, what, {key: value for key, value in query.items() if value})
 
 
 async def _logs(where: Where, what: tuple[str, ...], params: dict[str, str]) -> None:

@@ -174,11 +174,9 @@ def _limits(function: Any) -> Any:
 @click.option("--priority", type=click.IntRange(0), help="Higher goes first and is reclaimed later.")
 @_limits
 @cluster_options
-def create(where: Where, name: str, **options: Any) -> None:
+async def create(where: Where, name: str, **options: Any) -> None:
     """Create a queue."""
-    from unisono.cli.connection import run_async
-
-    run_async(create_queue(where, name, **options))
+    await create_queue(where, name, **options)
 
 
 @command.command("update")
@@ -188,11 +186,9 @@ def create(where: Where, name: str, **options: Any) -> None:
 @click.option("--priority", type=click.IntRange(0), help="Higher goes first and is reclaimed later.")
 @_limits
 @cluster_options
-def update(where: Where, name: str, **options: Any) -> None:
+async def update(where: Where, name: str, **options: Any) -> None:
     """Change what is given; everything else stays."""
-    from unisono.cli.connection import run_async
-
-    run_async(update_queue(where, name, **options))
+    await update_queue(where, name, **options)
 
 
 @command.command("operate")
@@ -200,39 +196,31 @@ def update(where: Where, name: str, **options: Any) -> None:
 @click.option("-a", "--action", default="", help="open, close or update.")
 @click.option("-w", "--weight", type=int, help="The new weight, for update.")
 @cluster_options
-def operate(where: Where, name: str, action: str, weight: int | None) -> None:
+async def operate(where: Where, name: str, action: str, weight: int | None) -> None:
     """Open or close a queue, or change its weight. A closed queue takes no jobs; those that run go on."""
-    from unisono.cli.connection import run_async
-
-    run_async(operate_queue(where, name, action, weight))
+    await operate_queue(where, name, action, weight)
 
 
 @command.command("list")
 @print_option("text", "wide", "json", "yaml")
 @cluster_options
-def list_(where: Where, output: str) -> None:
+async def list_(where: Where, output: str) -> None:
     """List queues with the number of their PodGroups by phase; wide: with what they use, deserve and may use."""
-    from unisono.cli.connection import run_async
-
-    run_async(show_list(where, None, output))
+    await show_list(where, None, output)
 
 
 @command.command("get")
 @name_option("-n", "queue")
 @print_option("text", "json", "yaml")
 @cluster_options
-def get(where: Where, name: str, output: str) -> None:
+async def get(where: Where, name: str, output: str) -> None:
     """Show one queue."""
-    from unisono.cli.connection import run_async
-
-    run_async(show_list(where, name, output))
+    await show_list(where, name, output)
 
 
 @command.command("delete")
 @name_option("-n", "queue")
 @cluster_options
-def delete(where: Where, name: str) -> None:
+async def delete(where: Where, name: str) -> None:
     """Delete a queue."""
-    from unisono.cli.connection import run_async
-
-    run_async(remove(where, name))
+    await remove(where, name)

@@ -21,20 +21,19 @@ from unisono.cli.options import NEW_FILE, Where, option, where_options
     default=("volcano", "unisono"),
     help="Pods that name one of these are scheduled; may be repeated.",
 )
-def command(where: Where, out: Path, duration: str, default_queue: str, scheduler_names: tuple[str, ...]) -> None:
+async def command(where: Where, out: Path, duration: str, default_queue: str, scheduler_names: tuple[str, ...]) -> None:
     """Write down what a scheduler would see of a cluster, whichever scheduler works there.
 
     'unisono simulate' reads the recording as a workload and as a cluster. To repeat decisions, let the scheduler itself
     record: 'unisono scheduler --record FILE' or 'unisono up --record FILE'.
     """
     from unisono.api.times import parse_duration
-    from unisono.cli.connection import run_async
 
     try:
         seconds = parse_duration(duration) if duration else None
     except ValueError:
         raise click.UsageError(f"--for takes a time such as 30m or 8h, not '{duration}'.") from None
-    run_async(_record(where, out, seconds, default_queue, scheduler_names))
+    await _record(where, out, seconds, default_queue, scheduler_names)
 
 
 async def _record(where: Where, out: Path, seconds: float | None, default_queue: str, names: tuple[str, ...]) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @output_option("table", "csv", "json", default="table")
 @history_place_options
 @control_plane_options
-def command(
+async def command(
     where: Where,
     since: str,
     until: str,
@@ -47,10 +47,8 @@ def command(
 
     Jobs that are gone count, too. You see those of namespaces in which you may list jobs.
     """
-    from unisono.cli.connection import run_async
-
-    run_async(
-        _report(where, (since, until), {"by": by, "queue": queue, "user": user}, output, place, prices if money else "")
+    await _report(
+        where, (since, until), {"by": by, "queue": queue, "user": user}, output, place, prices if money else ""
     )
 
 
