@@ -84,7 +84,7 @@ async def test_a_pod_on_which_the_agent_fails_is_given_up(node: Node, monkeypatc
     bad = node.run(manifest("bad", ["sleep", "1000"])).metadata.uid or ""
     await node.phase("bad", "Running")
     monkeypatch.setattr(PodContainers, "views", views)
-    monkeypatch.setattr("unisono.agent.agent._TRIES", 2)
+    monkeypatch.setattr("unisono.agent.pods.worker._TRIES", 2)
     node.client.put(
         PODS, await node.client.patch(PODS, "bad", {"metadata": {"labels": {"a": "b"}}}, namespace="default")
     )

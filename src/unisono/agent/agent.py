@@ -51,9 +51,6 @@ from unisono.kube.events import EventRecorder
 from unisono.kube.informer import Informer
 from unisono.kube.pace import Backoff
 
-# A pod on which the agent fails so often in a row is given up.
-_TRIES = 5
-
 _log = structlog.get_logger(__name__)
 
 

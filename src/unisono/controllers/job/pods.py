@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -189,11 +189,6 @@ def claims_to_make(view: JobView) -> list[Resource]:
         for volume in job_volumes(view)
         if volume.spec is not None
     ]
-
-
-def missing_claims(view: JobView, existing: Collection[str]) -> list[str]:
-    """Claims that the job expects to find and that are not there."""
-    return [v.claim for v in job_volumes(view) if v.spec is None and v.claim not in existing]
 
 
 def _claim_name(view: JobView, position: int) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
-import structlog
-
 from unisono.api.base import LabelSelector, Object
 from unisono.api.kind import Kind
 from unisono.api.pod_states import ENDED_PHASES
@@ -22,7 +20,6 @@ O = TypeVar("O", bound=Object)  # noqa: E741
 T = TypeVar("T", bound=Object)
 Selector = Callable[[O], LabelSelector | None]
 
-_log = structlog.get_logger(__name__)
 _OWNER_INDEX = "controller-uid"
 _ORPHAN_INDEX = "orphans-of-namespace"
 

@@ -242,7 +242,6 @@ def _cause(groups: Sequence[PodGroup]) -> str:
 
 # The tree of queues with what each uses and may use, and who waits in it (pure).
 
-_ROOT = "root"
 _WAITING = frozenset({"", "Pending", "Inqueue"})
 # Jobs of a queue that are named.
 _MOST_NAMED = 20
