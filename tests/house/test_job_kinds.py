@@ -31,12 +31,13 @@ USERS = {
 
 
 def imported(path: Path) -> set[str]:
-    """Names that a module imports, if any of the keys stands in it."""
+    """Names that a module takes from others, if any of the keys stands in it."""
     source = path.read_text()
     if not any(key in source for key in KEYS):
         return set()
-    nodes = ast.walk(ast.parse(source))
-    return {each.name for node in nodes if isinstance(node, ast.ImportFrom) for each in node.names}
+    nodes = list(ast.walk(ast.parse(source)))
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return attributes | {each.name for node in nodes if isinstance(node, ast.ImportFrom) for each in node.names}
 
 
 def test_who_submits_is_written_down_for_whatever_becomes_a_pod_group() -> None:

@@ -38,12 +38,13 @@ def read(module: str, tree: ast.Module) -> Read:
     }
     imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
     from_homes = {each.name for node in imports if node.module in HOMES for each in node.names}
+    from_homes |= {f"{module.rpartition('.')[2]}.{name}" for module, names in HOMES.items() for name in names}
     at_top = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module in HOMES]
     aliases = [
         f"{module}:{node.lineno}"
         for node in tree.body
-        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Name)
-        if node.value.id in from_homes
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Name | ast.Attribute)
+        if ast.unparse(node.value) in from_homes
     ]
     return Read(spelled, imports, {each.name for node in at_top for each in node.names}, aliases)
 

@@ -68,7 +68,7 @@ def test_the_scheduler_may_read_everything_that_scheduling_reads() -> None:
 def test_controllers_may_read_everything_that_they_watch() -> None:
     informers = Informers(MemoryClient())
     for controller in all_controllers(recorder=None):
-        controller.setup(Context(informers, queue=SimpleNamespace(add=None)))
+        controller.attach(Context(informers, queue=SimpleNamespace(add=None)))
     watched = informers.statistics()
     by_resource = {kind.resource: kind for kind in (*ALL_KINDS, MACHINE_DEPLOYMENTS, MACHINES, PROVISIONING_REQUESTS)}
     missing = [

@@ -10,8 +10,8 @@ import pytest
 from scheduler_world import World, fill, pod, world
 
 from support.memory import MemoryClient
-from unisono.api.base import ObjectMeta
-from unisono.api.core import LabelSelector, PodDisruptionBudget, PodDisruptionBudgetSpec
+from unisono.api.base import LabelSelector, ObjectMeta
+from unisono.api.core import PodDisruptionBudget, PodDisruptionBudgetSpec
 from unisono.api.kinds import POD_DISRUPTION_BUDGETS, PODS
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import TaskStatus

@@ -281,8 +281,8 @@ FAULTS = (
         "skip-a-fence",
         "leaders",
         "unisono.kube.leader",
-        "    def _check(self) -> None:\n",
-        "    def _check(self) -> None:\n        return\n",
+        "        if name in self._READS:\n",
+        "        if name:\n",
     ),
     Fault(
         "make-no-pod-a-second-time",

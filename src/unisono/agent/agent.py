@@ -401,7 +401,6 @@ class FileMeter:
         clock: paces the looks.
         proc: where the kernel tells of processes.
         offload: runs a look, which reads many files, away from the event loop.
-
     """
 
     def __init__(

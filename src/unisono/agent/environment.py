@@ -292,13 +292,7 @@ def _bounded(text: str) -> str:
 
 
 def container_environment(
-    pod: Pod,
-    container: Container,
-    sources: Sources,
-    *,
-    pod_ip: str,
-    host_ip: str,
-    allocatable: Mapping[str, int],
+    pod: Pod, container: Container, sources: Sources, *, pod_ip: str, host_ip: str, allocatable: Mapping[str, int]
 ) -> dict[str, str]:
     """Variables that the manifest gives a container, expanded in their order.
 

@@ -45,7 +45,6 @@ class Reason:
         reason: the word.
         message: the sentence.
         disruption: the node ends the pod for its own sake: the condition ``DisruptionTarget`` says so.
-
     """
 
     reason: str
@@ -59,7 +58,6 @@ class RestartRule:
 
     Attributes:
         everything: with it all containers of the pod are, init containers first.
-
     """
 
     codes: frozenset[int]
@@ -205,7 +203,7 @@ def _begun_anew(pod: PodView, plan: Plan) -> PodView:
     the main containers have ended for good were ended, and ask for nothing.
     """
     ended_at = inf
-    if _mains_finished(pod):
+    if all(_finished(pod, c) for c in pod.containers if c.role == "main"):
         ended_at = max((c.last.finished_at for c in pod.containers if c.role == "main" and c.last), default=inf)
     asked_at = max(
         (
@@ -262,7 +260,7 @@ def _sidecar_step(pod: PodView, container: ContainerView, plan: Plan, now: float
     """Keep a sidecar running; True when those behind it may start."""
     if container.state == "running" and container.failing:
         plan.stop[container.name] = container.failing.message
-    elif container.state != "running" and not _mains_finished(pod):
+    elif container.state != "running" and not all(_finished(pod, c) for c in pod.containers if c.role == "main"):
         _start_when_due(pod, container, plan, now)
     return _initialized(container)
 
@@ -288,8 +286,7 @@ def _start_when_due(pod: PodView, container: ContainerView, plan: Plan, now: flo
         delay = backoff(container.crashes)
         due = max(due, container.last.finished_at + delay)
         reason = reason or Reason(
-            "CrashLoopBackOff",
-            f"back-off {delay:.0f}s restarting failed container={container.name} pod={pod.name}",
+            "CrashLoopBackOff", f"back-off {delay:.0f}s restarting failed container={container.name} pod={pod.name}"
         )
     if now >= due:
         plan.start.append(container.name)
@@ -317,10 +314,6 @@ def _again(pod: PodView, container: ContainerView) -> bool:
 
 def _rule(container: ContainerView, code: int) -> RestartRule | None:
     return next((rule for rule in container.rules if (code in rule.codes) != rule.but), None)
-
-
-def _mains_finished(pod: PodView) -> bool:
-    return all(_finished(pod, c) for c in pod.containers if c.role == "main")
 
 
 def _complete(pod: PodView, plan: Plan, mains: list[ContainerView]) -> None:

@@ -52,7 +52,6 @@ class FileLogSource:
 
         Raises:
             AgentError: there is no such run.
-
         """
         run = self._find(namespace, pod, uid, container, options.previous)
         age = options.since_seconds
@@ -152,7 +151,6 @@ class _Text:
     Args:
         since: Unix seconds; records before it are left out.
         timestamps: put the time of its first record in front of each line.
-
     """
 
     def __init__(self, since: float | None, timestamps: bool) -> None:
@@ -285,7 +283,6 @@ class Tail:
 
     Args:
         lines: how many are wanted.
-
     """
 
     def __init__(self, lines: int) -> None:

@@ -13,20 +13,10 @@ from unisono import __version__
 from unisono.agent.devices.inventory import counts
 from unisono.agent.lifecycle import Reason
 from unisono.agent.machine.facts import Machine
+from unisono.api import core
 from unisono.api.annotations import SHARED_NETWORK
 from unisono.api.base import ObjectMeta
 from unisono.api.conditions import is_true
-from unisono.api.core import (
-    Lease,
-    LeaseSpec,
-    Namespace,
-    Node,
-    NodeAddress,
-    NodeCondition,
-    NodeStatus,
-    NodeSystemInfo,
-    Pod,
-)
 from unisono.api.core.pod import PodSpec
 from unisono.api.keys import ARCH, BATCH_CPU, BATCH_MEMORY, HOSTNAME, OS
 from unisono.api.kinds import LEASES, NAMESPACES, NODES
@@ -85,7 +75,7 @@ class Ledger:
         self._held: dict[str, Mapping[str, int]] = {}
         self._used: dict[str, int] = {}
 
-    def admit(self, pod: Pod) -> Reason | None:
+    def admit(self, pod: core.Pod) -> Reason | None:
         """Accept a pod, or say why it does not fit; one that was accepted before stays so."""
         uid = pod.metadata.uid or ""
         if uid in self._held:
@@ -103,7 +93,7 @@ class Ledger:
             f"Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}",
         )
 
-    def take(self, pod: Pod) -> None:
+    def take(self, pod: core.Pod) -> None:
         """Count a pod that runs already, whether or not it fits."""
         uid = pod.metadata.uid or ""
         if uid not in self._held:
@@ -114,7 +104,7 @@ class Ledger:
         for name, amount in self._held.pop(uid, {}).items():
             self._used[name] -= amount
 
-    def _wanted(self, pod: Pod) -> Mapping[str, int]:
+    def _wanted(self, pod: core.Pod) -> Mapping[str, int]:
         amounts = self._requests.of(pod.spec)
         if CONTAINERS in self._allocatable:
             amounts = {**amounts, CONTAINERS: _containers(pod.spec)}
@@ -177,7 +167,7 @@ def build_node(
     memory: int | None = None,
     shared_network: bool = False,
     labels: dict[str, str] | None = None,
-) -> Node:
+) -> core.Node:
     """The Node of a machine.
 
     Args:
@@ -197,15 +187,15 @@ def build_node(
         **{name: value for found in machine.inventories for name, value in found.labels.items()},
     }
     forced = {SHARED_NETWORK: "true"} if shared_network else {}
-    return Node(
+    return core.Node(
         metadata=ObjectMeta(name=name, labels={**own_labels, **(labels or {}), **forced}),
-        status=NodeStatus(
+        status=core.NodeStatus(
             capacity=dict(to_wire(capacity)),
             allocatable=dict(to_wire(allocatable)),
             conditions=[ready_condition(now, ready=True), disk_condition(now, pressure=False)],
             addresses=[
-                NodeAddress(type="InternalIP", address=machine.address),
-                NodeAddress(type="Hostname", address=machine.hostname),
+                core.NodeAddress(type="InternalIP", address=machine.address),
+                core.NodeAddress(type="Hostname", address=machine.hostname),
             ],
             node_info=_system_info(machine),
         ),
@@ -214,12 +204,7 @@ def build_node(
 
 def _amounts(machine: Machine, cpus: float | None, memory: int | None) -> tuple[dict[str, int], dict[str, int]]:
     """Capacity and what of it pods may have, in engine units."""
-    capacity = {
-        "cpu": machine.cpu,
-        "memory": machine.memory,
-        "ephemeral-storage": machine.disk,
-        "pods": MAX_PODS,
-    }
+    capacity = {"cpu": machine.cpu, "memory": machine.memory, "ephemeral-storage": machine.disk, "pods": MAX_PODS}
     capacity |= counts(machine.inventories)
     allocatable = {**capacity, **counts(machine.inventories, healthy=True)}
     if cpus is not None:
@@ -229,8 +214,8 @@ def _amounts(machine: Machine, cpus: float | None, memory: int | None) -> tuple[
     return capacity, allocatable
 
 
-def _system_info(machine: Machine) -> NodeSystemInfo:
-    return NodeSystemInfo(
+def _system_info(machine: Machine) -> core.NodeSystemInfo:
+    return core.NodeSystemInfo(
         machine_id=machine.machine_id,
         system_uuid=machine.machine_id,
         boot_id=machine.boot_id,
@@ -243,10 +228,10 @@ def _system_info(machine: Machine) -> NodeSystemInfo:
     )
 
 
-def ready_condition(now: float, *, ready: bool) -> NodeCondition:
+def ready_condition(now: float, *, ready: bool) -> core.NodeCondition:
     """The Ready condition as a kubelet words it."""
     stamp = rfc3339(now)
-    return NodeCondition(
+    return core.NodeCondition(
         type="Ready",
         status="True" if ready else "False",
         reason="AgentReady" if ready else "AgentStopped",
@@ -256,10 +241,10 @@ def ready_condition(now: float, *, ready: bool) -> NodeCondition:
     )
 
 
-def disk_condition(now: float, *, pressure: bool) -> NodeCondition:
+def disk_condition(now: float, *, pressure: bool) -> core.NodeCondition:
     """The DiskPressure condition as a kubelet words it."""
     stamp = rfc3339(now)
-    return NodeCondition(
+    return core.NodeCondition(
         type="DiskPressure",
         status="True" if pressure else "False",
         reason="AgentHasDiskPressure" if pressure else "AgentHasNoDiskPressure",
@@ -269,12 +254,12 @@ def disk_condition(now: float, *, pressure: bool) -> NodeCondition:
     )
 
 
-def is_ready(node: Node) -> bool:
+def is_ready(node: core.Node) -> bool:
     """Whether the API shows the node as Ready."""
     return is_true(node.status.conditions, "Ready")
 
 
-async def report_ready(client: Client, node: Node, now: float) -> None:
+async def report_ready(client: Client, node: core.Node, now: float) -> None:
     """Write the status of a node that works, with a fresh Ready condition.
 
     Args:
@@ -287,7 +272,7 @@ async def report_ready(client: Client, node: Node, now: float) -> None:
     await _patch_status(client, node.metadata.name, msgspec.structs.replace(node.status, conditions=conditions))
 
 
-async def _patch_status(client: Client, name: str, status: NodeStatus) -> None:
+async def _patch_status(client: Client, name: str, status: core.NodeStatus) -> None:
     """Write what ``status`` has; conditions of other types stay as they are."""
     body = {"status": msgspec.to_builtins(status)}
     await client.patch(NODES, name, body, patch_type="strategic", subresource="status")
@@ -302,7 +287,7 @@ class NodeRegistration:
         clock: paces the heartbeats.
     """
 
-    def __init__(self, client: Client, node: Node, clock: Clock) -> None:
+    def __init__(self, client: Client, node: core.Node, clock: Clock) -> None:
         self._client, self._node, self._clock = client, node, clock
         self._name = node.metadata.name
         self._leaving = False
@@ -340,14 +325,14 @@ class NodeRegistration:
         condition = disk_condition(self._clock.time(), pressure=pressure)
         others = [each for each in self._node.status.conditions or () if each.type != condition.type]
         self._node.status.conditions = [*others, condition]
-        await _patch_status(self._client, self._name, NodeStatus(conditions=[condition]))
+        await _patch_status(self._client, self._name, core.NodeStatus(conditions=[condition]))
 
     async def leave(self) -> None:
         """Say that no pod can start here until the agent runs again."""
         self._leaving = True
         condition = ready_condition(self._clock.time(), ready=False)
         try:
-            await _patch_status(self._client, self._name, NodeStatus(conditions=[condition]))
+            await _patch_status(self._client, self._name, core.NodeStatus(conditions=[condition]))
         except (ApiError, OSError) as error:
             _log.warning("node.leave_failed", node=self._name, error=str(error))
 
@@ -381,9 +366,9 @@ async def renew_lease(
         with suppress(NotFound):
             await _touch_lease(client, node, stamp)
             return
-    lease = Lease(
+    lease = core.Lease(
         metadata=ObjectMeta(name=node, namespace=LEASE_NAMESPACE),
-        spec=LeaseSpec(holder_identity=node, lease_duration_seconds=seconds, renew_time=stamp),
+        spec=core.LeaseSpec(holder_identity=node, lease_duration_seconds=seconds, renew_time=stamp),
     )
     try:
         await client.create(LEASES, lease)
@@ -402,6 +387,6 @@ async def _touch_lease(client: Client, node: str, stamp: str) -> None:
 
 async def _ensure_lease_namespace(client: Client) -> None:
     try:
-        await client.create(NAMESPACES, Namespace(metadata=ObjectMeta(name=LEASE_NAMESPACE)))
+        await client.create(NAMESPACES, core.Namespace(metadata=ObjectMeta(name=LEASE_NAMESPACE)))
     except AlreadyExists:
         return

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from unisono.api import kind_families
 from unisono.api.kind import Kind
-from unisono.api.kind_families import (
-    COMPOSITE_POD_GROUPS,
-    CRON_JOBS,
-    HYPER_JOBS,
-    JOB_FLOWS,
-    RUN_KINDS,
-    WORKLOAD_POD_GROUPS,
-)
 from unisono.api.kinds import JOBS, POD_GROUPS
 
 # Names of users: what a service account is called, and who counts as one tenant.
@@ -406,21 +399,19 @@ SERVICE_ADDRESS: Final = "unisono.io/service-address"
 JOB_KIND: Final = "unisono.io/job-kind"
 """On a CustomResourceDefinition: a table that says what objects of the kind mean as jobs, as YAML or JSON."""
 
-
 # Kinds of which it is written down who submits them (annotation ``unisono.io/user``).
 
 SUBMITTED: Final[tuple[Kind[Any], ...]] = (
     JOBS,
     POD_GROUPS,
-    WORKLOAD_POD_GROUPS,
-    COMPOSITE_POD_GROUPS,
-    *RUN_KINDS,
-    CRON_JOBS,
-    JOB_FLOWS,
-    HYPER_JOBS,
+    kind_families.WORKLOAD_POD_GROUPS,
+    kind_families.COMPOSITE_POD_GROUPS,
+    *kind_families.RUN_KINDS,
+    kind_families.CRON_JOBS,
+    kind_families.JOB_FLOWS,
+    kind_families.HYPER_JOBS,
 )
 """What becomes a PodGroup, and what such objects are made from: limits and shares of users rest on it."""
-
 
 _OF_AUTHORS: Final = (USER, ADMITTED_QUEUES)
 

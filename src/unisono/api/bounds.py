@@ -23,7 +23,6 @@ class Bound(NamedTuple):
     Attributes:
         plugins: of which one has to be in force.
         evictions: it is one on evictions.
-
     """
 
     plugins: tuple[str, ...]
@@ -76,7 +75,6 @@ def in_vain(words: Iterable[str], bounds: Mapping[str, Bound], parts: Collection
         words: keys or names.
         bounds: one of the tables.
         parts: names of the actions and plug-ins that are in force.
-
     """
     for word in words:
         bound = bounds.get(word)

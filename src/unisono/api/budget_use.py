@@ -49,7 +49,6 @@ class Use:
         labels: of the node; None as long as the node is not known.
         whose: None as long as its PodGroup is not known.
         evicted: it ended for the sake of others.
-
     """
 
     start: float
@@ -107,7 +106,6 @@ class Uses:
 
         Returns:
             its PodGroup, where something has begun or ended; else an empty text.
-
         """
         group, uid = pod_group_of(pod), pod.metadata.uid or pod.key
         use, moment = self._uses.get(uid), round(now * _MILLIS)

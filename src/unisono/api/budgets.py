@@ -34,13 +34,7 @@ _MILLI = 1000.0
 HOUR: Final = 3600.0
 _EDGE = 1e-9
 """By so little amounts may be off that are sums of many."""
-_CRON = {
-    "Hour": "0 * * * *",
-    "Day": "0 0 * * *",
-    "Week": "0 0 * * 1",
-    "Month": "0 0 1 * *",
-    "Year": "0 0 1 1 *",
-}
+_CRON = {"Hour": "0 * * * *", "Day": "0 0 * * *", "Week": "0 0 * * 1", "Month": "0 0 1 * *", "Year": "0 0 1 1 *"}
 _LONGEST_PERIOD = 367 * 86_400.0
 
 Amounts = Mapping[str, float]
@@ -99,7 +93,6 @@ class Tally:
         at: seconds since the epoch.
         start, end: of the period; the end is infinite where there are none.
         previous: what the last period used.
-
     """
 
     used: Amounts
@@ -135,7 +128,6 @@ class Purse:
         least: seconds that a pod counts at least.
         warn_at: percentages.
         prices: name of the PriceList.
-
     """
 
     name: str
@@ -276,7 +268,6 @@ def purse_of(obj: Budget) -> Purse:
 
     Raises:
         ValueError: it breaks a rule; the message names the field.
-
     """
     wrong = next(mistakes(obj.spec), None)
     if wrong is not None:
@@ -358,7 +349,6 @@ def prices_of(obj: PriceList) -> Prices:
 
     Raises:
         ValueError: it breaks a rule; the message names the field.
-
     """
     wrong = next(wrong_prices(obj), None)
     if wrong is not None:

@@ -29,7 +29,6 @@ class Column:
         priority: 0 is always shown, 1 only with ``-o wide``.
         description: what the value says.
         format: ``int32``, ``date-time`` or empty.
-
     """
 
     name: str

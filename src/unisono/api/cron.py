@@ -49,7 +49,6 @@ class Schedule:
     Attributes:
         fields: five cron fields as cronsim reads them; empty with ``every``.
         every: seconds between two times, counted from the last one; 0 with ``fields``.
-
     """
 
     fields: str = ""
@@ -99,7 +98,6 @@ def parse_schedule(text: str) -> Schedule:
 
     Raises:
         ValueError: the text is none; the message says which part.
-
     """
     text = text.strip()
     if text.startswith(EVERY):

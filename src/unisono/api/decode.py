@@ -31,7 +31,6 @@ from unisono.api.times import is_time
 # Schemas are rendered from shapes, incoming objects are walked along them, and the schema's constraints are checked
 # with them, so the three cannot differ.
 
-
 ShapeType = Literal["object", "map", "array", "string", "integer", "boolean", "quantity", "int-or-string", "any"]
 
 
@@ -46,7 +45,6 @@ class Shape:
         item: shape of the items of an ``array`` or of the values of a ``map``.
         rules: schema keywords such as minimum, pattern, enum, maxLength, format, default.
         constrained: does this shape, or one below it, have rules that a value can break.
-
     """
 
     kind: ShapeType
@@ -70,7 +68,6 @@ class FieldShape:
 
 # Rules that a value can break; the other keywords only inform.
 _CHECKED = frozenset(("minimum", "maximum", "pattern", "enum", "minLength", "maxLength", "minItems"))
-
 
 _SHAPES: dict[type[msgspec.Struct], Shape] = {}
 
@@ -238,7 +235,6 @@ class Known:
 
     Args:
         most: how many are remembered; the one that was met longest ago goes first.
-
     """
 
     def __init__(self, most: int) -> None:
@@ -286,7 +282,6 @@ class Decoded(Generic[T]):
         type_errors: values of a wrong JSON type, numbers out of range, and texts that are not quantities or times.
         clean: the JSON that the struct was made from: only what was given, known and right.
         meant: of unknown fields, by path, what the writer probably means, such as ``minMember`` or ``metadata.labels``.
-
     """
 
     obj: T

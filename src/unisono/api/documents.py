@@ -102,7 +102,6 @@ def apply_json_patch(target: Any, patch: Any) -> Any:
     Raises:
         ApiError: 400 for a malformed patch, 413 for one with too many operations.
         Invalid: 422 when a path does not exist or a test fails; nothing is applied then.
-
     """
     if not isinstance(patch, list) or not all(isinstance(operation, dict) for operation in patch):
         raise malformed("a JSON patch must be a list of operations")
@@ -291,7 +290,6 @@ def merge_named(base: Any, patch: Any, field: str = "") -> Any:
         base: what is patched.
         patch: what goes over it.
         field: the name that the two have in the document around them.
-
     """
     if isinstance(patch, dict):
         result = dict(base) if isinstance(base, dict) else {}
@@ -357,7 +355,6 @@ def apply_strategic_patch(target: dict[str, Any], patch: dict[str, Any], schema:
 
     Raises:
         ApiError: 400 for a malformed patch.
-
     """
     return _merge_object(target, patch, schema)
 
@@ -394,7 +391,7 @@ def _merge_value(target: Any, value: Any, schema: Schema) -> Any:
 
 def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any]:
     key = schema.get("x-kubernetes-patch-merge-key")
-    if "merge" not in _strategies(schema):
+    if "merge" not in str(schema.get("x-kubernetes-patch-strategy", "")).split(","):
         return [_plain(item, schema) for item in patch if not _is_directive(item)]
     if not key:
         if not all(isinstance(item, str | int | float | bool) for item in patch):
@@ -492,10 +489,6 @@ def _sorted(items: list[Any], wanted: list[Any], merge_key: str | None) -> list[
 
 def _identity(item: Any, merge_key: str | None) -> Any:
     return item.get(merge_key) if merge_key and isinstance(item, dict) else item
-
-
-def _strategies(schema: Schema) -> list[str]:
-    return str(schema.get("x-kubernetes-patch-strategy", "")).split(",")
 
 
 def _child(schema: Schema, key: str) -> Schema:

@@ -7,18 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from unisono.api.core import (
-    ContainerExtendedResourceRequest,
-    DeviceClaim,
-    DeviceClass,
-    DeviceRequest,
-    ExactDeviceRequest,
-    Pod,
-    PodSpec,
-    ResourceClaim,
-    ResourceClaimSpec,
-    ResourceSlice,
-)
+from unisono.api import core
 from unisono.api.resources import resource_list
 
 IMPLICIT_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
@@ -35,16 +24,16 @@ class TooManyDevices(ValueError):
     """A pod asks for more devices than a claim can have."""
 
 
-def on_node(one: ResourceSlice, node: str) -> ResourceSlice:
+def on_node(one: core.ResourceSlice, node: str) -> core.ResourceSlice:
     """The slice of a node with the same devices."""
     name = f"{one.metadata.name}-{node}"
     spec = replace(one.spec, node_name=node, pool=replace(one.spec.pool, name=f"{one.spec.pool.name}-{node}"))
     return replace(one, metadata=replace(one.metadata, name=name, uid=name, owner_references=None), spec=spec)
 
 
-def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
+def classes_by_resource(classes: Iterable[core.DeviceClass]) -> dict[str, core.DeviceClass]:
     """The class that serves each extended resource: of several the newest, of equally old ones the first by name."""
-    by_resource: dict[str, DeviceClass] = {}
+    by_resource: dict[str, core.DeviceClass] = {}
     for one in sorted(classes, key=lambda each: each.metadata.name):
         by_resource[IMPLICIT_PREFIX + one.metadata.name] = one
         name = one.spec.extended_resource_name
@@ -56,7 +45,7 @@ def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass
     return by_resource
 
 
-def extended_requests(spec: PodSpec, served: Collection[str]) -> Iterator[tuple[str, str, str, int]]:
+def extended_requests(spec: core.PodSpec, served: Collection[str]) -> Iterator[tuple[str, str, str, int]]:
     """What a pod's containers ask of some resources.
 
     Args:
@@ -75,38 +64,38 @@ def extended_requests(spec: PodSpec, served: Collection[str]) -> Iterator[tuple[
 
 
 def claim_spec(
-    spec: PodSpec, served: Mapping[str, DeviceClass]
-) -> tuple[ResourceClaimSpec, list[ContainerExtendedResourceRequest]] | None:
+    spec: core.PodSpec, served: Mapping[str, core.DeviceClass]
+) -> tuple[core.ResourceClaimSpec, list[core.ContainerExtendedResourceRequest]] | None:
     """The claim that stands for a pod's extended resources, and which request backs what; None without any.
 
     Raises:
         TooManyDevices: a claim cannot have as many.
     """
-    requests: list[DeviceRequest] = []
-    mappings: list[ContainerExtendedResourceRequest] = []
+    requests: list[core.DeviceRequest] = []
+    mappings: list[core.ContainerExtendedResourceRequest] = []
     total = 0
     for container, resource, name, count in extended_requests(spec, served):
         total += count
         if total > MOST_DEVICES:
             raise TooManyDevices(f"the pod asks for more than {MOST_DEVICES} devices, and a claim can have no more")
-        exactly = ExactDeviceRequest(
+        exactly = core.ExactDeviceRequest(
             device_class_name=served[resource].metadata.name, allocation_mode="ExactCount", count=count
         )
-        requests.append(DeviceRequest(name=name, exactly=exactly))
+        requests.append(core.DeviceRequest(name=name, exactly=exactly))
         mappings.append(
-            ContainerExtendedResourceRequest(container_name=container, resource_name=resource, request_name=name)
+            core.ContainerExtendedResourceRequest(container_name=container, resource_name=resource, request_name=name)
         )
     if not requests:
         return None
-    return ResourceClaimSpec(devices=DeviceClaim(requests=requests)), mappings
+    return core.ResourceClaimSpec(devices=core.DeviceClaim(requests=requests)), mappings
 
 
-def stands_for_limits(claim: ResourceClaim) -> bool:
+def stands_for_limits(claim: core.ResourceClaim) -> bool:
     """Whether a claim was made for extended resources of a pod."""
     return (claim.metadata.annotations or {}).get(EXTENDED_CLAIM) == "true"
 
 
-def limit_claim(pod: Pod) -> str | None:
+def limit_claim(pod: core.Pod) -> str | None:
     """Name of the claim that stands for extended resources of the pod."""
     backed = pod.status.extended_resource_claim_status
     return backed.resource_claim_name if backed is not None else None
@@ -115,7 +104,7 @@ def limit_claim(pod: Pod) -> str | None:
 # What a ResourceClaim asks for.
 
 
-def device_classes(claim: ResourceClaim) -> tuple[str, ...]:
+def device_classes(claim: core.ResourceClaim) -> tuple[str, ...]:
     """The device classes that its requests name, in order, also those of ``firstAvailable``."""
     class_names: dict[str, None] = {}
     for request in claim.spec.devices.requests or ():

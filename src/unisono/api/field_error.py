@@ -44,7 +44,6 @@ class FieldError:
         reason: the ``reason`` of the Status cause.
         value: the offending value.
         detail: what is wrong and what would be right.
-
     """
 
     path: str
@@ -56,7 +55,7 @@ class FieldError:
         """The message without the field, as a Status cause carries it."""
         text = _TITLES[self.reason]
         if self.reason not in _WITHOUT_VALUE and self.value is not OMITTED:
-            text += f": {_shown(self.value)}"
+            text += f": {msgspec.json.encode(self.value, order='deterministic').decode()}"
         return f"{text}: {self.detail}" if self.detail else text
 
     def message(self) -> str:
@@ -66,10 +65,6 @@ class FieldError:
     def cause(self) -> dict[str, str]:
         """The entry of ``details.causes`` in a Status."""
         return {"reason": self.reason, "message": self.body(), "field": self.path}
-
-
-def _shown(value: Any) -> str:
-    return msgspec.json.encode(value, order="deterministic").decode()
 
 
 def required(path: str, detail: str = "") -> FieldError:

@@ -12,17 +12,9 @@ from typing import Any, Final, TypeVar
 
 from msgspec import structs
 
+from unisono.api import core
 from unisono.api.annotations import APART, NEAR, SPREAD, TIER
 from unisono.api.base import LabelSelector, LabelSelectorRequirement
-from unisono.api.core import (
-    Affinity,
-    PodAffinity,
-    PodAffinityTerm,
-    PodAntiAffinity,
-    PodSpec,
-    TopologySpreadConstraint,
-    WeightedPodAffinityTerm,
-)
 from unisono.api.keys import GROUP_NAME
 from unisono.api.names import label_value, qualified_name
 
@@ -37,11 +29,7 @@ MOST_WEIGHT: Final = 100
 _LARGEST: Final = 5_000
 """Domains that can be asked for, and the largest skew."""
 
-_OPTIONS: Final = {
-    NEAR: ("preferred",),
-    APART: ("preferred", "by"),
-    SPREAD: ("preferred", "skew", "min"),
-}
+_OPTIONS: Final = {NEAR: ("preferred",), APART: ("preferred", "by"), SPREAD: ("preferred", "skew", "min")}
 _EXAMPLES: Final = {
     NEAR: "app=prefill@tier-1, or app=prefill@tier-1:preferred",
     APART: "app=trainer@tier-2, or @tier-1:by=volcano.sh/partition-id",
@@ -60,7 +48,6 @@ class Wish:
         weight: 1 to 100 where it is preferred, 0 where it must hold.
         skew, least: of `SPREAD`: the most by which domains may differ, and how many domains there must be.
         by: of `APART`: the label whose values stand apart; ``""`` where gangs do.
-
     """
 
     word: str
@@ -78,7 +65,6 @@ def wishes_of(word: str, text: str) -> tuple[Wish, ...]:
 
     Raises:
         ValueError: it cannot be read; the text says what to write.
-
     """
     if len(text) > LONGEST:
         raise ValueError(f"{len(text)} characters are too many, {LONGEST} at most")
@@ -164,7 +150,6 @@ def said(annotations: Mapping[str, str], of_gang: Mapping[str, str] | None = Non
 
     Raises:
         ValueError: an annotation cannot be read; the text names it.
-
     """
     if _WORDS.isdisjoint(annotations) and not of_gang:
         return ()
@@ -183,7 +168,6 @@ def words_of_gang(annotations: Mapping[str, str]) -> dict[str, str]:
 
     Raises:
         ValueError: one cannot be read; the text names it.
-
     """
     words = {key: annotations[key] for key in WORDS if key in annotations} if annotations else {}
     said(words)
@@ -208,10 +192,10 @@ def _without_least(part: str) -> list[str]:
 
 # What the entries mean as terms of a pod.
 
-Side = TypeVar("Side", PodAffinity, PodAntiAffinity)
+Side = TypeVar("Side", core.PodAffinity, core.PodAntiAffinity)
 
 
-def with_wishes(spec: PodSpec, wishes: Iterable[Wish], labels: Mapping[str, str], gang: str) -> PodSpec:
+def with_wishes(spec: core.PodSpec, wishes: Iterable[Wish], labels: Mapping[str, str], gang: str) -> core.PodSpec:
     """A spec with the terms that the wishes stand for beside its own.
 
     Args:
@@ -219,18 +203,17 @@ def with_wishes(spec: PodSpec, wishes: Iterable[Wish], labels: Mapping[str, str]
         wishes: what `said` answers.
         labels: of the pod.
         gang: name of its PodGroup. Terms refer to it as to a label `GROUP_NAME` that all pods of the gang have.
-
     """
-    near: list[tuple[PodAffinityTerm, int]] = []
-    away: list[tuple[PodAffinityTerm, int]] = []
-    spread: list[TopologySpreadConstraint] = []
+    near: list[tuple[core.PodAffinityTerm, int]] = []
+    away: list[tuple[core.PodAffinityTerm, int]] = []
+    spread: list[core.TopologySpreadConstraint] = []
     for one in wishes:
         selector = _selector(one, labels, gang)
         if selector is None:
             continue
         if one.word == SPREAD:
             spread.append(
-                TopologySpreadConstraint(
+                core.TopologySpreadConstraint(
                     max_skew=one.skew,
                     topology_key=one.key,
                     when_unsatisfiable="ScheduleAnyway" if one.weight else "DoNotSchedule",
@@ -239,15 +222,15 @@ def with_wishes(spec: PodSpec, wishes: Iterable[Wish], labels: Mapping[str, str]
                 )
             )
         else:
-            term = PodAffinityTerm(label_selector=selector, topology_key=one.key)
+            term = core.PodAffinityTerm(label_selector=selector, topology_key=one.key)
             (near if one.word == NEAR else away).append((term, one.weight))
-    affinity = spec.affinity or Affinity()
+    affinity = spec.affinity or core.Affinity()
     return structs.replace(
         spec,
         affinity=structs.replace(
             affinity,
-            pod_affinity=_side(affinity.pod_affinity or PodAffinity(), near),
-            pod_anti_affinity=_side(affinity.pod_anti_affinity or PodAntiAffinity(), away),
+            pod_affinity=_side(affinity.pod_affinity or core.PodAffinity(), near),
+            pod_anti_affinity=_side(affinity.pod_anti_affinity or core.PodAntiAffinity(), away),
         ),
         topology_spread_constraints=[*(spec.topology_spread_constraints or ()), *spread] or None,
     )
@@ -271,7 +254,7 @@ def _requirements(one: Wish, labels: Mapping[str, str], gang: str) -> Iterator[L
         yield LabelSelectorRequirement(key=one.by, operator="NotIn", values=[labels[one.by]])
 
 
-def _side(side: Side, more: list[tuple[PodAffinityTerm, int]]) -> Side:
+def _side(side: Side, more: list[tuple[core.PodAffinityTerm, int]]) -> Side:
     return structs.replace(
         side,
         required_during_scheduling_ignored_during_execution=[
@@ -281,7 +264,7 @@ def _side(side: Side, more: list[tuple[PodAffinityTerm, int]]) -> Side:
         or None,
         preferred_during_scheduling_ignored_during_execution=[
             *(side.preferred_during_scheduling_ignored_during_execution or ()),
-            *(WeightedPodAffinityTerm(weight=weight, pod_affinity_term=term) for term, weight in more if weight),
+            *(core.WeightedPodAffinityTerm(weight=weight, pod_affinity_term=term) for term, weight in more if weight),
         ]
         or None,
     )

@@ -17,7 +17,6 @@ from unisono.api.resources import pod_requests
 # Controllers write the annotation; the engine reads it when it explains why a gang waits for admission. It decides
 # nothing: admission counts ``minResources``.
 
-
 _MOST_BYTES = 16 * 1024
 _MOST_PARTS = 64
 _MOST_PODS = 1_000_000
@@ -32,7 +31,6 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         replicas: how many there will be in all.
         later: how many are made when others run; no member of the gang, but in its minResources.
         spec: what of their spec decides where they may run.
-
     """
 
     role: str = ""
@@ -141,7 +139,6 @@ class HeldRoom(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         seconds: for which it is held at most, by the member's clock.
         requests: what pods ask for, by resource; each list of amounts once.
         pods: by name, the node on which room is held for each and which of ``requests`` it asks for.
-
     """
 
     namespace: str

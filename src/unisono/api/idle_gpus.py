@@ -27,7 +27,6 @@ class IdlePolicy:
         notice: seconds between that and its end.
         stops: it is stopped, and not only told.
         most: seconds that a job may ask for in place of ``after``.
-
     """
 
     below: float
@@ -47,7 +46,6 @@ def policy_of(text: str) -> IdlePolicy | None:
 
     Raises:
         ValueError: it breaks a rule; the message gives the right form.
-
     """
     if not text.strip():
         return None

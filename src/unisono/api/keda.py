@@ -34,7 +34,6 @@ class ScaleTrigger(Base):
         type: such as ``prometheus`` or ``cron``.
         metadata: what the type needs, all as text.
         metric_type: ``AverageValue`` (per pod), ``Value`` or ``Utilization``.
-
     """
 
     type: Required = ""
@@ -76,7 +75,6 @@ class ScaledObjectSpec(Base):
         cooldown_period: seconds after the last activity until the target is scaled to zero, 300 by default.
         idle_replica_count: replicas while no trigger is active; below ``min_replica_count``.
         min_replica_count: 0 by default; max_replica_count: 100 by default.
-
     """
 
     scale_target_ref: ScaleTarget = msgspec.field(default_factory=ScaleTarget)
@@ -236,7 +234,6 @@ class Reading:
         target: what one pod should have of it (`average`), or all together.
         active: the target is needed at all.
         average: `target` is per pod.
-
     """
 
     value: float
@@ -251,7 +248,6 @@ def of_cron(metadata: Mapping[str, str], now: float) -> Reading:
     Args:
         metadata: of a trigger without mistakes.
         now: seconds since 1970.
-
     """
     zone = parse_zone(metadata["timezone"])
     start = parse_schedule(metadata["start"]).next(now, zone)

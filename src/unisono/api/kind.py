@@ -35,7 +35,6 @@ class Kind(Generic[T]):
         status_subresource: writes to the main resource ignore ``status``, and ``/status`` writes only that.
         alias_versions: further versions that are accepted and answered with the same fields.
         scale: the paths of the ``scale`` subresource; None without one.
-
     """
 
     group: str
@@ -81,3 +80,25 @@ class Kind(Generic[T]):
         if subresource:
             parts.append(subresource)
         return "/".join(parts)
+
+
+def served(
+    group: str,
+    version: str,
+    struct: type[T],
+    *,
+    kind: str = "",
+    plural: str = "",
+    namespaced: bool = True,
+    short_names: tuple[str, ...] = (),
+    categories: tuple[str, ...] = (),
+    alias_versions: tuple[str, ...] = (),
+    scale: Scale | None = None,
+    status_subresource: bool = False,
+) -> Kind[T]:
+    """A kind of one line, called as its struct is unless ``kind`` says otherwise; plurals are English."""
+    kind = kind or struct.__name__
+    stem = kind.lower()
+    regular = f"{stem[:-1]}ies" if stem.endswith("y") else f"{stem}es" if stem.endswith("ss") else f"{stem}s"
+    names = (short_names, categories, status_subresource, alias_versions)
+    return Kind(group, version, kind, plural or regular, struct, namespaced, "", *names, scale)

@@ -20,73 +20,34 @@ from unisono.api.groups import (
     trainer,
     workload,
 )
-from unisono.api.kind import Kind, Scale
+from unisono.api.kind import Kind, Scale, served
 
 # The kinds that make a fleet of clusters; ``api.kinds`` lists them.
 
-ATTACHED_CLUSTERS: Kind[fleet.AttachedCluster] = Kind(
-    "cluster.kurator.dev",
-    "v1alpha1",
-    "AttachedCluster",
-    "attachedclusters",
-    fleet.AttachedCluster,
-    categories=("kurator-dev",),
-    status_subresource=True,
+ATTACHED_CLUSTERS = served(
+    "cluster.kurator.dev", "v1alpha1", fleet.AttachedCluster, categories=("kurator-dev",), status_subresource=True
 )
-FLEETS: Kind[fleet.Fleet] = Kind(
-    "fleet.kurator.dev",
-    "v1alpha1",
-    "Fleet",
-    "fleets",
-    fleet.Fleet,
-    categories=("kurator-dev",),
-    status_subresource=True,
-)
-APPLICATIONS: Kind[fleet.Application] = Kind(
-    "apps.kurator.dev",
-    "v1alpha1",
-    "Application",
-    "applications",
-    fleet.Application,
-    categories=("kurator-dev",),
-    status_subresource=True,
+FLEETS = served("fleet.kurator.dev", "v1alpha1", fleet.Fleet, categories=("kurator-dev",), status_subresource=True)
+APPLICATIONS = served(
+    "apps.kurator.dev", "v1alpha1", fleet.Application, categories=("kurator-dev",), status_subresource=True
 )
 
-PROPAGATION_POLICIES: Kind[propagation.PropagationPolicy] = Kind(
-    "policy.karmada.io",
-    "v1alpha1",
-    "PropagationPolicy",
-    "propagationpolicies",
-    propagation.PropagationPolicy,
-    short_names=("pp",),
-    categories=("karmada-io",),
+PROPAGATION_POLICIES = served(
+    "policy.karmada.io", "v1alpha1", propagation.PropagationPolicy, short_names=("pp",), categories=("karmada-io",)
 )
-CLUSTER_PROPAGATION_POLICIES: Kind[propagation.ClusterPropagationPolicy] = Kind(
+CLUSTER_PROPAGATION_POLICIES = served(
     "policy.karmada.io",
     "v1alpha1",
-    "ClusterPropagationPolicy",
-    "clusterpropagationpolicies",
     propagation.ClusterPropagationPolicy,
     namespaced=False,
     short_names=("cpp",),
     categories=("karmada-io",),
 )
-DATA_SOURCES: Kind[propagation.DataSource] = Kind(
-    "datadependency.volcano.sh",
-    "v1alpha1",
-    "DataSource",
-    "datasources",
-    propagation.DataSource,
-    namespaced=False,
-    status_subresource=True,
+DATA_SOURCES = served(
+    "datadependency.volcano.sh", "v1alpha1", propagation.DataSource, namespaced=False, status_subresource=True
 )
-DATA_SOURCE_CLAIMS: Kind[propagation.DataSourceClaim] = Kind(
-    "datadependency.volcano.sh",
-    "v1alpha1",
-    "DataSourceClaim",
-    "datasourceclaims",
-    propagation.DataSourceClaim,
-    status_subresource=True,
+DATA_SOURCE_CLAIMS = served(
+    "datadependency.volcano.sh", "v1alpha1", propagation.DataSourceClaim, status_subresource=True
 )
 
 FLEET_KINDS: tuple[Kind[Any], ...] = (ATTACHED_CLUSTERS, FLEETS, APPLICATIONS)
@@ -100,92 +61,46 @@ PLACEMENT_KINDS: tuple[Kind[Any], ...] = (
 """Kinds of other projects that say where a hub's jobs go; only a hub of our own serves them, so no cluster gets their
 definitions from us."""
 
-
 # The kinds that make jobs: cron jobs, job flows with their templates, and hyper jobs; ``api.kinds`` lists them.
 
-CRON_JOBS: Kind[batch.CronJob] = Kind(
-    "batch.volcano.sh",
-    "v1alpha1",
-    "CronJob",
-    "cronjobs",
-    batch.CronJob,
-    short_names=("cronvcjob", "cronvj"),
-    status_subresource=True,
+CRON_JOBS = served(
+    "batch.volcano.sh", "v1alpha1", batch.CronJob, short_names=("cronvcjob", "cronvj"), status_subresource=True
 )
-JOB_FLOWS: Kind[flow.JobFlow] = Kind(
-    "flow.volcano.sh", "v1alpha1", "JobFlow", "jobflows", flow.JobFlow, short_names=("jf",), status_subresource=True
-)
-JOB_TEMPLATES: Kind[flow.JobTemplate] = Kind(
-    "flow.volcano.sh",
-    "v1alpha1",
-    "JobTemplate",
-    "jobtemplates",
-    flow.JobTemplate,
-    short_names=("jt",),
-    status_subresource=True,
-)
-HYPER_JOBS: Kind[batch.HyperJob] = Kind(
-    "training.volcano.sh",
-    "v1alpha1",
-    "HyperJob",
-    "hyperjobs",
-    batch.HyperJob,
-    short_names=("hj",),
-    status_subresource=True,
-)
+JOB_FLOWS = served("flow.volcano.sh", "v1alpha1", flow.JobFlow, short_names=("jf",), status_subresource=True)
+JOB_TEMPLATES = served("flow.volcano.sh", "v1alpha1", flow.JobTemplate, short_names=("jt",), status_subresource=True)
+HYPER_JOBS = served("training.volcano.sh", "v1alpha1", batch.HyperJob, short_names=("hj",), status_subresource=True)
 
 FLOW_KINDS: tuple[Kind[Any], ...] = (CRON_JOBS, JOB_FLOWS, JOB_TEMPLATES, HYPER_JOBS)
-
 
 # The kinds of ``scheduling.k8s.io`` from Kubernetes 1.36 (v1alpha2) on, as constants; ``api.kinds`` lists them.
 #
 # A Kubernetes API server serves them with the feature gates GenericWorkload and CompositePodGroup.
 
 _OLDER = ("v1alpha3", "v1alpha2")
-WORKLOADS: Kind[workload.Workload] = Kind(
-    "scheduling.k8s.io", "v1beta1", "Workload", "workloads", workload.Workload, alias_versions=_OLDER
-)
-WORKLOAD_POD_GROUPS: Kind[workload.WorkloadPodGroup] = Kind(
+WORKLOADS = served("scheduling.k8s.io", "v1beta1", workload.Workload, alias_versions=_OLDER)
+WORKLOAD_POD_GROUPS = served(
     "scheduling.k8s.io",
     "v1beta1",
-    "PodGroup",
-    "podgroups",
     workload.WorkloadPodGroup,
-    status_subresource=True,
+    kind="PodGroup",
     alias_versions=_OLDER,
+    status_subresource=True,
 )
 
-COMPOSITE_POD_GROUPS: Kind[workload.CompositePodGroup] = Kind(
-    "scheduling.k8s.io",
-    "v1alpha3",
-    "CompositePodGroup",
-    "compositepodgroups",
-    workload.CompositePodGroup,
-    status_subresource=True,
-)
+COMPOSITE_POD_GROUPS = served("scheduling.k8s.io", "v1alpha3", workload.CompositePodGroup, status_subresource=True)
 
 GROUP_KINDS: tuple[Kind[Any], ...] = (WORKLOADS, WORKLOAD_POD_GROUPS, COMPOSITE_POD_GROUPS)
-
 
 # KEDA's ScaledObject and Knative's Service, for a control plane of one machine; ``api.kinds`` lists them.
 #
 # They are not installed on clusters, where KEDA and Knative bring their own definitions.
 
-SCALED_OBJECTS: Kind[keda.ScaledObject] = Kind(
-    "keda.sh",
-    "v1alpha1",
-    "ScaledObject",
-    "scaledobjects",
-    keda.ScaledObject,
-    short_names=("so",),
-    status_subresource=True,
-)
-KNATIVE_SERVICES: Kind[knative.KnativeService] = Kind(
+SCALED_OBJECTS = served("keda.sh", "v1alpha1", keda.ScaledObject, short_names=("so",), status_subresource=True)
+KNATIVE_SERVICES = served(
     "serving.knative.dev",
     "v1",
-    "Service",
-    "services",
     knative.KnativeService,
+    kind="Service",
     short_names=("kservice", "ksvc"),
     categories=("all", "knative", "serving"),
     status_subresource=True,
@@ -193,63 +108,41 @@ KNATIVE_SERVICES: Kind[knative.KnativeService] = Kind(
 
 INFERENCE_KINDS: tuple[Kind[Any], ...] = (SCALED_OBJECTS, KNATIVE_SERVICES)
 
-
 # Kinds that go with workloads that serve: autoscalers, ingresses, replication controllers; ``api.kinds`` lists them.
 #
 # They are stored and checked. Who acts on them is the cluster's: an autoscaler, an ingress controller.
 
-REPLICATION_CONTROLLERS: Kind[apps.ReplicationController] = Kind(
+REPLICATION_CONTROLLERS = served(
     "",
     "v1",
-    "ReplicationController",
-    "replicationcontrollers",
     apps.ReplicationController,
     short_names=("rc",),
     categories=("all",),
-    status_subresource=True,
     scale=Scale(".spec.replicas", ".status.replicas", ".spec.selector"),
+    status_subresource=True,
 )
-HORIZONTAL_POD_AUTOSCALERS: Kind[autoscaling.HorizontalPodAutoscaler] = Kind(
+HORIZONTAL_POD_AUTOSCALERS = served(
     "autoscaling",
     "v2",
-    "HorizontalPodAutoscaler",
-    "horizontalpodautoscalers",
     autoscaling.HorizontalPodAutoscaler,
     short_names=("hpa",),
     categories=("all",),
     status_subresource=True,
 )
 # The same objects in other words: ``apiserver.views``.
-HORIZONTAL_POD_AUTOSCALERS_V1: Kind[autoscaling.HorizontalPodAutoscalerV1] = Kind(
+HORIZONTAL_POD_AUTOSCALERS_V1 = served(
     "autoscaling",
     "v1",
-    "HorizontalPodAutoscaler",
-    "horizontalpodautoscalers",
     autoscaling.HorizontalPodAutoscalerV1,
+    kind="HorizontalPodAutoscaler",
     short_names=("hpa",),
     categories=("all",),
     status_subresource=True,
 )
-INGRESSES: Kind[service.Ingress] = Kind(
-    "networking.k8s.io",
-    "v1",
-    "Ingress",
-    "ingresses",
-    service.Ingress,
-    short_names=("ing",),
-    status_subresource=True,
-)
-INGRESS_CLASSES: Kind[service.IngressClass] = Kind(
-    "networking.k8s.io", "v1", "IngressClass", "ingressclasses", service.IngressClass, False
-)
+INGRESSES = served("networking.k8s.io", "v1", service.Ingress, short_names=("ing",), status_subresource=True)
+INGRESS_CLASSES = served("networking.k8s.io", "v1", service.IngressClass, namespaced=False)
 
-SERVING_KINDS: tuple[Kind[Any], ...] = (
-    REPLICATION_CONTROLLERS,
-    HORIZONTAL_POD_AUTOSCALERS,
-    INGRESSES,
-    INGRESS_CLASSES,
-)
-
+SERVING_KINDS: tuple[Kind[Any], ...] = (REPLICATION_CONTROLLERS, HORIZONTAL_POD_AUTOSCALERS, INGRESSES, INGRESS_CLASSES)
 
 KUBEFLOW = "kubeflow.org"
 
@@ -262,94 +155,26 @@ def _scale(field: str) -> Scale:
     )
 
 
-PYTORCH_JOBS: Kind[kubeflow.PyTorchJob] = Kind(
-    KUBEFLOW,
-    "v1",
-    "PyTorchJob",
-    "pytorchjobs",
-    kubeflow.PyTorchJob,
-    status_subresource=True,
-    scale=_scale("pytorchReplicaSpecs"),
-)
-TF_JOBS: Kind[kubeflow.TFJob] = Kind(KUBEFLOW, "v1", "TFJob", "tfjobs", kubeflow.TFJob, status_subresource=True)
+PYTORCH_JOBS = served(KUBEFLOW, "v1", kubeflow.PyTorchJob, scale=_scale("pytorchReplicaSpecs"), status_subresource=True)
+TF_JOBS = served(KUBEFLOW, "v1", kubeflow.TFJob, status_subresource=True)
 # Both operators define mpijobs.kubeflow.org, each with a version of its own: here one kind has the fields of both.
-MPI_JOBS: Kind[kubeflow.MPIJob] = Kind(
-    KUBEFLOW,
-    "v1",
-    "MPIJob",
-    "mpijobs",
-    kubeflow.MPIJob,
-    status_subresource=True,
-    alias_versions=("v2beta1",),
-)
-XGBOOST_JOBS: Kind[kubeflow.XGBoostJob] = Kind(
-    KUBEFLOW, "v1", "XGBoostJob", "xgboostjobs", kubeflow.XGBoostJob, status_subresource=True
-)
-PADDLE_JOBS: Kind[kubeflow.PaddleJob] = Kind(
-    KUBEFLOW,
-    "v1",
-    "PaddleJob",
-    "paddlejobs",
-    kubeflow.PaddleJob,
-    status_subresource=True,
-    scale=_scale("paddleReplicaSpecs"),
-)
-JAX_JOBS: Kind[kubeflow.JAXJob] = Kind(
-    KUBEFLOW,
-    "v1",
-    "JAXJob",
-    "jaxjobs",
-    kubeflow.JAXJob,
-    status_subresource=True,
-    scale=_scale("jaxReplicaSpecs"),
-)
+MPI_JOBS = served(KUBEFLOW, "v1", kubeflow.MPIJob, alias_versions=("v2beta1",), status_subresource=True)
+XGBOOST_JOBS = served(KUBEFLOW, "v1", kubeflow.XGBoostJob, status_subresource=True)
+PADDLE_JOBS = served(KUBEFLOW, "v1", kubeflow.PaddleJob, scale=_scale("paddleReplicaSpecs"), status_subresource=True)
+JAX_JOBS = served(KUBEFLOW, "v1", kubeflow.JAXJob, scale=_scale("jaxReplicaSpecs"), status_subresource=True)
 
-JOB_SETS: Kind[job_set.JobSet] = Kind(
-    "jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", job_set.JobSet, status_subresource=True
+JOB_SETS = served("jobset.x-k8s.io", "v1alpha2", job_set.JobSet, status_subresource=True)
+TRAIN_JOBS = served("trainer.kubeflow.org", "v1alpha1", trainer.TrainJob, status_subresource=True)
+TRAINING_RUNTIMES = served("trainer.kubeflow.org", "v1alpha1", trainer.TrainingRuntime)
+CLUSTER_TRAINING_RUNTIMES = served("trainer.kubeflow.org", "v1alpha1", trainer.ClusterTrainingRuntime, namespaced=False)
+RAY_CLUSTERS = served(
+    "ray.io", "v1", ray.RayCluster, categories=("all",), alias_versions=("v1alpha1",), status_subresource=True
 )
-TRAIN_JOBS: Kind[trainer.TrainJob] = Kind(
-    "trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs", trainer.TrainJob, status_subresource=True
+RAY_JOBS = served(
+    "ray.io", "v1", ray.RayJob, categories=("all",), alias_versions=("v1alpha1",), status_subresource=True
 )
-TRAINING_RUNTIMES: Kind[trainer.TrainingRuntime] = Kind(
-    "trainer.kubeflow.org", "v1alpha1", "TrainingRuntime", "trainingruntimes", trainer.TrainingRuntime
-)
-CLUSTER_TRAINING_RUNTIMES: Kind[trainer.ClusterTrainingRuntime] = Kind(
-    "trainer.kubeflow.org",
-    "v1alpha1",
-    "ClusterTrainingRuntime",
-    "clustertrainingruntimes",
-    trainer.ClusterTrainingRuntime,
-    False,
-)
-RAY_CLUSTERS: Kind[ray.RayCluster] = Kind(
-    "ray.io",
-    "v1",
-    "RayCluster",
-    "rayclusters",
-    ray.RayCluster,
-    categories=("all",),
-    status_subresource=True,
-    alias_versions=("v1alpha1",),
-)
-RAY_JOBS: Kind[ray.RayJob] = Kind(
-    "ray.io",
-    "v1",
-    "RayJob",
-    "rayjobs",
-    ray.RayJob,
-    categories=("all",),
-    status_subresource=True,
-    alias_versions=("v1alpha1",),
-)
-RAY_SERVICES: Kind[ray.RayService] = Kind(
-    "ray.io",
-    "v1",
-    "RayService",
-    "rayservices",
-    ray.RayService,
-    categories=("all",),
-    status_subresource=True,
-    alias_versions=("v1alpha1",),
+RAY_SERVICES = served(
+    "ray.io", "v1", ray.RayService, categories=("all",), alias_versions=("v1alpha1",), status_subresource=True
 )
 
 KUBEFLOW_KINDS: tuple[Kind[Any], ...] = (PYTORCH_JOBS, TF_JOBS, MPI_JOBS, XGBOOST_JOBS, PADDLE_JOBS, JAX_JOBS)
@@ -366,68 +191,29 @@ TRAINING_KINDS: tuple[Kind[Any], ...] = (
 RUN_KINDS: tuple[Kind[Any], ...] = tuple(kind for kind in TRAINING_KINDS if kind.status_subresource)
 """Those that have a controller; the others are templates."""
 
-
 # The kinds of ``apps/v1`` and ``batch/v1``; ``api.kinds`` lists them.
 #
 # The embedded control plane runs them itself; on a cluster kube-controller-manager does.
 
 _SCALE = Scale(".spec.replicas", ".status.replicas", ".spec.selector")
 
-DEPLOYMENTS: Kind[apps.Deployment] = Kind(
-    "apps",
-    "v1",
-    "Deployment",
-    "deployments",
-    apps.Deployment,
-    short_names=("deploy",),
-    categories=("all",),
-    status_subresource=True,
-    scale=_SCALE,
+DEPLOYMENTS = served(
+    "apps", "v1", apps.Deployment, short_names=("deploy",), categories=("all",), scale=_SCALE, status_subresource=True
 )
-REPLICA_SETS: Kind[apps.ReplicaSet] = Kind(
-    "apps",
-    "v1",
-    "ReplicaSet",
-    "replicasets",
-    apps.ReplicaSet,
-    short_names=("rs",),
-    categories=("all",),
-    status_subresource=True,
-    scale=_SCALE,
+REPLICA_SETS = served(
+    "apps", "v1", apps.ReplicaSet, short_names=("rs",), categories=("all",), scale=_SCALE, status_subresource=True
 )
-STATEFUL_SETS: Kind[apps.StatefulSet] = Kind(
-    "apps",
-    "v1",
-    "StatefulSet",
-    "statefulsets",
-    apps.StatefulSet,
-    short_names=("sts",),
-    categories=("all",),
-    status_subresource=True,
-    scale=_SCALE,
+STATEFUL_SETS = served(
+    "apps", "v1", apps.StatefulSet, short_names=("sts",), categories=("all",), scale=_SCALE, status_subresource=True
 )
-DAEMON_SETS: Kind[apps.DaemonSet] = Kind(
-    "apps",
-    "v1",
-    "DaemonSet",
-    "daemonsets",
-    apps.DaemonSet,
-    short_names=("ds",),
-    categories=("all",),
-    status_subresource=True,
-)
-CONTROLLER_REVISIONS: Kind[apps.ControllerRevision] = Kind(
-    "apps", "v1", "ControllerRevision", "controllerrevisions", apps.ControllerRevision
-)
-BATCH_JOBS: Kind[batch_v1.BatchJob] = Kind(
-    "batch", "v1", "Job", "jobs", batch_v1.BatchJob, categories=("all",), status_subresource=True
-)
-BATCH_CRON_JOBS: Kind[batch_v1.BatchCronJob] = Kind(
+DAEMON_SETS = served("apps", "v1", apps.DaemonSet, short_names=("ds",), categories=("all",), status_subresource=True)
+CONTROLLER_REVISIONS = served("apps", "v1", apps.ControllerRevision)
+BATCH_JOBS = served("batch", "v1", batch_v1.BatchJob, kind="Job", categories=("all",), status_subresource=True)
+BATCH_CRON_JOBS = served(
     "batch",
     "v1",
-    "CronJob",
-    "cronjobs",
     batch_v1.BatchCronJob,
+    kind="CronJob",
     short_names=("cj",),
     categories=("all",),
     status_subresource=True,

@@ -47,7 +47,6 @@ def licenses_of(text: str) -> dict[str, int]:
 
     Raises:
         ValueError: a part has another form, or asks for less than one or more than `MOST`; the text says what to write.
-
     """
     licenses: dict[str, int] = {}
     for part in filter(None, (each.strip() for each in text.split(","))):
@@ -77,7 +76,6 @@ def asked_for(annotations: Mapping[str, str] | None) -> dict[str, int]:
 
     Raises:
         ValueError: as `licenses_of`.
-
     """
     text = (annotations or {}).get(LICENSES)
     if not text:

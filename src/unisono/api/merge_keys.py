@@ -19,7 +19,6 @@ class ListMerge:
         strategy: ``merge``, ``merge,retainKeys`` or ``retainKeys``; empty when strategic merge replaces the list.
         keys: item fields that server-side apply matches by; defaults to ``key``.
         defaults: values that absent key fields have.
-
     """
 
     key: str = ""
@@ -104,17 +103,11 @@ LISTS: dict[str, dict[str, ListMerge]] = {
     "Container": _CONTAINER,
     "EphemeralContainer": _CONTAINER,
     "ResourceRequirements": {"claims": ListMerge("name", "", ("name",))},
-    "ContainerStatus": {
-        "volumeMounts": ListMerge("mountPath"),
-        "allocatedResourcesStatus": _BY_NAME,
-    },
+    "ContainerStatus": {"volumeMounts": ListMerge("mountPath"), "allocatedResourcesStatus": _BY_NAME},
     "ServiceSpec": {"ports": ListMerge("port", keys=("port", "protocol"), defaults=_TCP)},
     "ServiceStatus": {"conditions": _STATUS_BY_TYPE},
     "NodeSpec": {"podCIDRs": ListMerge()},
-    "NodeStatus": {
-        "conditions": _STATUS_BY_TYPE,
-        "addresses": ListMerge("type"),
-    },
+    "NodeStatus": {"conditions": _STATUS_BY_TYPE, "addresses": ListMerge("type")},
     "NamespaceStatus": {"conditions": _STATUS_BY_TYPE},
     "PodDisruptionBudgetStatus": {"conditions": _STATUS_BY_TYPE},
     "PersistentVolumeClaimStatus": {"conditions": _STATUS_BY_TYPE},

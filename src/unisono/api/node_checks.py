@@ -94,7 +94,6 @@ class CheckRule:
         quarantine_seconds: infinite until somebody lifts it.
         faults: as many faults as are left in its book take a node out; infinite for none.
         concurrent, quarantined: as in the spec.
-
     """
 
     name: str
@@ -127,7 +126,6 @@ class CheckRule:
         Args:
             mark: what the node's book says of the check.
             used: whether pods on it use it.
-
         """
         if mark is None:
             return FIRST in self.when and not used
@@ -154,7 +152,6 @@ def rule_of(obj: NodeCheck) -> CheckRule:
 
     Raises:
         ValueError: it breaks a rule; the message names the field.
-
     """
     wrong = next(mistakes(obj), None)
     if wrong is not None:
@@ -290,7 +287,6 @@ def of_new_one(annotations: Mapping[str, str] | None, passed: Iterable[str], now
         annotations: of the node.
         passed: names of the checks that the new one has passed.
         now: when, seconds since 1970.
-
     """
     ours = (NODE_CHECKS, NODE_FAULTS, QUARANTINE)
     kept = {key: value for key, value in (annotations or {}).items() if key not in ours}
@@ -305,7 +301,6 @@ def lifting(node: Node, now: float, *, check: bool) -> dict[str, Any]:
         node: as it is; the patch holds for this version of it only.
         now: seconds since 1970.
         check: it takes jobs when it has passed the check again, in place of at once.
-
     """
     by = quarantined_by(node.spec.taints)
     marks = lifted(book_of(node.metadata.annotations), by, now, check=check)

@@ -26,7 +26,6 @@ class NodeUsage:
         cpu, memory: percent of the node's capacity in use, averaged over some minutes.
         time: when it was measured, seconds since the epoch.
         gpu, gpu_memory: percent in use of the node's GPUs and of their memory; None where that is not measured.
-
     """
 
     cpu: float
@@ -63,7 +62,6 @@ def parse_prices(text: str) -> dict[str, float]:
 
     Raises:
         ValueError: the text is no list of ``RESOURCE=PRICE``, or a price is negative or no number.
-
     """
     prices: dict[str, float] = {}
     for pair in text.split(","):

@@ -54,7 +54,6 @@ class CpuTopology:
         numa: ``(id, mask of CPUs)`` per NUMA node, by id.
         sockets: mask of CPUs per socket, by id.
         cores: mask of CPUs per core, by socket and core id.
-
     """
 
     numa: tuple[tuple[int, int], ...]
@@ -210,7 +209,6 @@ def assign(topology: CpuTopology, free: int, wanted: tuple[int, ...], policy: st
     Returns:
         a mask per container (0 where it wants none, or where best effort finds too few), or None when the policy
         refuses.
-
     """
     number = min(len(topology.numa), _MOST_NUMA_NODES)
     given = []

@@ -46,7 +46,6 @@ class NodeKind:
         labels: that its nodes have, all of them.
         speed: how fast the work goes there, compared with the others.
         times: how many times as many devices a pod takes there as its template says.
-
     """
 
     labels: tuple[tuple[str, str], ...]
@@ -66,7 +65,6 @@ def kinds_of(text: str) -> tuple[NodeKind, ...]:
     Raises:
         ValueError: it has another form, more than `MOST` kinds, too long ones, or one twice; the text says what to
             write.
-
     """
     if len(text) > MOST * LONGEST:
         raise ValueError(f"{len(text)} characters are too many, {MOST * LONGEST} at most")
@@ -123,7 +121,6 @@ def way_of(text: str) -> str:
 
     Raises:
         ValueError: it is none of `WAYS`.
-
     """
     way = text.strip().lower() or ORDER
     if way not in WAYS:
@@ -139,7 +136,6 @@ class OneOf:
         text: the list as it stands there: pods with the same one have the same kind.
         kinds: as they stand there, one or more.
         way: one of `WAYS`.
-
     """
 
     text: str
@@ -216,7 +212,6 @@ def multiplied_in_vain(job: Mapping[str, str], template: Mapping[str, str], spec
         job: annotations of the job, whose list comes first.
         template: of the pods' template.
         spec: of its pods.
-
     """
     said = one_of(job, template)
     more = [kind for kind in said.kinds if kind.times != 1] if said is not None else []

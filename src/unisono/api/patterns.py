@@ -45,7 +45,6 @@ class Pattern:
 
         Raises:
             PatternError: the text is too long for an expression of this size.
-
         """
         self._check(text)
         return self._expression.search(text) is not None
@@ -55,7 +54,6 @@ class Pattern:
 
         Raises:
             PatternError: the text is too long for an expression of this size.
-
         """
         self._check(text)
         return (found.group() for found in self._expression.finditer(text))
@@ -71,7 +69,6 @@ def compile_pattern(text: str) -> Pattern:
 
     Raises:
         PatternError: the text is no regular expression of Go's, or a very large one; in Go's words.
-
     """
     if len(text) > _LONGEST:
         raise PatternError(f"error parsing regexp: expression too large: it has more than {_LONGEST} characters")

@@ -45,10 +45,7 @@ def request_at_most(
         given = [one for one in every if default is not None and not asked(one, name)]
         for container in given:
             resources = container.get("resources") or {}
-            container["resources"] = {
-                **resources,
-                "requests": {**(resources.get("requests") or {}), name: default},
-            }
+            container["resources"] = {**resources, "requests": {**(resources.get("requests") or {}), name: default}}
         left = limit - to_units(name, overhead.get(name, "0"))
         if left <= 0:
             continue

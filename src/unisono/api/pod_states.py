@@ -32,7 +32,6 @@ class LogOptions:
         timestamps: put each line's RFC 3339 time in front of it.
         previous: the run before the present one.
         limit_bytes: stop after this many bytes.
-
     """
 
     follow: bool = False

@@ -23,7 +23,6 @@ class PromisedMachines(msgspec.Struct, frozen=True):
         seconds: from the dispatch until they are expected.
         patience: from the dispatch until the job goes elsewhere without them.
         price: of all of them, an hour.
-
     """
 
     dispatch: int

@@ -100,7 +100,6 @@ def parse_quantity(quantity: Quantity) -> Fraction:
 
     Raises:
         QuantityError: not a quantity.
-
     """
     return _exact(_of(quantity).nano)
 
@@ -163,7 +162,6 @@ def canonical(quantity: Quantity) -> str:
 
     Raises:
         QuantityError: not a quantity.
-
     """
     nano, family = _of(quantity)
     if family == "binary" and nano % _NANO == 0 and abs(nano) >= 1024 * _NANO:

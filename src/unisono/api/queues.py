@@ -91,7 +91,6 @@ def refusal(
         user: who submits it; empty for the system, whom only ``namespaces`` concerns.
         groups: the user's groups.
         may_use: whether roles give the user the verb ``use`` on the queue of a name.
-
     """
     for at, (notes, _) in _upwards(name, queues):
         spaces, users = notes.get(QUEUE_NAMESPACES), notes.get(QUEUE_USERS)
@@ -178,7 +177,6 @@ def evictable_of(text: str) -> list[tuple[int, str]]:
 
     Raises:
         ValueError: a part is no level, or stands for a priority that another one stands for; there are too many.
-
     """
     levels: dict[int, str] = {}
     for part in _some(text):
@@ -205,7 +203,6 @@ def run_times_of(text: str) -> dict[str, float]:
 
     Raises:
         ValueError: a part is no duration above 0, or is for the same class as another one; there are too many.
-
     """
     run_times: dict[str, float] = {}
     for part in _some(text):
@@ -231,7 +228,6 @@ def quotas_of(text: str) -> dict[tuple[str, str], Fraction]:
 
     Raises:
         ValueError: a part is no such thing, or is there twice; there are too many.
-
     """
     quotas: dict[tuple[str, str], Fraction] = {}
     for part in _some(text):
@@ -305,7 +301,6 @@ def limits_of(text: str) -> dict[str, int]:
 
     Raises:
         ValueError: a part is no ``NAME=QUANTITY``.
-
     """
     amounts: dict[str, str] = {}
     for part in filter(None, (each.strip() for each in text.split(","))):

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from unisono.api import core
 from unisono.api.base import Object
-from unisono.api.core import (
-    PersistentVolumeClaim,
-    Pod,
-    PodAffinityTerm,
-    ResourceQuota,
-    ScopedResourceSelectorRequirement,
-    Service,
-)
 from unisono.api.kind import Kind
 from unisono.api.pod_states import has_ended, qos_class
 from unisono.api.resources import pod_limits, pod_requests, to_units
@@ -23,31 +16,31 @@ CROSS_NAMESPACE = "CrossNamespacePodAffinity"
 """Scope of pods whose affinity terms name other namespaces."""
 
 
-def counts(quota: ResourceQuota, obj: Object | None) -> bool:
+def counts(quota: core.ResourceQuota, obj: Object | None) -> bool:
     """Whether the quota's scopes, all of them, select the object; only pods have scopes."""
     return all(_matches(scope, obj) for scope in _scopes(quota))
 
 
-def covers_class(quota: ResourceQuota, name: str) -> bool:
+def covers_class(quota: core.ResourceQuota, name: str) -> bool:
     """Whether the quota is about pods of that priority class, whatever else it selects."""
     about = [scope for scope in _scopes(quota) if scope.scope_name == "PriorityClass"]
     return bool(about) and all(_priority(scope, name) for scope in about)
 
 
-def has_scope(quota: ResourceQuota, name: str) -> bool:
+def has_scope(quota: core.ResourceQuota, name: str) -> bool:
     """Whether the quota has the scope, whatever else it selects."""
     return any(scope.scope_name == name for scope in _scopes(quota))
 
 
-def _scopes(quota: ResourceQuota) -> Iterator[ScopedResourceSelectorRequirement]:
+def _scopes(quota: core.ResourceQuota) -> Iterator[core.ScopedResourceSelectorRequirement]:
     for name in quota.spec.scopes or ():
-        yield ScopedResourceSelectorRequirement(scope_name=name, operator="Exists")
+        yield core.ScopedResourceSelectorRequirement(scope_name=name, operator="Exists")
     if quota.spec.scope_selector is not None:
         yield from quota.spec.scope_selector.match_expressions or ()
 
 
-def _matches(scope: ScopedResourceSelectorRequirement, obj: Object | None) -> bool:
-    if not isinstance(obj, Pod):
+def _matches(scope: core.ScopedResourceSelectorRequirement, obj: Object | None) -> bool:
+    if not isinstance(obj, core.Pod):
         return False
     match scope.scope_name:
         case "Terminating":
@@ -65,12 +58,12 @@ def _matches(scope: ScopedResourceSelectorRequirement, obj: Object | None) -> bo
     return False
 
 
-def _terminating(pod: Pod) -> bool:
+def _terminating(pod: core.Pod) -> bool:
     deadline = pod.spec.active_deadline_seconds
     return deadline is not None and deadline >= 0
 
 
-def _priority(scope: ScopedResourceSelectorRequirement, name: str) -> bool:
+def _priority(scope: core.ScopedResourceSelectorRequirement, name: str) -> bool:
     match scope.operator:
         case "Exists":
             return bool(name)
@@ -83,7 +76,7 @@ def _priority(scope: ScopedResourceSelectorRequirement, name: str) -> bool:
     return False
 
 
-def _affinity_terms(pod: Pod) -> Iterator[PodAffinityTerm]:
+def _affinity_terms(pod: core.Pod) -> Iterator[core.PodAffinityTerm]:
     affinity = pod.spec.affinity
     if affinity is None:
         return
@@ -110,11 +103,11 @@ _DEMANDED = frozenset(f"{prefix}{name}" for prefix in ("", "requests.", "limits.
 def usage_of(kind: Kind[Any], obj: Object | None) -> Usage:
     """What an object uses; ``obj`` may be None for kinds of which only the number counts."""
     used = {f"count/{kind.resource}": to_units("count", 1)}
-    if isinstance(obj, Pod):
+    if isinstance(obj, core.Pod):
         used |= _pod(obj)
-    elif isinstance(obj, Service):
+    elif isinstance(obj, core.Service):
         used |= _service(obj)
-    elif isinstance(obj, PersistentVolumeClaim):
+    elif isinstance(obj, core.PersistentVolumeClaim):
         used |= _claim(obj)
     elif kind.resource in _PLAIN:
         used[kind.resource] = to_units(kind.resource, 1)
@@ -138,7 +131,7 @@ def resources_behind(names: Iterable[str]) -> set[str]:
     return resources
 
 
-def unspecified(pod: Pod, names: Iterable[str]) -> str:
+def unspecified(pod: core.Pod, names: Iterable[str]) -> str:
     """Which of the limited resources which containers do not specify, in Kubernetes' words; empty when none.
 
     Pods that give resources for the whole pod need not.
@@ -159,7 +152,7 @@ def unspecified(pod: Pod, names: Iterable[str]) -> str:
     return f"must specify {'; '.join(parts)}"
 
 
-def _pod(pod: Pod) -> Usage:
+def _pod(pod: core.Pod) -> Usage:
     if has_ended(pod):
         return {}
     used: Usage = {"pods": to_units("pods", 1)}
@@ -175,7 +168,7 @@ def _add(used: Usage, amounts: Mapping[str, int], prefix: str) -> None:
             used[name] = amount
 
 
-def _service(service: Service) -> Usage:
+def _service(service: core.Service) -> Usage:
     spec, one = service.spec, to_units("services", 1)
     ports = len(spec.ports or ())
     used = {"services": one}
@@ -188,7 +181,7 @@ def _service(service: Service) -> Usage:
     return used
 
 
-def _claim(claim: PersistentVolumeClaim) -> Usage:
+def _claim(claim: core.PersistentVolumeClaim) -> Usage:
     one = to_units("persistentvolumeclaims", 1)
     used = {"persistentvolumeclaims": one}
     storage_class = class_of_claim(claim)

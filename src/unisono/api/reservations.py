@@ -9,15 +9,7 @@ from typing import NamedTuple
 
 from unisono.api.cron import EVERY, Schedule, parse_schedule, parse_zone
 from unisono.api.field_error import FieldError, forbidden, invalid, required
-from unisono.api.groups.calendar import (
-    EVICT,
-    MAINTENANCE,
-    Reservation,
-    ReservationSpec,
-    TemporaryQuota,
-    TemporaryQuotaSpec,
-    Timed,
-)
+from unisono.api.groups import calendar
 from unisono.api.resources import resource_list
 from unisono.api.selecting import is_one_of
 from unisono.api.times import duration_or_none, is_time, parse_time, rfc3339
@@ -56,7 +48,6 @@ class Times:
         seconds: how long a window is.
         schedule: when one begins; None: there is one, at ``since``.
         zone: where that is meant.
-
     """
 
     since: float
@@ -91,7 +82,6 @@ class Booking:
         users, namespaces, queues: who may use them.
         maintenance: nobody may use them.
         evicts: pods of others leave before a window begins.
-
     """
 
     name: str
@@ -115,19 +105,17 @@ class Booking:
             account: of who submitted it, and ``namespace`` its namespace.
             namespace: of the job.
             queues: the job's queue and those above it.
-
         """
         if self.maintenance:
             return False
         return is_one_of(self.users, self.namespaces, self.queues, account, namespace, queues)
 
 
-def booking_of(obj: Reservation) -> Booking:
+def booking_of(obj: calendar.Reservation) -> Booking:
     """Read an object.
 
     Raises:
         ValueError: it breaks a rule; the message names the field.
-
     """
     wrong = next(mistakes(obj.spec), None)
     if wrong is not None:
@@ -146,8 +134,8 @@ def booking_of(obj: Reservation) -> Booking:
         frozenset(spec.users or ()),
         tuple(spec.namespaces or ()),
         frozenset(spec.queues or ()),
-        spec.purpose == MAINTENANCE,
-        spec.purpose == MAINTENANCE or spec.running == EVICT,
+        spec.purpose == calendar.MAINTENANCE,
+        spec.purpose == calendar.MAINTENANCE or spec.running == calendar.EVICT,
     )
 
 
@@ -161,7 +149,6 @@ class Numbers:
         queue: whose numbers they are.
         amounts: by ``capability``, ``deserved`` and ``guarantee``, and by resource, in engine units.
         weight: None where it stays.
-
     """
 
     name: str
@@ -175,12 +162,11 @@ class Numbers:
 AMOUNTS = ("capability", "deserved", "guarantee")
 
 
-def numbers_of(obj: TemporaryQuota) -> Numbers:
+def numbers_of(obj: calendar.TemporaryQuota) -> Numbers:
     """Read an object.
 
     Raises:
         ValueError: it breaks a rule; the message names the field.
-
     """
     wrong = next(quota_mistakes(obj.spec), None)
     if wrong is not None:
@@ -191,7 +177,7 @@ def numbers_of(obj: TemporaryQuota) -> Numbers:
     return Numbers(meta.name, created, times_of(spec), spec.queue, amounts, spec.weight)
 
 
-def times_of(spec: Timed) -> Times:
+def times_of(spec: calendar.Timed) -> Times:
     """When something without mistakes has windows."""
     since = parse_time(spec.start) if spec.start else 0.0
     seconds = duration_or_none(spec.duration) or 0.0
@@ -202,7 +188,7 @@ def times_of(spec: Timed) -> Times:
     return Times(since, until, until - since)
 
 
-def quota_mistakes(spec: TemporaryQuotaSpec) -> Iterator[FieldError]:
+def quota_mistakes(spec: calendar.TemporaryQuotaSpec) -> Iterator[FieldError]:
     """What is wrong with when, and for which queue."""
     yield from _wrong_times(spec)
     if not spec.queue:
@@ -211,7 +197,7 @@ def quota_mistakes(spec: TemporaryQuotaSpec) -> Iterator[FieldError]:
         yield required("spec.capability", "say what holds: capability, deserved, guarantee or weight")
 
 
-def mistakes(spec: ReservationSpec) -> Iterator[FieldError]:
+def mistakes(spec: calendar.ReservationSpec) -> Iterator[FieldError]:
     """What is wrong with when, where and for whom."""
     yield from _wrong_times(spec)
     if not (spec.nodes or spec.node_selector or spec.hyper_node or spec.count or spec.amounts):
@@ -222,18 +208,18 @@ def mistakes(spec: ReservationSpec) -> Iterator[FieldError]:
         if "*" in name[:-1]:
             yield invalid(f"spec.namespaces[{index}]", name, "a * may only stand at the end")
     someone = spec.users or spec.namespaces or spec.queues
-    if spec.purpose == MAINTENANCE and (someone or spec.running):
+    if spec.purpose == calendar.MAINTENANCE and (someone or spec.running):
         field = (
             "running"
             if spec.running
             else next(name for name in ("users", "namespaces", "queues") if getattr(spec, name))
         )
         yield forbidden(f"spec.{field}", "may not be set for Maintenance: nobody may use the nodes, and all pods leave")
-    elif spec.purpose != MAINTENANCE and not someone:
+    elif spec.purpose != calendar.MAINTENANCE and not someone:
         yield required("spec.users", "say who may use the nodes: users, namespaces or queues")
 
 
-def _wrong_times(spec: Timed) -> Iterator[FieldError]:
+def _wrong_times(spec: calendar.Timed) -> Iterator[FieldError]:
     for field, text in (("start", spec.start), ("end", spec.end)):
         if text is not None and not is_time(text):
             yield invalid(f"spec.{field}", text, "must be a time such as 2026-11-20T16:30:00Z")
@@ -245,7 +231,7 @@ def _wrong_times(spec: Timed) -> Iterator[FieldError]:
     yield from _repetition(spec) if spec.schedule is not None else _once(spec)
 
 
-def _once(spec: Timed) -> Iterator[FieldError]:
+def _once(spec: calendar.Timed) -> Iterator[FieldError]:
     if spec.time_zone:
         yield forbidden("spec.timeZone", "is for schedule; start and end have their offsets")
     if not spec.start:
@@ -257,7 +243,7 @@ def _once(spec: Timed) -> Iterator[FieldError]:
         yield invalid("spec.end", spec.end, "must be after start")
 
 
-def _repetition(spec: Timed) -> Iterator[FieldError]:
+def _repetition(spec: calendar.Timed) -> Iterator[FieldError]:
     text = spec.schedule or ""
     try:
         if text.startswith(EVERY):

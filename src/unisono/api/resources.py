@@ -46,7 +46,6 @@ def resource_list(mapping: Mapping[str, Quantity] | None) -> dict[str, int]:
 
     Raises:
         QuantityError: a value is not a quantity.
-
     """
     return {name: to_units(name, quantity) for name, quantity in (mapping or {}).items()}
 

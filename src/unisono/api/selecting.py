@@ -97,7 +97,6 @@ def with_keys(
         labels: of the pod.
         same: ``matchLabelKeys``.
         other: ``mismatchLabelKeys``.
-
     """
     if selector is None or not (same or other):
         return selector
@@ -164,7 +163,6 @@ def is_one_of(
         account: of who submitted the job.
         namespace: of the job.
         lines: the job's queue and those above it.
-
     """
     if account in users or (queues and any(queue in queues for queue in lines)):
         return True

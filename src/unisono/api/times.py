@@ -34,7 +34,6 @@ def parse_time(text: str) -> float:
 
     Raises:
         ValueError: the text is not a time with an offset.
-
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None or "T" not in text.upper():
@@ -92,7 +91,6 @@ def parse_duration(text: str) -> float:
 
     Raises:
         ValueError: the text is not a duration, or is one of more than 292 years, which Go cannot hold.
-
     """
     if _DURATION.fullmatch(text):
         seconds = sum(float(number) * _DURATION_UNITS[unit] for number, unit in _DURATION_PART.findall(text))

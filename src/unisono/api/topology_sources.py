@@ -29,7 +29,6 @@ class Switch:
     Attributes:
         nodes: below it directly, by the names that the network knows them by.
         switches: below it directly.
-
     """
 
     nodes: tuple[str, ...] = ()
@@ -52,7 +51,6 @@ class Fetch(Protocol):
 
         Raises:
             SourceFailed: it does not answer in time, or otherwise.
-
         """
         ...
 
@@ -66,7 +64,6 @@ class Question:
         nodes: names of the cluster's nodes.
         credentials: of the Secret that the configuration names, as texts; empty without one.
         fetch: asks servers, within bounds.
-
     """
 
     config: Mapping[str, Any]
@@ -85,6 +82,5 @@ class TopologySource(Protocol):
 
         Raises:
             SourceFailed: the network cannot be told now; what was found before stays.
-
         """
         ...

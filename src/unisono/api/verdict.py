@@ -114,7 +114,6 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel"):
         plugins_off: plug-ins that were switched off for the cycle.
         task: the pod that ``reasons`` speak of.
         queue: the job's queue.
-
     """
 
     job: str = ""
@@ -205,7 +204,6 @@ def waiting_verdict(annotations: Mapping[str, str] | None, *, owned: bool = True
     Args:
         annotations: of the PodGroup.
         owned: a controller makes its pods; without one a user has to, and is told that they are missing.
-
     """
     verdict = verdict_in(annotations)
     return None if verdict is None or (owned and verdict.cause in PASSING) else verdict

@@ -15,7 +15,6 @@ PROVISIONER: Final = "unisono.io/folder"
 VOLUME_NODE: Final = "unisono.io/volume-node"
 """On a PersistentVolume: the node whose folder it is."""
 
-
 WAIT: Final = "WaitForFirstConsumer"
 _SHARED_MODES = frozenset({"ReadOnlyMany", "ReadWriteMany"})
 

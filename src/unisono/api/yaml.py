@@ -62,7 +62,6 @@ def resolve(text: str) -> Any:
 
     Raises:
         ValueError: the scalar has no JSON value (infinity, not a number).
-
     """
     if text in _NULL:
         return None
@@ -99,7 +98,6 @@ class _Loader(_BaseLoader):
 
     Attributes:
         merged: keys that merges have written out so far.
-
     """
 
     merged = 0
@@ -175,7 +173,6 @@ def load_all(text: str | bytes, file: str = "") -> list[Document]:
 
     Raises:
         ConfigError: the text is neither, a key is given twice, or a value has no JSON form; names file and line.
-
     """
     if isinstance(text, bytes):
         try:
@@ -312,7 +309,6 @@ def dump(value: Any) -> str:
 
     Args:
         value: JSON values.
-
     """
     return dump_all([value])
 

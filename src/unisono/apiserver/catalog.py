@@ -24,7 +24,6 @@ class Subresource:
         version: its version.
         kind: its name.
         verbs: what may be done.
-
     """
 
     name: str

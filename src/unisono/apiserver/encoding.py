@@ -16,7 +16,7 @@ from unisono.api.core.crd import CustomResourceDefinition
 from unisono.api.core.refs import ObjectReference
 from unisono.api.decode import Decoded, decode, encode
 from unisono.api.field_error import UNREADABLE
-from unisono.api.kind import Kind
+from unisono.api.kind import Kind, served
 from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS, HORIZONTAL_POD_AUTOSCALERS_V1
 from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS as V2
 from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS_V1 as V1
@@ -140,7 +140,7 @@ class EventV1(Object):
     deprecated_count: Int32 | None = None
 
 
-EVENTS_V1: Kind[EventV1] = Kind("events.k8s.io", "v1", "Event", "events", EventV1, short_names=("ev",))
+EVENTS_V1 = served("events.k8s.io", "v1", EventV1, kind="Event", short_names=("ev",))
 
 # Name in events.k8s.io/v1 to name in core v1; all others are the same.
 _TO_CORE = {
@@ -189,7 +189,6 @@ class KindView:
         to_stored: a decoded object of ``kind`` as one of ``stored``.
         from_stored: a decoded stored object as one of ``kind``.
         selector: a field selector of ``kind`` in the words of ``stored``.
-
     """
 
     kind: Kind[Any]
@@ -205,12 +204,7 @@ class KindView:
 
 VIEWS: tuple[KindView, ...] = (
     KindView(EVENTS_V1, EVENTS, to_core, from_core, core_selector),
-    KindView(
-        HORIZONTAL_POD_AUTOSCALERS_V1,
-        HORIZONTAL_POD_AUTOSCALERS,
-        to_stored,
-        from_stored,
-    ),
+    KindView(HORIZONTAL_POD_AUTOSCALERS_V1, HORIZONTAL_POD_AUTOSCALERS, to_stored, from_stored),
 )
 _BY_STRUCT: dict[type[Object], KindView] = {view.kind.struct: view for view in VIEWS}
 
@@ -288,7 +282,6 @@ def accept(
     Raises:
         ApiError: 400 for a foreign kind or apiVersion, or unknown fields under Strict.
         Invalid: a field has the wrong type.
-
     """
     _check_type(kind, body)
     decoded = _decode_as(kind, stored, body)
@@ -315,7 +308,6 @@ def accept_configuration(
     Raises:
         ApiError: 400 for another kind or version, ``managedFields``, or a field that the kind does not have.
         Invalid: a field has the wrong type.
-
     """
     if body.get("apiVersion") != kind.api_version:
         raise bad_request(

@@ -48,7 +48,6 @@ class Limits:
         handshake_seconds: time in which TLS must be agreed.
         head_seconds: time after that in which the head of the first request must have arrived.
         idle_seconds: time after an answer in which the head of the next request must have arrived.
-
     """
 
     namespace_bytes: int = NAMESPACE_BYTES
@@ -79,7 +78,6 @@ class Limits:
 
         Raises:
             ConfigError: there is no such limit, or the value is not a positive number.
-
         """
         kinds = get_type_hints(Limits)
         values: dict[str, float] = {}
@@ -192,7 +190,6 @@ class Places:
     Args:
         count: all places.
         each: those that one tenant may have.
-
     """
 
     def __init__(self, count: int, each: int) -> None:
@@ -282,7 +279,6 @@ class Turns:
     Args:
         each: callers per beat, where each counts as one.
         rhythm: gives the beat; one of its own when None.
-
     """
 
     def __init__(self, each: int, rhythm: Rhythm | None = None) -> None:
@@ -298,7 +294,6 @@ class Turns:
             weight: as how many the caller counts; more than there are turns take those of later beats, too.
             user: who calls.
             tenant: to whom the user belongs.
-
         """
         self._rhythm.start()
         if self._left > 0 and not self._waiting:

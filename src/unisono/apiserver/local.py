@@ -47,12 +47,7 @@ class LocalClient:
         return encoding.read(kind, await self._service.get(kind, namespace, name))
 
     async def list(
-        self,
-        kind: Kind[T],
-        namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
+        self, kind: Kind[T], namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
     ) -> Listing[T]:
         """Read all objects of a kind."""
         page = await self._service.list(kind, namespace, label_selector=label_selector, field_selector=field_selector)

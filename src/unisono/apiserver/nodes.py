@@ -28,7 +28,6 @@ class LogSource(Protocol):
 
         Raises:
             unisono.errors.UnisonoError: the log cannot be read; the message is shown to the user.
-
         """
         ...
 
@@ -184,7 +183,6 @@ class RemotePods(Protocol):
 
         Raises:
             ApiError: the cluster that has it does not answer.
-
         """
         ...
 
@@ -194,7 +192,6 @@ class RemotePods(Protocol):
         Args:
             namespace: of the jobs.
             query: ``labelSelector`` and ``fieldSelector``.
-
         """
         ...
 
@@ -203,7 +200,6 @@ class RemotePods(Protocol):
 
         Raises:
             ApiError: the cluster that has it does not answer.
-
         """
         ...
 
@@ -218,6 +214,5 @@ class RemotePods(Protocol):
         Raises:
             NotFound: there is no such pod.
             ApiError: the cluster that has it refuses, or does not answer.
-
         """
         ...

@@ -45,7 +45,6 @@ def parse_label_selector(text: str) -> Matcher | None:
 
     Raises:
         ApiError: 400 with the parser's words.
-
     """
     try:
         matchers = _Parser(text).parse()
@@ -241,7 +240,6 @@ def parse_field_selector(text: str, resource: str) -> EntryMatcher | None:
 
     Raises:
         ApiError: 400 for a syntax error or a field that the kind does not offer.
-
     """
     return compile_field_selector(text, lambda label: _reader(label, resource))
 
@@ -255,9 +253,8 @@ def compile_field_selector(text: str, reader: Callable[[str], Reader | None]) ->
 
     Raises:
         ApiError: 400 for a syntax error or a field that the kind does not offer.
-
     """
-    matchers = [_term(term, text, reader) for term in _split(text) if term]
+    matchers = [_term(term, text, reader) for term in re.split(r"(?<!\\),", text) if term]
     if not matchers:
         return None
     if len(matchers) == 1:
@@ -269,10 +266,6 @@ def selected_name(text: str) -> str | None:
     """The name that a selector pins with ``metadata.name=``, so that a list need not scan."""
     match = re.search(r"(?:^|,)metadata\.name==?([^,=!\\]+)(?:,|$)", text)
     return match.group(1) if match else None
-
-
-def _split(text: str) -> list[str]:
-    return re.split(r"(?<!\\),", text)
 
 
 def _term(term: str, text: str, reader: Callable[[str], Reader | None]) -> EntryMatcher:

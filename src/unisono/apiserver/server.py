@@ -64,7 +64,6 @@ class OwnSocket:
 
         Raises:
             ConfigError: nothing can listen there.
-
         """
         bound = socket.socket(socket.AF_UNIX)
         try:
@@ -121,7 +120,6 @@ class ApiServer:
         more_metrics: metrics of other processes of the control plane, as Prometheus text.
         meter: measures what this machine and its pods use; None when no node runs here.
         history: answers what ran; None where that is not kept.
-
     """
 
     def __init__(
@@ -193,7 +191,6 @@ class ApiServer:
 
         Raises:
             ConfigError: the address is taken, or a key on disk cannot be read.
-
         """
         self._data_dir.mkdir(parents=True, exist_ok=True)
         authority = Authority(self._data_dir / "pki", utc_now())

@@ -30,7 +30,6 @@ class WriteOptions:
         groups: the user's groups.
         track_fields: record the creator of a new object in ``managedFields``; without it nothing is recorded for
             that object until a client applies to it.
-
     """
 
     dry_run: bool = False
@@ -53,7 +52,6 @@ class DeleteOptions:
         resource_version: only this version, else 409.
         user: authenticated user name, for admission; empty for the server itself.
         groups: the user's groups.
-
     """
 
     dry_run: bool = False
@@ -71,7 +69,6 @@ class DeleteOptions:
         Raises:
             ApiError: 400 when a field has the wrong type.
             Invalid: two fields contradict each other, the policy is unknown, or ``dryRun`` has a value besides ``All``.
-
         """
         body = body or {}
         preconditions = body.get("preconditions")
@@ -118,7 +115,6 @@ class Deleted:
     Attributes:
         object: the object, when it stays for a while (finalizers, grace) or when its kind answers with itself.
         details: ``details`` of the Success Status (name, group, kind, uid) otherwise.
-
     """
 
     object: bytes | None = None
@@ -134,7 +130,6 @@ class Page:
         resource_version: of the snapshot that all pages of this list show.
         continue_token: asks for the next page; empty on the last.
         remaining: objects after this page; None with selectors and on the last page.
-
     """
 
     items: Sequence[bytes]

@@ -52,7 +52,6 @@ async def create(client: HttpClient, resources: ResourceMap, manifest: Manifest,
     Raises:
         AlreadyExists: an object of that name exists.
         ApiError: the server refuses it.
-
     """
     instead = way_out(manifest.api_version, manifest.kind)
     resource = resources.of(manifest.api_version, manifest.kind, manifest.where, instead)
@@ -71,7 +70,6 @@ async def apply(client: HttpClient, resources: ResourceMap, manifest: Manifest, 
 
     Raises:
         ApiError: the server refuses it.
-
     """
     instead = way_out(manifest.api_version, manifest.kind)
     resource = resources.of(manifest.api_version, manifest.kind, manifest.where, instead)
@@ -122,7 +120,6 @@ async def carry_out(
     Raises:
         UnisonoError: some were refused; the sentence counts them.
         ApiError: the server cannot be asked, or does not know the user.
-
     """
     resources, refused = await discover(client), 0
     for manifest in manifests:
@@ -189,10 +186,7 @@ def last_applied_text(manifest: dict[str, Any]) -> str:
 def with_last_applied(manifest: dict[str, Any]) -> dict[str, Any]:
     """The manifest with the annotation that the next ``apply`` compares with."""
     metadata = dict(manifest.get("metadata") or {})
-    metadata["annotations"] = {
-        **(metadata.get("annotations") or {}),
-        LAST_APPLIED: last_applied_text(manifest),
-    }
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), LAST_APPLIED: last_applied_text(manifest)}
     return {**manifest, "metadata": metadata}
 
 

@@ -12,28 +12,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from unisono.api.pod_limit import MOST_PODS
-from unisono.cli.options import Command
+from unisono.cli.options import FILE, PATH, Command, option
 
 if TYPE_CHECKING:
     from unisono.standalone.component import MakePart
 
-
-log_level_option = click.option(
-    "--log-level",
-    type=click.Choice(("debug", "info", "warning", "error")),
-    default="info",
-    show_default=True,
-    help="What the log tells.",
+log_level_option = option(
+    "--log-level", type=click.Choice(("debug", "info", "warning", "error")), default="info", help="What the log tells."
 )
 
 
 def most_pods_option(fate: str) -> Callable[[Command], Command]:
     """Bound the pods of one object; ``fate`` is what becomes of a larger one, after "a larger one is"."""
-    return click.option(
+    return option(
         "--most-pods",
         type=click.IntRange(1),
         default=MOST_PODS,
-        show_default=True,
         help=f"Pods that one object may ask for; a larger one is {fate}.",
     )
 
@@ -56,7 +50,6 @@ def component_options(name: str, port: int) -> Callable[[Command], Command]:
     Args:
         name: of the component, and of its Lease.
         port: default port of probes and metrics.
-
     """
 
     def decorate(function: Command) -> Command:
@@ -65,8 +58,8 @@ def component_options(name: str, port: int) -> Callable[[Command], Command]:
             chosen = _Chosen(**{option: kwargs.pop(option) for option in _Chosen._fields})
             return function(*args, run=partial(_run, name, chosen), **kwargs)
 
-        for option in reversed(_options(name, port)):
-            command = option(command)
+        for decorate in reversed(_options(name, port)):
+            command = decorate(command)
         return command  # type: ignore[return-value]
 
     return decorate
@@ -75,19 +68,14 @@ def component_options(name: str, port: int) -> Callable[[Command], Command]:
 def _options(name: str, port: int) -> list[Callable[[Any], Any]]:
     """One for each field of ``_Chosen``, in the order of ``--help``."""
     return [
-        click.option(
-            "--kubeconfig", type=click.Path(path_type=Path), help="The cluster; without it as kubectl finds it."
-        ),
+        click.option("--kubeconfig", type=PATH, help="The cluster; without it as kubectl finds it."),
         click.option("--context", help="Context of the kubeconfig."),
-        click.option(
-            "--leader-elect/--no-leader-elect", default=True, show_default=True, help="Work only while holding a Lease."
-        ),
+        option("--leader-elect/--no-leader-elect", default=True, help="Work only while holding a Lease."),
         click.option("--lease-namespace", help="Namespace of the Lease.  [default: the pod's own, else kube-system]"),
-        click.option("--lease-name", default=name, show_default=True, help="Name of the Lease."),
-        click.option(
+        option("--lease-name", default=name, help="Name of the Lease."),
+        option(
             "--listen",
             default=f"127.0.0.1:{port}",
-            show_default=True,
             help="HOST:PORT of /healthz, /readyz and /metrics; an empty text for none.",
         ),
         log_level_option,
@@ -114,7 +102,7 @@ def history_option(whose: str) -> Callable[[Command], Command]:
     """``--history-dsn-file``; ``whose`` is what is done with the database, after "A database of PostgreSQL"."""
     return click.option(
         "--history-dsn-file",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        type=FILE,
         envvar="UNISONO_HISTORY_DSN_FILE",
         help=f"File with the connection string of a database of PostgreSQL{whose}.",
     )
@@ -123,15 +111,14 @@ def history_option(whose: str) -> Callable[[Command], Command]:
 def scheduling_options(function: Command) -> Command:
     """``--scheduler-name`` and ``--default-queue``."""
 
-    @click.option(
+    @option(
         "--scheduler-name",
         "scheduler_names",
         multiple=True,
         default=("volcano", "unisono"),
-        show_default=True,
         help="Pods that name this scheduler are ours; may be repeated.",
     )
-    @click.option("--default-queue", default="default", show_default=True, help="Queue of jobs that name none.")
+    @option("--default-queue", default="default", help="Queue of jobs that name none.")
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
     from unisono.kube.kubeconfig import ClusterConfig
 
-
 # Adds to "not found" what the user probably meant: the object whose name is near, or the queues that there are.
 
 # As Kubernetes words it, alone or within another message: jobs.batch.volcano.sh "train" not found.
@@ -34,7 +33,6 @@ async def tell_near_object(client: HttpClient, error: ApiError, namespace: str) 
         client: the server that refused.
         error: its refusal, which gets another ``message``.
         namespace: where the object was looked for.
-
     """
     match = _NOT_FOUND.search(error.message)
     kind = match and _kind(match[1], match[2].removeprefix("."))
@@ -57,7 +55,6 @@ async def whereabouts(client: HttpClient, name: str, namespace: str, kinds: Sequ
         name: as the user wrote it.
         namespace: where it was looked for.
         kinds: of which it was looked for; nothing is said where none of them has pods.
-
     """
     from unisono.api.kinds import JOBS, PODS
 
@@ -81,7 +78,6 @@ def hint(kind: Kind[Any], name: str, known: Iterable[str]) -> str:
         kind: of the object that does not exist.
         name: as the user wrote it.
         known: names of those that exist.
-
     """
     from unisono.api.kinds import QUEUES
 
@@ -144,7 +140,6 @@ def find(where: Where) -> ClusterConfig:
     Raises:
         NoControlPlane: nothing of that exists.
         ConfigError: the kubeconfig cannot be used.
-
     """
     from unisono.kube.kubeconfig import load
     from unisono.standalone.paths import DataDir

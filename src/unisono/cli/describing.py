@@ -123,7 +123,4 @@ def event_lines(events: list[dict[str, Any]]) -> list[str]:
         )
         for event in events
     ]
-    return [
-        "Events:",
-        *(f"  {line}" for line in columns(("Type", "Reason", "Count", "Last", "From", "Message"), rows)),
-    ]
+    return ["Events:", *(f"  {line}" for line in columns(("Type", "Reason", "Count", "Last", "From", "Message"), rows))]

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
     from unisono.standalone.paths import DataDir
 
-
 # A control plane in the background: started by ``unisono up --detach``, and waited for.
 
 DETACHED = "UNISONO_DETACHED"
@@ -57,7 +56,6 @@ def start_detached(data: DataDir, arguments: list[str], host: str, port: int) ->
     Raises:
         StartFailed: it ended, or was not ready in time.
         UnisonoError: the directory or the address cannot be used.
-
     """
     from unisono.apiserver.access.files import bind
     from unisono.standalone.paths import UnusableDataDir
@@ -169,7 +167,6 @@ def stop_all_jobs(data: DataDir, timeout: float) -> None:
 
     Raises:
         UnisonoError: some still run after ``timeout`` seconds.
-
     """
     from unisono.agent.processes.shims import running_pods
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from unisono.sdk.fixes.fix import Fix
     from unisono.simulator.forecast.forecast import Start
 
-
 # When the PodGroups that are being explained may start: simulated futures of the cluster as it is.
 
 LOOK_AHEAD = "24h"
@@ -59,7 +58,6 @@ def estimated_starts(
 
     Raises:
         ApiError: the user may not list what the scheduler goes by, or the server cannot answer.
-
     """
     from unisono.cli.overview_lines import config_of, objects_of
     from unisono.cli.simulating import progress_bar
@@ -129,7 +127,6 @@ def verdict_lines(verdict: Verdict, title: str = "") -> list[str]:
     Args:
         verdict: as the scheduler wrote it.
         title: what waits, as the user named it; without it the job that the verdict names.
-
     """
     from unisono.api.verdict import job_name
     from unisono.sdk.reasons.verdict_facts import verdict_facts
@@ -265,7 +262,6 @@ async def explain(
         UnknownKind: the server has no such kind.
         NothingToExplain: objects of that kind have no pods.
         ApiError: the server cannot answer.
-
     """
     from unisono.cli.targets import one
     from unisono.kube.discovery import UnknownKind, discover
@@ -319,7 +315,6 @@ async def explain_item(client: HttpClient, resource: Resource, item: dict[str, A
     Raises:
         NothingToExplain: objects of that kind have no pods.
         ApiError: the server cannot answer.
-
     """
     from unisono.cli.targets import object_of
 

@@ -15,7 +15,6 @@ from unisono.kube.discovery import Resource, ResourceMap, UnknownKind, discover,
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
 
-
 # Bring the manifests of an installation to a cluster, by server-side apply and in order.
 
 MANAGER = "unisono-install"
@@ -57,7 +56,6 @@ async def install(client: HttpClient, manifests: Sequence[dict[str, Any]], *, dr
         ApiError: the server refuses a manifest; what was applied before it stays.
         UnknownKind: the server does not serve a kind.
         NotServed: definitions were applied, and the server does not serve them.
-
     """
     resources = await discover(client)
     made: set[str] = set()
@@ -183,7 +181,6 @@ async def uninstall(
 
     Raises:
         ApiError: the server refuses; what was deleted before stays deleted.
-
     """
     resources = await discover(client)
     remover = _Remover(client, resources, dry_run)

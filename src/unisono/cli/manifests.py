@@ -22,7 +22,6 @@ class Manifest:
         file: where it stands, as errors name it; empty where a command makes it.
         line: first line of its document, from 1; 0 where it stands in no file.
         folder: folder of the file; of standard input, the working directory.
-
     """
 
     value: dict[str, Any]
@@ -67,7 +66,6 @@ def read(names: Iterable[str]) -> list[Manifest]:
 
     Raises:
         ConfigError: a file is missing, is no YAML, or holds something that is no Kubernetes object.
-
     """
     manifests = [manifest for name in names for manifest in _read_one(name)]
     if not manifests:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -15,6 +15,10 @@ KUBECTL = "kubectl"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+PATH = click.Path(path_type=Path)
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+
 
 @dataclass(frozen=True, slots=True)
 class Where:
@@ -26,7 +30,6 @@ class Where:
         context: context of the kubeconfig, or None for its current one.
         namespace: namespace for objects that name none, or None for the context's.
         kubectl: nothing is named, and the cluster is the one that kubectl talks to.
-
     """
 
     kubeconfig: Path | None = None
@@ -39,6 +42,11 @@ class Where:
     def named(self) -> bool:
         """Whether a control plane is named, be it by an option or by being called through kubectl."""
         return self.kubeconfig is not None or self.data_dir is not None or self.kubectl
+
+
+def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
+    """A ``click.option`` whose help shows its default."""
+    return click.option(*names, show_default=True, **settings)
 
 
 def where_options(function: Command) -> Command:
@@ -59,14 +67,12 @@ def _where_options(function: Command, names: tuple[str, ...]) -> Command:
 def control_plane_options(function: Command, kubeconfig_names: tuple[str, ...] = ("--kubeconfig",)) -> Command:
     """Add ``--data-dir``, ``--kubeconfig`` and ``--context``; the command gets one ``where``.
 
-    A ``namespace`` that another option gives becomes part of it.
+    A ``namespace`` that another option gives becomes part of it. The command may be a coroutine function.
     """
 
     @click.option("--context", help="Context of the kubeconfig.")
-    @click.option(
-        *kubeconfig_names, "kubeconfig", type=click.Path(path_type=Path), help="Talk to the cluster of this file."
-    )
-    @click.option("--data-dir", type=click.Path(path_type=Path), help="Talk to the 'unisono up' of this directory.")
+    @click.option(*kubeconfig_names, "kubeconfig", type=PATH, help="Talk to the cluster of this file.")
+    @click.option("--data-dir", type=PATH, help="Talk to the 'unisono up' of this directory.")
     @wraps(function)
     def wrapper(
         *args: Any,
@@ -80,7 +86,12 @@ def control_plane_options(function: Command, kubeconfig_names: tuple[str, ...] =
             raise click.UsageError("--kubeconfig and --data-dir name two different control planes; give one of them.")
         settings = click.get_current_context().find_object(dict) or {}
         kubectl = bool(settings.get(KUBECTL)) and not (kubeconfig or data_dir)
-        return function(*args, where=Where(kubeconfig, data_dir, context, namespace, kubectl), **kwargs)
+        answer = function(*args, where=Where(kubeconfig, data_dir, context, namespace, kubectl), **kwargs)
+        if isinstance(answer, Coroutine):
+            from unisono.cli.connection import run_async
+
+            return run_async(answer)
+        return answer
 
     return wrapper  # type: ignore[return-value]
 
@@ -95,9 +106,7 @@ def where_arguments(where: Where) -> str:
 
 def output_option(*choices: str, default: str = "text") -> Callable[[Command], Command]:
     """``-o/--output`` with the given choices."""
-    return click.option(
-        "-o", "--output", type=click.Choice(choices), default=default, show_default=True, help="How to print."
-    )
+    return option("-o", "--output", type=click.Choice(choices), default=default, help="How to print.")
 
 
 def file_option(required: bool = True) -> Callable[[Command], Command]:

@@ -32,7 +32,6 @@ def moment_of(now: str | None) -> float:
 
     Raises:
         UsageError: it is no time.
-
     """
     from unisono.api.times import parse_time
 
@@ -107,7 +106,6 @@ def overview_lines(
         most: jobs of each list.
         colour: mark what is wrong.
         starts: when jobs that wait may start, in words, by their PodGroups (``namespace/name``).
-
     """
     style: Style = click.style if colour else lambda text, **_: text
     lines = [*_components(found.components, style), *_indented(not_shown(found))]
@@ -267,14 +265,7 @@ def _waiting(found: Sequence[JobLine], most: int, style: Style, starts: Mapping[
 
 def _running_lines(found: Sequence[JobLine]) -> list[str]:
     rows = [
-        [
-            _title(job),
-            job.queue,
-            counted(job.pods, "pod"),
-            duration_text(job.seconds),
-            job.trouble,
-        ]
-        for job in found
+        [_title(job), job.queue, counted(job.pods, "pod"), duration_text(job.seconds), job.trouble] for job in found
     ]
     headers = ["job", "queue", "running", "age", "trouble" if any(job.trouble for job in found) else ""]
     return columns(headers, rows, empty="") if rows else []

@@ -68,7 +68,6 @@ def moment_of_text(text: str, now: float, zone: tzinfo | None = None) -> float:
 
     Raises:
         ValueError: the text is no time; the message says which there are.
-
     """
     word = text.strip().lower()
     if word == "now":
@@ -129,7 +128,6 @@ def columns(
         rows: their cells.
         header: print the titles.
         empty: what stands for a cell without a value.
-
     """
     cells = [[_cell(value) or empty for value in row] for row in rows]
     shown = ([[name.upper() for name in headers]] if header else []) + cells

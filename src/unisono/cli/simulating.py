@@ -32,7 +32,6 @@ def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, 
 
     Yields:
         a function that is told (done, total); it costs next to nothing to call it often.
-
     """
     if quiet or not sys.stderr.isatty():
         yield lambda done, total: None
@@ -303,7 +302,6 @@ def calibration_lines(result: Mapping[str, Any]) -> list[str]:
 
 _RUNS_PER_POD = 16
 """Runs that a pod of one job makes; the results of a job that has ended are kept when the sweep is stopped."""
-
 
 THIS_MACHINE = "this-machine"
 

@@ -54,7 +54,6 @@ def parse(words: Sequence[str], resources: ResourceMap) -> list[Target]:
     Raises:
         BadTarget: the words mix the two forms or are empty.
         UnknownKind: the server has no such kind.
-
     """
     if not words:
         raise BadTarget("Name what you mean: a kind (job), a kind and a name (job hello), or KIND/NAME (job/hello).")
@@ -77,7 +76,6 @@ def one(words: Sequence[str], resources: ResourceMap) -> Target:
     Raises:
         BadTarget: none or several are named, or a kind alone.
         UnknownKind: the server has no such kind.
-
     """
     if len(words) == 1 and "/" not in words[0] and not resources.has(words[0]):
         return _slashed(f"job/{words[0]}", resources)
@@ -94,7 +92,6 @@ async def meant(
 
     Raises:
         BadTarget: there is none; names those that are called nearly so.
-
     """
     from unisono.api.kinds import JOBS, PODS
     from unisono.cli.connection import begun, hint, whereabouts
@@ -146,7 +143,6 @@ async def pods_with_logs(
 
     Raises:
         BadTarget: there is none; says what to look at instead.
-
     """
     from unisono.jobkinds.registry import OWNERS
     from unisono.sdk.state.dependents import dependents

@@ -12,7 +12,7 @@ import click
 
 from unisono.api.groups.batch import Job
 from unisono.api.keys import JOB_TYPE
-from unisono.cli.options import Command, control_plane_options
+from unisono.cli.options import Command, control_plane_options, option
 from unisono.sdk.overview.queues import PHASES, QueueView
 
 if TYPE_CHECKING:
@@ -44,9 +44,7 @@ def everywhere_option(function: Command) -> Command:
 
 def print_option(*choices: str) -> Callable[[Command], Command]:
     """``-o/--output``."""
-    return click.option(
-        "-o", "--output", type=click.Choice(choices), default=choices[0], show_default=True, help="How to print."
-    )
+    return option("-o", "--output", type=click.Choice(choices), default=choices[0], help="How to print.")
 
 
 def name_option(letter: str, what: str) -> Callable[[Command], Command]:
@@ -212,7 +210,6 @@ async def item(client: HttpClient, kind: Kind[Any], namespace: str | None, name:
 
     Raises:
         NotFound: there is none.
-
     """
     from unisono.cli.printing import without_managed_fields
     from unisono.kube.discovery import request_json
@@ -253,7 +250,6 @@ async def create_all(where: Where, files: tuple[str, ...], kinds: tuple[str, ...
 
     Raises:
         UnisonoError: a file holds an object of another kind, or some could not be created.
-
     """
     from unisono.cli.applying import carry_out, create
     from unisono.cli.manifests import read

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from unisono.api.base import IntOrString
-from unisono.api.core import LabelSelector, PodDisruptionBudget, ResourceQuota
+from unisono.api.base import IntOrString, LabelSelector
+from unisono.api.core import PodDisruptionBudget, ResourceQuota
 from unisono.api.resources import resource_list
 
 

@@ -49,7 +49,6 @@ def builtin_controllers(
         metrics: asks for the metrics of autoscalers; without it they have none.
         source: of the random parts of pods' names.
         runs_pods: False on a hub, whose members make the pods of workloads.
-
     """
     triggers = Triggers(metrics or NoMetrics())
     workloads: list[Controller] = [

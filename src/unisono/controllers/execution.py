@@ -16,20 +16,7 @@ from unisono.api.groups.scheduling import Queue
 from unisono.api.kind import Kind
 from unisono.api.kinds import POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, RESOURCE_QUOTAS, SERVICE_ACCOUNTS
 from unisono.api.quantity import QuantityError, parse_quantity
-from unisono.controllers.objects import (
-    PARALLEL,
-    BeingDeleted,
-    Deletions,
-    Expectations,
-    LastWritten,
-    create_once,
-    delete_owned,
-    delete_seen,
-    ensure,
-    ensure_seeded,
-    for_each,
-    write_status,
-)
+from unisono.controllers import objects
 from unisono.controllers.plan import BasePlan, Resource
 from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.errors import NotFound, UnisonoError
@@ -87,7 +74,6 @@ RETRIES = (
 )
 """When what the server refused to make is tried again; what a pod that ended has left is enough for a few."""
 
-
 # Carrying out the plans of jobs of every kind: the only place where their controllers write.
 
 T = TypeVar("T", bound=Object)
@@ -112,7 +98,6 @@ class Wording:
         create: reason and text when pods or Services cannot be made.
         delete: reason and text when pods cannot be deleted.
         successes: whether every object that is made or deleted gets an event.
-
     """
 
     ensure: str
@@ -136,7 +121,7 @@ class Executor(Generic[T, P]):
         client: Client,
         clock: Clock,
         kind: Kind[T],
-        expectations: Expectations,
+        expectations: objects.Expectations,
         notify: Notify,
         offload: Offload = asyncio.to_thread,
     ) -> None:
@@ -144,7 +129,7 @@ class Executor(Generic[T, P]):
         self._expectations, self._notify, self._offload = expectations, notify, offload
         # Digests of what was applied, by UID of the job: equal objects are not written again.
         self._applied: dict[str, dict[tuple[str, str], bytes]] = {}
-        self._deletions = Deletions()
+        self._deletions = objects.Deletions()
 
     def forget(self, uid: str) -> None:
         """The job is gone."""
@@ -159,16 +144,15 @@ class Executor(Generic[T, P]):
 
         Raises:
             ApiError: a request failed; deciding again continues where this stopped.
-
         """
         job = await self.prepare(job, plan)
         if plan.status is not None:
-            job = await write_status(self._client, self._kind, job, plan.status)
+            job = await objects.write_status(self._client, self._kind, job, plan.status)
         for notice in plan.notices:
             self._notify(job, notice)
         try:
             await self._objects(job, plan)
-        except BeingDeleted:
+        except objects.BeingDeleted:
             return job, _DELETION_RETRY
         await self.finish(job, plan)
         return job, plan.requeue_after
@@ -201,7 +185,7 @@ class Executor(Generic[T, P]):
         namespace = job.metadata.namespace
         for kind, obj in plan.remove:
             self._applied.get(job.metadata.uid or "", {}).pop((kind.plural, obj.metadata.name), None)
-            await delete_owned(self._client, kind, obj)
+            await objects.delete_owned(self._client, kind, obj)
         for resource in plan.ensure:
             await self._ensure(job, resource)
         for kind, name, patch in plan.patches:
@@ -209,12 +193,14 @@ class Executor(Generic[T, P]):
         if plan.delete_group is not None:
             await self._delete_once(POD_GROUPS, plan.delete_group)
         if plan.create_group is not None:
-            await self._warned(job, *self.wording.group, create_once(self._client, POD_GROUPS, plan.create_group))
+            await self._warned(
+                job, *self.wording.group, objects.create_once(self._client, POD_GROUPS, plan.create_group)
+            )
         if plan.patch_group is not None:
             name, patch = plan.patch_group
             await self._client.patch(POD_GROUPS, name, patch, namespace=namespace)
         await self.before_pods(job, plan)
-        errors = await for_each(lambda pod: self.delete_one(job, PODS, pod), plan.delete_pods)
+        errors = await objects.for_each(lambda pod: self.delete_one(job, PODS, pod), plan.delete_pods)
         self._report(job, errors, *self.wording.delete)
         await self.make_pods(job, plan)
 
@@ -228,15 +214,14 @@ class Executor(Generic[T, P]):
             kind: what to make.
             items: one per object, in order.
             build: makes the object of an item when its turn has come; None to leave it out.
-
         """
         done, batch = 0, 1
         while done < len(items):
             part = items[done : done + batch]
-            errors = await for_each(lambda item: self._create(job, kind, build(item)), part)
+            errors = await objects.for_each(lambda item: self._create(job, kind, build(item)), part)
             reason, text = self.wording.create
             self._report(job, errors, reason.format(kind=kind.kind), text)
-            done, batch = done + len(part), min(batch * 4, PARALLEL * 4)
+            done, batch = done + len(part), min(batch * 4, objects.PARALLEL * 4)
 
     async def delete_one(self, job: T, kind: Kind[Any], obj: Object) -> None:
         """Delete an object by its uid, once, and record an event."""
@@ -249,7 +234,7 @@ class Executor(Generic[T, P]):
         uid = obj.metadata.uid or ""
         if self._deletions.pending(uid, self._clock.monotonic()):
             return False
-        await delete_seen(self._client, kind, obj)
+        await objects.delete_seen(self._client, kind, obj)
         self._deletions.note(uid, self._clock.monotonic())
         return True
 
@@ -261,7 +246,7 @@ class Executor(Generic[T, P]):
         self._expectations.expect(uid, key, self._clock.monotonic())
         try:
             with self._client.pace.urgent():
-                created = await create_once(self._client, kind, obj)
+                created = await objects.create_once(self._client, kind, obj)
         except BaseException:
             self._expectations.settle(uid, key)
             raise
@@ -285,21 +270,21 @@ class Executor(Generic[T, P]):
     async def _make(self, resource: Resource) -> None:
         seed = resource.first_data
         if seed is None:
-            await ensure(self._client, resource.kind, resource.obj, permanent=resource.permanent)
+            await objects.ensure(self._client, resource.kind, resource.obj, permanent=resource.permanent)
         else:
-            await ensure_seeded(self._client, resource.kind, resource.obj, lambda: self._offload(seed))
+            await objects.ensure_seeded(self._client, resource.kind, resource.obj, lambda: self._offload(seed))
 
     async def _warned(self, job: T, reason: str, text: str, work: Awaitable[object]) -> None:
         try:
             await work
-        except BeingDeleted:
+        except objects.BeingDeleted:
             raise
         except UnisonoError as error:
             self._notify(job, Notice("Warning", reason, f"{text}{error}"))
             raise
 
     def _report(self, job: T, errors: Sequence[Exception], reason: str, text: str) -> None:
-        real = [error for error in errors if not isinstance(error, BeingDeleted)]
+        real = [error for error in errors if not isinstance(error, objects.BeingDeleted)]
         if real:
             self._notify(job, Notice("Warning", reason, f"{text}{real[0]}"))
             raise real[0]
@@ -318,8 +303,6 @@ def expectation(kind: Kind[Any], obj: Object) -> str:
 class GangController(Controller, Generic[T, P]):
     """Base of the controllers; ``setup`` of a subclass fills the attributes that are only declared here."""
 
-    _client: Client
-    _clock: Clock
     _jobs: Informer[T]
     _priorities: Informer[PriorityClass]
     _executor: Executor[T, P]
@@ -327,8 +310,8 @@ class GangController(Controller, Generic[T, P]):
     def __init__(self, recorder: Recorder, offload: Offload = asyncio.to_thread) -> None:
         """``offload`` runs what computes for long, such as the making of keys, away from the event loop."""
         self._announcer, self._offload = Announcer(recorder), offload
-        self._expectations = Expectations()
-        self._written: LastWritten[T] = LastWritten()
+        self._expectations = objects.Expectations()
+        self._written: objects.LastWritten[T] = objects.LastWritten()
 
     def wrote(self, job: T) -> None:
         """Called with a job whose status was written."""

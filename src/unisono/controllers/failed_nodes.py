@@ -41,7 +41,6 @@ class FailedNodesController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch pods that fail, and PodGroups with a book."""
-        self._client, self._clock = context.client, context.clock
         self._pods = context.watch(PODS, groups_of, when=_fails)
         self._groups = context.watch(POD_GROUPS, when=self._has_book)
         self._pods.on_change(self._pod_changed)

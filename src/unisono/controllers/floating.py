@@ -49,7 +49,6 @@ class FloatingResourceController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch floating resources, and pods and PodGroups that ask for some."""
-        self._client, self._context, self._clock = context.client, context, context.clock
         self._floating = context.watch(FLOATING_RESOURCES, optional=True)
         self._pods, self._groups = context.informer(PODS), context.informer(POD_GROUPS)
         self._pods.add_index(_POD_INDEX, _held_by_pod)
@@ -134,7 +133,6 @@ def read_answer(body: bytes, source: FloatingSource) -> tuple[int | None, int | 
 
     Raises:
         SourceFailed: it is no JSON, or has no whole number where one should be.
-
     """
     try:
         document = msgspec.json.decode(body)

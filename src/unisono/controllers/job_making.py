@@ -66,7 +66,6 @@ class Departed:
         Args:
             kind: of the owners.
             exists: answers for the key of an owner whether it is there; the jobs of a deleted owner are forgotten.
-
         """
         self._kind, self._exists = kind, exists
         self._jobs: dict[str, dict[str, Job]] = {}

@@ -58,7 +58,6 @@ class ObjectKeeper:
             most_pods: pods that one object may ask for.
             registry: gets the metric.
             clock: dates conditions.
-
         """
         self._client, self._recorder, self._clock, self._most = client, recorder, clock, most_pods
         # By object and controller: the cause that was told last.
@@ -75,7 +74,6 @@ class ObjectKeeper:
 
         Raises:
             TooManyPods: it does.
-
         """
         if obj.metadata.deletion_timestamp is None:
             why = too_many(pods_of(obj), self._most)

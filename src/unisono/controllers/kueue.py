@@ -50,7 +50,6 @@ class ServedJobController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch the jobs, their groups and the switch on their namespaces."""
-        self._client, self._clock = context.client, context.clock
         self._jobs = context.watch(self._kind.kind, optional=True)
         self._announcer.forget_deleted(self._jobs)
         self._groups = context.watch(POD_GROUPS, lambda group: owners.keys_of(self._kind.kind, group))

@@ -27,7 +27,6 @@ class MetricReader(Protocol):
 
         Raises:
             MetricError: the server does not answer, refuses the query, or answers more than one number.
-
         """
         ...
 
@@ -36,7 +35,6 @@ class MetricReader(Protocol):
 
         Raises:
             MetricError: the server does not answer, or refuses the question.
-
         """
         ...
 
@@ -65,7 +63,6 @@ class Probe:
         port: TCP port.
         path: path of an HTTP GET; empty for a bare connection.
         header: name and value of a header of the GET; empty for none.
-
     """
 
     host: str
@@ -100,7 +97,6 @@ class PhaseCounts(Collector):
         names: metric and what it counts, by phase; in Prometheus they begin with ``volcano_``.
         labels: names of the labels.
         registry: shows them; None to keep none.
-
     """
 
     def __init__(

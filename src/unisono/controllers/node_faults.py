@@ -37,7 +37,6 @@ class NodeFaultsController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch nodes, events about nodes, and pods that fail."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._nodes = context.watch(NODES, when=_never)
         self._nodes.on_change(self._node_changed)
         self._checks = context.watch(NODE_CHECKS, when=_never, optional=True)

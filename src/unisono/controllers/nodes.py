@@ -90,7 +90,6 @@ def eviction_time(pod: Pod, taints: Sequence[Taint], seen: float) -> float | Non
         taints: the node's taints.
         seen: since when this process knows of them: after a pause of the control plane no pod is evicted for a time in
             which no node could be heard.
-
     """
     return time_to_leave(pod.spec.tolerations or (), taints, seen)
 
@@ -169,7 +168,6 @@ class NodeLifecycleController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch nodes, their Leases, and pods that are bound."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._nodes = context.watch(NODES)
         self._leases = context.watch(LEASES, _node_of_lease)
         self._pods = context.watch(PODS, _node_of_pod, when=_came_or_went)

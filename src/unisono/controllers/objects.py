@@ -41,7 +41,6 @@ def field_diff(
         fields: names of the fields to compare.
         exact: fields whose maps must have no other entries than the wanted ones.
         kept: fields that stay where nothing is wanted; the others are removed.
-
     """
     patch: Json = {}
     for key in fields:
@@ -167,7 +166,6 @@ async def write_status(client: Client, kind: Kind[T], obj: T, status: msgspec.St
 
     Raises:
         Conflict: the object has changed since ``obj`` was read.
-
     """
     before: Any = getattr(obj, "status", None)
     if status == before:
@@ -214,7 +212,6 @@ async def add_finalizer(client: Client, kind: Kind[Any], obj: Object, name: str)
 
     Raises:
         Conflict: the object has changed since it was read.
-
     """
     if not has_finalizer(obj, name):
         await _write(client, kind, obj, [*(obj.metadata.finalizers or ()), name])
@@ -225,7 +222,6 @@ async def remove_finalizer(client: Client, kind: Kind[Any], obj: Object, name: s
 
     Raises:
         Conflict: the object has changed since it was read, or another has its name.
-
     """
     if has_finalizer(obj, name):
         await _write(client, kind, obj, without(obj.metadata.finalizers, name))
@@ -270,7 +266,6 @@ async def create_once(client: Client, kind: Kind[T], obj: T) -> T | None:
     Raises:
         BeingDeleted: an object of that name is being deleted, or is the last that a deleted owner of that name left.
         ForeignObject: an object of that name belongs to something else.
-
     """
     try:
         return await client.create(kind, obj)
@@ -293,7 +288,6 @@ async def ensure(client: Client, kind: Kind[Any], obj: Object, *, permanent: boo
     Raises:
         BeingDeleted: as ``create_once``.
         ForeignObject: as ``create_once``.
-
     """
     if await create_once(client, kind, obj) is not None or permanent:
         return
@@ -318,7 +312,6 @@ async def ensure_seeded(
     Raises:
         BeingDeleted: as ``create_once``.
         ForeignObject: as ``create_once``.
-
     """
     meta, data = obj.metadata, to_json(obj).get("data") or {}
     try:
@@ -356,7 +349,6 @@ async def delete_seen(client: Client, kind: Kind[T], obj: T) -> None:
 
     Raises:
         Conflict: it is still there; try again.
-
     """
     meta = obj.metadata
     try:

@@ -21,13 +21,7 @@ from unisono.api.annotations import (
 from unisono.api.base import Object, OwnerReference
 from unisono.api.core import EnvVar, EnvVarSource, ObjectFieldSelector, Pod
 from unisono.api.gang_affinity import WORDS
-from unisono.api.keys import (
-    COOLDOWN_TIME,
-    JDB_MAX_UNAVAILABLE,
-    JDB_MIN_AVAILABLE,
-    PREEMPTABLE,
-    REVOCABLE_ZONE,
-)
+from unisono.api.keys import COOLDOWN_TIME, JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE, PREEMPTABLE, REVOCABLE_ZONE
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
 from unisono.api.selecting import controller_of
@@ -41,7 +35,6 @@ from unisono.kube.informer import Informer
 
 # Which restart killed the pod: written before the job's status, so that a crash in between loses no retry.
 RESTART_ROUND = "unisono.io/restart-round"
-
 
 # Annotations and labels that pods and pod groups take over from their job or from the pod they are made for.
 INHERITED_ANNOTATIONS = (

@@ -30,7 +30,6 @@ class Resource:
         warning: reason of the event when it cannot be made.
         missing: it was looked for and is not there, so it is made even where it was made before.
         first_data: further entries of ``data``, asked for when the object is made and left alone from then on.
-
     """
 
     kind: Kind[Any]
@@ -59,7 +58,6 @@ class BasePlan:
         patch_group: name of the pod group, and a merge patch for it.
         delete_pods: pods to delete.
         requeue_after: seconds after which to decide again.
-
     """
 
     status: msgspec.Struct | None = None

@@ -8,12 +8,7 @@ from typing import Final
 
 from unisono.api.conditions import find_condition, is_true
 from unisono.api.core import ContainerStatus, Pod, PodCondition
-from unisono.api.groups.batch_v1 import (
-    PodFailurePolicy,
-    PodFailurePolicyOnExitCodesRequirement,
-    SuccessPolicy,
-    parse_indexes,
-)
+from unisono.api.groups import batch_v1
 from unisono.api.keys import POD_DELETION_COST
 from unisono.api.pod_states import container_statuses, has_ended, is_disrupted
 from unisono.api.times import time_or
@@ -149,7 +144,6 @@ def cheapest_first(pods: Iterable[Pod], neighbours: Mapping[str, int] | None = N
     Args:
         pods: active pods.
         neighbours: how many pods of the same workload stand on a node, by its name.
-
     """
 
     def key(pod: Pod) -> tuple[object, ...]:
@@ -257,12 +251,11 @@ class PodView:
 COUNT = "Count"
 
 
-def judge(policy: PodFailurePolicy | None, pod: Pod) -> tuple[str, str]:
+def judge(policy: batch_v1.PodFailurePolicy | None, pod: Pod) -> tuple[str, str]:
     """What the first rule that fits says about a failed pod.
 
     Returns:
         the action, ``Count`` where no rule fits, and for FailJob the message of the Job's failure.
-
     """
     for number, rule in enumerate((policy.rules if policy is not None else None) or ()):
         cause = ""
@@ -278,12 +271,12 @@ def judge(policy: PodFailurePolicy | None, pod: Pod) -> tuple[str, str]:
     return COUNT, ""
 
 
-def fulfilled_rule(policy: SuccessPolicy | None, completed: Set[int]) -> int | None:
+def fulfilled_rule(policy: batch_v1.SuccessPolicy | None, completed: Set[int]) -> int | None:
     """Number of the first rule of the success policy that these completed indexes fulfil."""
     for number, rule in enumerate((policy.rules if policy is not None else None) or ()):
         done = len(completed)
         if rule.succeeded_indexes is not None:
-            indexes = parse_indexes(rule.succeeded_indexes)
+            indexes = batch_v1.parse_indexes(rule.succeeded_indexes)
             done = sum(index in indexes for index in completed)
             needed = indexes.total if rule.succeeded_count is None else rule.succeeded_count
         else:
@@ -293,7 +286,7 @@ def fulfilled_rule(policy: SuccessPolicy | None, completed: Set[int]) -> int | N
     return None
 
 
-def _exit_code(pod: Pod, wanted: PodFailurePolicyOnExitCodesRequirement) -> str:
+def _exit_code(pod: Pod, wanted: batch_v1.PodFailurePolicyOnExitCodesRequirement) -> str:
     for each in container_statuses(pod):
         if wanted.container_name is not None and each.name != wanted.container_name:
             continue

@@ -71,7 +71,6 @@ def spec_patch(found: PodGroup, wanted: PodGroup, *, kept: Collection[str] = ())
         found: the PodGroup.
         wanted: as the job asks for it.
         kept: fields that others may set where the job says nothing.
-
     """
     return field_diff(to_json(found.spec), to_json(wanted.spec), _FOLLOWED, exact=_EXACT, kept=kept)
 

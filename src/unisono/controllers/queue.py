@@ -61,7 +61,6 @@ def next_state(state: str, action: str, busy: bool) -> str:
         state: present state; empty means Open.
         action: OpenQueue or CloseQueue; anything else keeps the queue as it is.
         busy: whether the queue holds pod groups that are not completed.
-
     """
     row = _TABLE.get(state, _TABLE[OPEN] if not state else _TABLE[UNKNOWN])
     after = row.get(action, row[SYNC_QUEUE])
@@ -95,7 +94,6 @@ class QueuePlan:
         status: merge patch of its status, empty for none.
         commands: commands that have been taken into account.
         events: type, reason and message of events to record on the queue.
-
     """
 
     patch: dict[str, Any] = field(default_factory=dict)
@@ -117,7 +115,6 @@ def decide(
         parent: its parent, None when it has none or the parent does not exist.
         groups: all pod groups of the queue.
         commands: commands for the queue, oldest first.
-
     """
     plan = QueuePlan(commands=list(commands))
     name = queue.metadata.name
@@ -195,7 +192,6 @@ class QueueController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch queues with their children, pod groups and commands."""
-        self._client, self._clock = context.client, context.clock
         self._queues = context.watch(QUEUES, self._family)
         self._groups = context.watch(POD_GROUPS, queue_names, when=_moves_counts)
         self._commands = context.watch(COMMANDS, command_targets)

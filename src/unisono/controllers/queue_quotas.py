@@ -40,7 +40,6 @@ def ready_amounts(nodes: Iterable[Node], now: float) -> tuple[dict[str, int], fl
     Args:
         nodes: of the cluster.
         now: seconds since 1970.
-
     """
     total: dict[str, int] = {}
     again: float | None = None
@@ -93,7 +92,6 @@ class QueueQuotasController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch queues, and nodes where a queue follows them."""
-        self._client, self._clock = context.client, context.clock
         self._queues = context.watch(QUEUES, when=_concerns)
         self._nodes = context.watch(NODES, lambda _: self._names, when=_counts_otherwise)
 

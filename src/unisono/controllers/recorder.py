@@ -33,7 +33,6 @@ class Notice:
         reason: for programs, one word.
         message: for people.
         once: recorded a single time per object and key, by this process; empty for always.
-
     """
 
     type: Literal["Normal", "Warning"]

@@ -77,7 +77,6 @@ def all_controllers(
 
     Raises:
         ConfigError: a foreign kind is unknown.
-
     """
     jobs: list[Controller] = [
         JobController(recorder, offload, count_seconds=count_seconds, registry=registry),

@@ -39,7 +39,6 @@ def link_of(data: DataDir) -> str | None:
 
     Raises:
         OSError: this user may not leave a code there.
-
     """
     if data.running_pid() is None or not (port := _last_port(data)):
         return None
@@ -62,7 +61,6 @@ class Activation:
 
     Attributes:
         url: of the page.
-
     """
 
     def __init__(
@@ -79,7 +77,6 @@ class Activation:
 
         Raises:
             ConfigError: nothing can be listened on.
-
         """
         last_port = _last_port(self._data)
         try:

@@ -44,7 +44,6 @@ class DashboardServer:
     Attributes:
         url: of the page.
         sessions: who is signed in.
-
     """
 
     def __init__(
@@ -76,7 +75,6 @@ class DashboardServer:
 
         Raises:
             ConfigError: the address is taken, or not one of this machine.
-
         """
         hosts: set[str] = set()
         dashboard = Dashboard(
@@ -115,7 +113,6 @@ class DashboardServer:
 
         Args:
             config: with whose credentials; None for those of the server's own configuration.
-
         """
         # Behind the # it is not sent to any server, and stands in no log.
         return f"{self.url}/#code={self.sessions.code_for(config or self._config)}"
@@ -133,7 +130,6 @@ def cluster_without_account(authority: Path, env: Mapping[str, str] = os.environ
 
     Raises:
         ConfigError: this is no pod.
-
     """
     host, port = env.get("KUBERNETES_SERVICE_HOST", ""), env.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
@@ -147,7 +143,6 @@ def address(serve: str) -> tuple[str, int]:
 
     Raises:
         ConfigError: it is no address.
-
     """
     host, _, port = serve.strip().rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) < 65536):
@@ -170,7 +165,6 @@ class DashboardPart:
     Attributes:
         ready: it listens.
         url: of the page, once it listens.
-
     """
 
     def __init__(
@@ -203,7 +197,6 @@ class DashboardPart:
 
         Raises:
             ConfigError: the address cannot be used.
-
         """
         await self._server.start()
         self.url = self._server.url

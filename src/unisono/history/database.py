@@ -36,7 +36,6 @@ class Bounds:
         detail_days: jobs and pods that ended are kept one by one for so long; then their sums of hours.
         days: sums of hours are kept for so long.
         most_bytes: size of the whole; beyond it older records become sums earlier, and the oldest sums go.
-
     """
 
     detail_days: float = 90.0
@@ -61,7 +60,6 @@ class Database:
 
         Raises:
             HistoryError: it is of a later version, or cannot be opened.
-
         """
         try:
             return self._begin()
@@ -82,7 +80,6 @@ class Database:
         Raises:
             NotStored: nothing was stored.
             HistoryError: another process has taken over.
-
         """
         with self._telling(), self._transaction() as connection:
             self._put(connection, "links", schema.PUT_LINK, changes.links, schema.link_row)
@@ -104,7 +101,6 @@ class Database:
         Raises:
             NotStored: nothing was stored.
             HistoryError: others may write there too, and it has the history of another cluster.
-
         """
         with self._telling(), self._transaction() as connection:
             row = connection.one("SELECT value FROM meta WHERE key = 'cluster'")
@@ -124,7 +120,6 @@ class Database:
         Raises:
             NotStored: not all of it was done; what was done is complete in itself.
             HistoryError: another process has taken over.
-
         """
         with self._telling():
             detail = round(bounds.detail_days * _DAY)

@@ -46,7 +46,6 @@ class Ledger:
     Args:
         memory: what was stored.
         trouble: is told of an object that cannot be understood; it is set aside, and the others go on.
-
     """
 
     def __init__(self, memory: Memory, trouble: Trouble | None = None) -> None:
@@ -66,7 +65,6 @@ class Ledger:
             obj: as it is now, or was at last.
             now: the time, in milliseconds.
             deleted: it is gone.
-
         """
         version = obj.metadata.resource_version or ""
         if self._is_old(kind, version):
@@ -89,7 +87,6 @@ class Ledger:
             version: resourceVersion of the list.
             now: the time, in milliseconds.
             unread: UIDs of the others.
-
         """
         there = {obj.metadata.uid or "" for obj in objects} | set(unread)
         last = min(self._heard.get(kind.resource) or self._heard_before or now, now)

@@ -198,11 +198,7 @@ class Book:
                     del index[key]
 
     def _indexes(self, interval: Interval) -> tuple[tuple[dict[str, set[str]], str], ...]:
-        return (
-            (self._of_job, interval.job),
-            (self._of_parent, interval.parent),
-            (self._of_group, interval.group),
-        )
+        return ((self._of_job, interval.job), (self._of_parent, interval.parent), (self._of_group, interval.group))
 
 
 JOB_RESOURCES = frozenset(kind.resource for kind in JOB_KINDS)

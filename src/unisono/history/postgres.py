@@ -38,7 +38,6 @@ def dsn_of_file(path: Path) -> str:
 
     Raises:
         ConfigError: it cannot be read, or is none; the message says nothing of what is in it.
-
     """
     try:
         text = path.read_text(encoding="utf-8").strip()
@@ -57,7 +56,6 @@ def _parts_of(dsn: str, file: str = "") -> dict[str, Any]:
 
     Raises:
         ConfigError: it is none; libpq's own message would repeat it, with the password.
-
     """
     psycopg = _driver()
     try:
@@ -90,7 +88,6 @@ class Postgres:
 
     Raises:
         ConfigError: it is none, or the driver is missing.
-
     """
 
     in_texts = "IN (SELECT json_array_elements_text(CAST(:places AS json)))"
@@ -112,7 +109,6 @@ class Postgres:
 
         Raises:
             ConfigError: it cannot be read, or has no connection string.
-
         """
         return cls(partial(dsn_of_file, path))
 
@@ -143,8 +139,7 @@ class Postgres:
         try:
             # Statements are not prepared: proxies that share connections do not know them.
             return cast(
-                "psycopg.Connection[Row]",
-                self._driver.connect(**parts, autocommit=True, prepare_threshold=None),
+                "psycopg.Connection[Row]", self._driver.connect(**parts, autocommit=True, prepare_threshold=None)
             )
         except UnicodeError as error:
             raise HistoryError(f"{self.name} cannot be reached: a part of its address is no name") from error

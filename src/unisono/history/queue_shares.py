@@ -24,7 +24,6 @@ class QueueShares:
 
     Args:
         shares: the last ones, as they were stored.
-
     """
 
     def __init__(self, shares: Iterable[Share]) -> None:
@@ -67,7 +66,6 @@ class QueueShares:
         Args:
             used: amounts by queue and resource, in engine units.
             now: the time, in milliseconds.
-
         """
         current = self._now(used, now)
         changed = []
@@ -106,7 +104,6 @@ class Line(msgspec.Struct, omit_defaults=True):
         used: mean of what pods of the queue itself held.
         deserved, capability: what its specification said, at the end of each step.
         capacity: of all nodes; of the cluster alone.
-
     """
 
     queue: str
@@ -125,7 +122,6 @@ class Series(msgspec.Struct, omit_defaults=True):
         lines: of each queue and resource.
         since: when the history begins, in seconds since 1970; 0 where it goes back to the first step. The amounts of
             earlier steps are zero and mean nothing.
-
     """
 
     times: list[float]
@@ -148,7 +144,6 @@ def line(shares: Sequence[Share], times: Sequence[tuple[int, int]]) -> Line:
     Args:
         shares: in the order of time; each holds until the next.
         times: steps, in milliseconds since 1970.
-
     """
     result = Line(shares[0].queue, shares[0].resource)
     at = -1

@@ -58,7 +58,6 @@ class Filter:
         queue: only of this one.
         user: only of this one.
         name: only jobs of this name.
-
     """
 
     namespace: str = ""
@@ -73,7 +72,6 @@ class Reader:
     Args:
         storage: what a recorder wrote.
         owner: whose the jobs are of which the server knew no user: who runs its control plane; empty for nobody.
-
     """
 
     def __init__(self, storage: Storage, owner: str = "") -> None:
@@ -95,21 +93,13 @@ class Reader:
 
         Raises:
             NotFound: no history has been written.
-
         """
         with self._open() as connection:
             query = "SELECT DISTINCT namespace, resource FROM jobs UNION SELECT DISTINCT namespace, resource FROM hours"
             return [(str(namespace), str(resource)) for namespace, resource in connection.rows(query)]
 
     def report(
-        self,
-        window: Window,
-        by: By,
-        wanted: Filter,
-        shown: Collection[Place],
-        *,
-        capacity: bool,
-        nodes: bool = False,
+        self, window: Window, by: By, wanted: Filter, shown: Collection[Place], *, capacity: bool, nodes: bool = False
     ) -> Report:
         """A report.
 
@@ -123,7 +113,6 @@ class Reader:
 
         Raises:
             NotFound: no history has been written.
-
         """
         shown = frozenset(shown)
         counting = Counting(window, by, nodes=nodes)
@@ -166,7 +155,6 @@ class Reader:
 
         Raises:
             NotFound: no history has been written.
-
         """
         narrowed = "".join(
             f" AND (s.{name} = :{name} OR s.queue = :cluster)"
@@ -174,13 +162,7 @@ class Reader:
             if value
         )
         query = f"{_SHARES}{narrowed} ORDER BY s.queue, s.resource, s.at"
-        times = {
-            "start": window.start,
-            "end": window.end,
-            "queue": queue,
-            "resource": resource,
-            "cluster": CLUSTER,
-        }
+        times = {"start": window.start, "end": window.end, "queue": queue, "resource": resource, "cluster": CLUSTER}
         with self._open() as connection:
             rows = map(schema.share_of, connection.rows(query, times))
             groups = (list(each) for _, each in groupby(rows, key=lambda share: (share.queue, share.resource)))
@@ -193,7 +175,6 @@ class Reader:
 
         Raises:
             NotFound: no history has been written.
-
         """
         shown = frozenset(shown)
         times = {"start": window.start, "end": window.end, "places": _json(shown, wanted)}
@@ -295,7 +276,6 @@ class StoredHistory:
 
         Raises:
             ApiError: no history has been written, or it cannot be read now.
-
         """
         return await self._ask(self._reader.places)
 
@@ -314,7 +294,6 @@ class StoredHistory:
 
         Raises:
             ApiError: 400 for a parameter that cannot be read.
-
         """
         window = window_of(query, self._clock.time())
         criteria = Filter(*(query.get(name, "") for name in ("namespace", "queue", "user", "name")))

@@ -59,7 +59,6 @@ class Recorder:
         bounds: how much is kept.
         clock: the time.
         executor: makes what runs the storage's calls, one at a time.
-
     """
 
     def __init__(
@@ -84,7 +83,6 @@ class Recorder:
         Raises:
             HistoryError: the storage cannot be used, or another process has taken it over.
             ApiError: the server cannot be asked which cluster it is.
-
         """
         thread = self._executor()
         try:

@@ -48,7 +48,6 @@ class Link(msgspec.Struct):
         parent: UID of its controller, empty without one.
         queue: that it names, empty where it names none.
         gone: when it was deleted; 0 while it is there.
-
     """
 
     uid: str
@@ -84,7 +83,6 @@ class JobRecord(msgspec.Struct):
         live: its object is there.
         seen: the object was seen; else only a pod told of it.
         memory: the most bytes that one of its pods was seen to use; 0 where nothing has measured it.
-
     """
 
     uid: str
@@ -127,7 +125,6 @@ class Interval(msgspec.Struct):
         present: the pod is there, and this is its last interval.
         parent: UID of the pod's controller.
         group: ``namespace/name`` of its PodGroup.
-
     """
 
     pod: str
@@ -157,7 +154,6 @@ class Share(msgspec.Struct, frozen=True):
         deserved: the queue's share, as its specification says.
         capability: the most that it may have.
         capacity: of all nodes; of the cluster alone.
-
     """
 
     at: int
@@ -245,7 +241,6 @@ class Changes(msgspec.Struct):
         shares: new ones.
         versions: by resource: the resourceVersion up to which everything is in here or stored before.
         heard: when the stream of pods was last alive.
-
     """
 
     links: dict[str, Link | None] = {}
@@ -287,7 +282,6 @@ class Memory(msgspec.Struct):
         shares: the last one of each queue and resource.
         versions: by resource.
         heard: when the stream of pods was last alive.
-
     """
 
     links: Sequence[Link] = ()

@@ -13,24 +13,9 @@ from unisono.api.kinds import NODE_CHECKS
 from unisono.api.resources import is_bytes
 from unisono.api.times import rfc3339
 from unisono.errors import ApiError
-from unisono.history.records import (
-    ENDED,
-    EVICTED,
-    EVICTIONS,
-    FAILURES,
-    HOUR,
-    Hour,
-    Interval,
-    JobRecord,
-    Share,
-    ended_as,
-    is_gpu,
-    overlap,
-    pieces,
-)
+from unisono.history import records
 
 # What reports answer, as JSON carries it.
-
 
 By = Literal["queue", "namespace", "user", "job", "day"]
 BY: tuple[By, ...] = ("queue", "namespace", "user", "job", "day")
@@ -46,7 +31,6 @@ class Waiting(msgspec.Struct, omit_defaults=True):
         p50: half of them waited no longer.
         p95: nineteen of twenty.
         max: the longest.
-
     """
 
     jobs: int = 0
@@ -72,7 +56,6 @@ class Row(msgspec.Struct, omit_defaults=True):
         pending: jobs that wait at the end of the time and have not started yet.
         on: use by node and resource, in the units of ``hours``, where it was asked for; of sums of older records no
             node is known.
-
     """
 
     key: str
@@ -112,7 +95,6 @@ class Report(msgspec.Struct, omit_defaults=True):
         more: there are more rows than are shown.
         since: when the history begins, in seconds since 1970; 0 where it is empty or not known.
         unknown: fields of the rows that the source does not keep; the total may have them.
-
     """
 
     start: float
@@ -164,7 +146,7 @@ class Accounts(msgspec.Struct, omit_defaults=True):
     more: bool = False
 
 
-_DAY = 24 * HOUR
+_DAY = 24 * records.HOUR
 MOST_ROWS = 10_000
 """Rows of one answer."""
 NOBODY = "(unknown)"
@@ -209,14 +191,14 @@ class _Sum:
     def row(self, key: str) -> Row:
         """The row of that name."""
         hours = {
-            name: (self.held[name] / HOUR + self.older.get(name, 0.0) / 3600) / unit(name)
+            name: (self.held[name] / records.HOUR + self.older.get(name, 0.0) / 3600) / unit(name)
             for name in sorted({*self.held, *self.older})
         }
         return Row(
             key,
             ended={name: number for name, number in sorted(self.ended.items()) if number},
             hours=hours,
-            gpu_hours=sum(amount for name, amount in hours.items() if is_gpu(name)),
+            gpu_hours=sum(amount for name, amount in hours.items() if records.is_gpu(name)),
             cpu_hours=hours.get("cpu", 0.0),
             waiting=waiting(self.waits),
             evictions=round(self.evictions),
@@ -234,7 +216,6 @@ class Counting:
         window: the time.
         by: what a row stands for.
         nodes: whether rows say what was used on which node.
-
     """
 
     def __init__(self, window: Window, by: By, *, nodes: bool = False) -> None:
@@ -246,11 +227,11 @@ class Counting:
         self._of_day: dict[str, Counter[str]] = {}
         self._summed = False
 
-    def job(self, job: JobRecord) -> None:
+    def job(self, job: records.JobRecord) -> None:
         """A job that ended or started in the window, or waits at its end."""
         if self._window.has(job.ended):
             for each in self._sums(job.queue, job, job.ended):
-                each.ended[ended_as(job)] += 1
+                each.ended[records.ended_as(job)] += 1
         if self._window.has(job.started):
             wait = max(0, job.started - job.created)
             for each in self._sums(job.queue, job, job.started):
@@ -262,12 +243,12 @@ class Counting:
             for each in self._sums(job.queue, job, last - 1):
                 each.pending += 1
 
-    def interval(self, interval: Interval, job: JobRecord) -> None:
+    def interval(self, interval: records.Interval, job: records.JobRecord) -> None:
         """A pod of a job."""
         start, end = self._window.clip(interval.start, interval.end)
         parts: Iterable[tuple[int, int, int]] = ((start, start, end),)
         if self._by == "day":
-            parts = pieces(start, end, _DAY)
+            parts = records.pieces(start, end, _DAY)
         for at, low, high in parts:
             if high <= low:
                 continue
@@ -276,33 +257,35 @@ class Counting:
                     each.held[name] += amount * (high - low)
                     if self._nodes:
                         each.on.setdefault(interval.node, Counter())[name] += amount * (high - low)
-        if self._window.has(interval.end) and interval.outcome in (EVICTED, "Failed"):
+        if self._window.has(interval.end) and interval.outcome in (records.EVICTED, "Failed"):
             for each in self._sums(interval.queue, job, interval.end):
-                each.evictions += interval.outcome == EVICTED
+                each.evictions += interval.outcome == records.EVICTED
                 each.failures += interval.outcome == "Failed"
 
-    def hour(self, hour: Hour, amount: float) -> None:
+    def hour(self, hour: records.Hour, amount: float) -> None:
         """A sum of older records; of an hour at the window's edge the part that is within."""
-        part = overlap(hour.hour, hour.hour + HOUR, self._window.start, self._window.end) / HOUR
+        part = records.overlap(hour.hour, hour.hour + records.HOUR, self._window.start, self._window.end) / records.HOUR
         if not part:
             return
         self._summed = True
-        stands_for = JobRecord("", "", "", hour.resource, hour.namespace, "", user=hour.user)
+        stands_for = records.JobRecord("", "", "", hour.resource, hour.namespace, "", user=hour.user)
         for each in self._sums(hour.queue, stands_for, hour.hour):
-            if hour.measure.startswith(ENDED):
-                each.ended[hour.measure.removeprefix(ENDED)] += round(amount) if self._window.has(hour.hour) else 0
-            elif hour.measure == EVICTIONS:
+            if hour.measure.startswith(records.ENDED):
+                each.ended[hour.measure.removeprefix(records.ENDED)] += (
+                    round(amount) if self._window.has(hour.hour) else 0
+                )
+            elif hour.measure == records.EVICTIONS:
                 each.evictions += amount * part
-            elif hour.measure == FAILURES:
+            elif hour.measure == records.FAILURES:
                 each.failures += amount * part
             else:
                 each.older[hour.measure] = each.older.get(hour.measure, 0.0) + amount * part
 
-    def capacity(self, shares: Sequence[Share]) -> None:
+    def capacity(self, shares: Sequence[records.Share]) -> None:
         """The cluster's capacity of one resource, in the order of time; each holds until the next."""
         for share, following in zip(shares, [*shares[1:], None], strict=True):
             start, end = self._window.clip(share.at, following.at if following else 0)
-            for begin, low, high in pieces(start, end, _DAY):
+            for begin, low, high in records.pieces(start, end, _DAY):
                 amount = share.capacity * (high - low)
                 self._capacity[share.resource] += amount
                 if self._by == "day":
@@ -313,7 +296,6 @@ class Counting:
 
         Args:
             since: when the history begins.
-
         """
         rows = [each.row(key) for key, each in self._rows.items()]
         for row in rows:
@@ -336,7 +318,7 @@ class Counting:
             since / 1000,
         )
 
-    def _sums(self, queue: str, job: JobRecord, moment: int) -> Iterator[_Sum]:
+    def _sums(self, queue: str, job: records.JobRecord, moment: int) -> Iterator[_Sum]:
         key = self._key(queue, job, moment)
         row = self._rows.get(key)
         if row is None:
@@ -345,7 +327,7 @@ class Counting:
         if not _is_check(job):
             yield self._total
 
-    def _key(self, queue: str, job: JobRecord, moment: int) -> str:
+    def _key(self, queue: str, job: records.JobRecord, moment: int) -> str:
         if _is_check(job):
             return CHECKS
         match self._by:
@@ -360,16 +342,18 @@ class Counting:
         return f"{job.namespace}/{job.name}" if job.name else "(older jobs)"
 
 
-def _is_check(job: JobRecord) -> bool:
+def _is_check(job: records.JobRecord) -> bool:
     return job.resource == NODE_CHECKS.resource
 
 
-def accounts(window: Window, jobs: Iterable[tuple[JobRecord, Sequence[Interval]]], *, more: bool = False) -> Accounts:
+def accounts(
+    window: Window, jobs: Iterable[tuple[records.JobRecord, Sequence[records.Interval]]], *, more: bool = False
+) -> Accounts:
     """Jobs with their use in a window."""
     return Accounts(window.start / 1000, window.end / 1000, [_line(window, *each) for each in jobs], more)
 
 
-def _line(window: Window, job: JobRecord, intervals: Sequence[Interval]) -> JobLine:
+def _line(window: Window, job: records.JobRecord, intervals: Sequence[records.Interval]) -> JobLine:
     counting = Counting(window, "job")
     for interval in intervals:
         counting.interval(interval, job)
@@ -383,7 +367,7 @@ def _line(window: Window, job: JobRecord, intervals: Sequence[Interval]) -> JobL
         job.name,
         job.queue,
         job.user,
-        ended_as(job) or ("Running" if job.started else "Pending"),
+        records.ended_as(job) or ("Running" if job.started else "Pending"),
         job.created / 1000,
         job.started / 1000,
         job.ended / 1000,
@@ -414,7 +398,7 @@ def waiting(waits: list[int]) -> Waiting:
     return Waiting(len(ranked), rank(50), rank(95), ranked[-1] / 1000)
 
 
-def size_of(job: JobRecord) -> tuple[int, str]:
+def size_of(job: records.JobRecord) -> tuple[int, str]:
     """The class of a job's size, and its name."""
     if not job.gpus:
         return 0, "no GPU"
@@ -430,7 +414,7 @@ def day_of(moment: int) -> str:
 
 
 def _in_hours(amounts: Mapping[str, int]) -> dict[str, float]:
-    return {name: amount / HOUR / unit(name) for name, amount in sorted(amounts.items())}
+    return {name: amount / records.HOUR / unit(name) for name, amount in sorted(amounts.items())}
 
 
 def unit(name: str) -> int:
@@ -447,7 +431,6 @@ def window_of(query: Mapping[str, str], now: float) -> Window:
 
     Raises:
         ApiError: 400 where they cannot be read.
-
     """
     end = _seconds(query, "to", now)
     start = _seconds(query, "from", end - _WEEK_SECONDS)
@@ -461,7 +444,6 @@ def points_of(query: Mapping[str, str]) -> int:
 
     Raises:
         ApiError: 400 where that is no number.
-
     """
     text = query.get("points", "") or "120"
     if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text)):

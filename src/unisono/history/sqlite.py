@@ -6,7 +6,6 @@ import contextlib
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from unisono.history.storage import HistoryError, Parameters, Row
@@ -33,7 +32,6 @@ class SqliteFile:
 
         Raises:
             HistoryError: its directory cannot be written.
-
         """
         try:
             self.path.touch(mode=0o600)
@@ -116,13 +114,10 @@ class SqliteConnection:
         """Bytes of the file, without pages that are free."""
         # As a script: execute() would give back a single page.
         self.raw.executescript("PRAGMA incremental_vacuum")
-        (pages,), (size,) = (self._pragma(name) for name in ("page_count", "page_size"))
+        (pages,), (size,) = (self.raw.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
         return int(pages) * int(size)
 
     def close(self) -> None:
         """Close the file."""
         with contextlib.suppress(sqlite3.Error):
             self.raw.close()
-
-    def _pragma(self, name: str) -> Any:
-        return self.raw.execute(f"PRAGMA {name}").fetchone()

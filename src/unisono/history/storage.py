@@ -81,7 +81,6 @@ class Storage(Protocol):
         table_end: behind the columns of a table.
         locked: behind a query whose rows nobody else may change until the transaction ends.
         shared: others than this cluster's control plane may use the same place by mistake.
-
     """
 
     name: str
@@ -96,7 +95,6 @@ class Storage(Protocol):
 
         Raises:
             HistoryError: it cannot be used, and trying again does not help.
-
         """
         ...
 
@@ -174,7 +172,6 @@ def migrate(connection: Connection, version: int, table_end: str) -> None:
         connection: writes.
         version: of the tables that are there; 0 for none.
         table_end: behind the columns of a table.
-
     """
     with connection.transaction():
         for statements in MIGRATIONS[version:]:

@@ -36,7 +36,6 @@ def changed(*, annotations: bool = False) -> dict[str, Any]:
 
     Args:
         annotations: they say something as well.
-
     """
     parts = ["request.operation != 'UPDATE'", _differs("spec")]
     if annotations:
@@ -226,12 +225,7 @@ def _configuration(kind: str, hooks: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _hook(
-    name: str,
-    path: str,
-    rules: list[dict[str, Any]],
-    options: InstallOptions,
-    *conditions: dict[str, Any],
-    **more: Any,
+    name: str, path: str, rules: list[dict[str, Any]], options: InstallOptions, *conditions: dict[str, Any], **more: Any
 ) -> dict[str, Any]:
     service = {"name": "unisono-webhook", "namespace": options.namespace, "path": path, "port": 443}
     return {
@@ -279,7 +273,6 @@ def policies(*, webhook: bool = False, hub: bool = False) -> list[dict[str, Any]
         hub: the cluster is the hub of a fleet.
         webhook: the webhook is installed, too. It holds the rules of all kinds that it is asked about itself, and a
             server would spend more time on the same rules in CEL than on storing the object.
-
     """
     made = [(_policy(policy), policy) for policy in POLICIES if not (webhook and policy.kind in ASKED)]
     made += [(_right(policy), policy) for policy in (*RIGHTS, *RUNNING, *([PLACES_OF_JOBS] if hub else ()))]

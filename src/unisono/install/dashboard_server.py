@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.install.workloads import (
-    HARDENED,
-    HISTORY_FILE,
-    HISTORY_MOUNT,
-    POD_SECURITY,
-    InstallOptions,
-    history_volume,
-    labels,
-    probe,
-    selector,
-)
+from unisono.install import workloads
 
 NAME = "unisono-dashboard"
 COMPONENT = "dashboard"
@@ -26,12 +16,12 @@ _TRUST = "/etc/unisono"
 _AUTHORITY = "kube-root-ca.crt"
 
 
-def dashboard_server(options: InstallOptions) -> list[dict[str, Any]]:
+def dashboard_server(options: workloads.InstallOptions) -> list[dict[str, Any]]:
     """ServiceAccount, Service and Deployment; nothing is bound to the account, and its token is not mounted.
 
     With a history, users may ask it questions through the API server.
     """
-    meta = {"name": NAME, "namespace": options.namespace, "labels": labels(COMPONENT)}
+    meta = {"name": NAME, "namespace": options.namespace, "labels": workloads.labels(COMPONENT)}
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta, "automountServiceAccountToken": False},
         {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": _service()},
@@ -42,8 +32,8 @@ def dashboard_server(options: InstallOptions) -> list[dict[str, Any]]:
             "metadata": meta,
             "spec": {
                 "replicas": 1,
-                "selector": {"matchLabels": selector(COMPONENT)},
-                "template": {"metadata": {"labels": labels(COMPONENT)}, "spec": _pod(options)},
+                "selector": {"matchLabels": workloads.selector(COMPONENT)},
+                "template": {"metadata": {"labels": workloads.labels(COMPONENT)}, "spec": _pod(options)},
             },
         },
     ]
@@ -54,9 +44,9 @@ def service_path(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/services/{_SERVICE}/proxy"
 
 
-def readers(options: InstallOptions) -> list[dict[str, Any]]:
+def readers(options: workloads.InstallOptions) -> list[dict[str, Any]]:
     """Every user of the cluster may ask through the API server; what is answered is up to the rights of each."""
-    meta = {"name": "unisono-history-questions", "namespace": options.namespace, "labels": labels(COMPONENT)}
+    meta = {"name": "unisono-history-questions", "namespace": options.namespace, "labels": workloads.labels(COMPONENT)}
     rule = {"apiGroups": [""], "resources": ["services/proxy"], "resourceNames": [_SERVICE], "verbs": ["get"]}
     everybody = {"apiGroup": _RBAC, "kind": "Group", "name": "system:authenticated"}
     role = {"apiGroup": _RBAC, "kind": "Role", "name": meta["name"]}
@@ -72,7 +62,7 @@ def readers(options: InstallOptions) -> list[dict[str, Any]]:
     ]
 
 
-def arguments(options: InstallOptions) -> list[str]:
+def arguments(options: workloads.InstallOptions) -> list[str]:
     """The command line."""
     return [
         "dashboard-server",
@@ -83,7 +73,7 @@ def arguments(options: InstallOptions) -> list[str]:
         *(f"--name={name}" for name in options.dashboard_names),
         *(["--behind-https"] if options.dashboard_names else []),
         *([f"--token-header={options.dashboard_token_header}"] if options.dashboard_token_header else []),
-        *([f"--history-dsn-file={HISTORY_FILE}"] if options.history_readers else []),
+        *([f"--history-dsn-file={workloads.HISTORY_FILE}"] if options.history_readers else []),
         *([f"--history-prometheus={options.history_prometheus}"] if options.history_prometheus else []),
     ]
 
@@ -93,15 +83,15 @@ def _service() -> dict[str, Any]:
         {"name": "http", "port": PAGE_PORT, "targetPort": "http"},
         {"name": "metrics", "port": STATUS_PORT, "targetPort": "metrics"},
     ]
-    return {"selector": selector(COMPONENT), "ports": ports}
+    return {"selector": workloads.selector(COMPONENT), "ports": ports}
 
 
-def _pod(options: InstallOptions) -> dict[str, Any]:
+def _pod(options: workloads.InstallOptions) -> dict[str, Any]:
     return {
         "serviceAccountName": NAME,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": POD_SECURITY,
+        "securityContext": workloads.POD_SECURITY,
         "containers": [
             {
                 "name": COMPONENT,
@@ -111,21 +101,21 @@ def _pod(options: InstallOptions) -> dict[str, Any]:
                     {"name": "http", "containerPort": PAGE_PORT},
                     {"name": "metrics", "containerPort": STATUS_PORT},
                 ],
-                "livenessProbe": probe("/livez", failures=6),
-                "readinessProbe": probe("/readyz", failures=3),
-                "startupProbe": probe("/livez", failures=60, period=2),
+                "livenessProbe": workloads.probe("/livez", failures=6),
+                "readinessProbe": workloads.probe("/readyz", failures=3),
+                "startupProbe": workloads.probe("/livez", failures=60, period=2),
                 "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
-                "securityContext": HARDENED,
+                "securityContext": workloads.HARDENED,
                 "volumeMounts": [
                     {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  # nosec B108 # the pod's own volume
                     {"name": "trust", "mountPath": _TRUST, "readOnly": True},
-                    *([HISTORY_MOUNT] if options.history_readers else []),
+                    *([workloads.HISTORY_MOUNT] if options.history_readers else []),
                 ],
             }
         ],
         "volumes": [
             {"name": "tmp", "emptyDir": {}},
             {"name": "trust", "configMap": {"name": _AUTHORITY, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-            *([history_volume(options.history_readers)] if options.history_readers else []),
+            *([workloads.history_volume(options.history_readers)] if options.history_readers else []),
         ],
     }

@@ -44,7 +44,6 @@ def manifests_for_values(values: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     Args:
         values: ``image.repository`` and ``image.tag``; what Volcano's chart has besides is passed over.
-
     """
     image = values.get("image")
     image = image if isinstance(image, Mapping) else {}

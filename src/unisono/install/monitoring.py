@@ -21,7 +21,6 @@ class Alert:
         severity: ``critical`` (no pod is scheduled, or soon), ``warning`` or ``info``.
         summary: what is wrong, with the series' labels.
         action: what to do.
-
     """
 
     name: str
@@ -33,7 +32,6 @@ class Alert:
 
 
 _API = "monitoring.coreos.com/v1"
-
 
 ALERTS: tuple[Alert, ...] = (
     Alert(
@@ -226,7 +224,6 @@ GPU_ALERTS: tuple[Alert, ...] = (
     ),
 )
 
-
 # Grafana dashboards: what to look at, as data.
 
 _SLOW = "histogram_quantile({q}, sum by (le{by}) (rate({name}_bucket[$__rate_interval])))"
@@ -240,7 +237,6 @@ class Panel:
         title: of the panel.
         queries: PromQL and the legend of its series.
         unit: Grafana's name of the unit.
-
     """
 
     title: str
@@ -276,9 +272,7 @@ SCHEDULER: tuple[Panel, ...] = (
         "ops",
     ),
     Panel(
-        "Cycles",
-        (("sum by (outcome) (rate(unisono_scheduler_cycles_total[$__rate_interval]))", "{{outcome}}"),),
-        "ops",
+        "Cycles", (("sum by (outcome) (rate(unisono_scheduler_cycles_total[$__rate_interval]))", "{{outcome}}"),), "ops"
     ),
 )
 
@@ -301,11 +295,7 @@ _BACKLOG = "max by (queue_name) (volcano_queue_pod_group_{phase}_count)"
 BACKLOG: tuple[Panel, ...] = (
     Panel("Jobs that wait for admission", ((_BACKLOG.format(phase="pending"), "{{queue_name}}"),)),
     Panel("Jobs that wait for places", ((_BACKLOG.format(phase="inqueue"), "{{queue_name}}"),)),
-    Panel(
-        "Share that is held",
-        (("max by (queue_name) (volcano_queue_share)", "{{queue_name}}"),),
-        "percentunit",
-    ),
+    Panel("Share that is held", (("max by (queue_name) (volcano_queue_share)", "{{queue_name}}"),), "percentunit"),
     Panel(
         "Devices asked for and not held",
         (

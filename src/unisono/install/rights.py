@@ -65,7 +65,6 @@ class Right:
 
     Attributes:
         names: the only objects that are meant; empty for all.
-
     """
 
     group: str
@@ -124,13 +123,7 @@ SCHEDULER: tuple[Right, ...] = (
     Right("custom.metrics.k8s.io", "nodes/node_memory_usage_avg", ("get", "list")),
 )
 
-_OWNERS: tuple[Kind[Any], ...] = (
-    k.JOBS,
-    CRON_JOBS,
-    JOB_FLOWS,
-    HYPER_JOBS,
-    *RUN_KINDS,
-)
+_OWNERS: tuple[Kind[Any], ...] = (k.JOBS, CRON_JOBS, JOB_FLOWS, HYPER_JOBS, *RUN_KINDS)
 
 CONTROLLERS: tuple[Right, ...] = (
     *_on("list watch", k.PRIORITY_CLASSES, k.NAMESPACES, CRON_JOBS, JOB_FLOWS, JOB_TEMPLATES, HYPER_JOBS),

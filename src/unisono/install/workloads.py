@@ -44,7 +44,6 @@ class InstallOptions:
         history_reader_secret: the same for the dashboard, which only reads it; empty where that is the same one.
         history_prometheus: address of a Prometheus that the dashboard reads the history from; empty for none.
         history_days: jobs that ended are kept there one by one for so long.
-
     """
 
     namespace: str = NAMESPACE
@@ -101,11 +100,7 @@ POD_SECURITY = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 """Of every pod."""
-HARDENED = {
-    "allowPrivilegeEscalation": False,
-    "readOnlyRootFilesystem": True,
-    "capabilities": {"drop": ["ALL"]},
-}
+HARDENED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 """Of every container."""
 
 
@@ -118,7 +113,6 @@ class Component:
         port: of probes and metrics.
         cpu, memory: what its pod requests.
         leads: one replica works and the others stand by.
-
     """
 
     name: str
@@ -136,12 +130,7 @@ AGENT = Component("agent", 8082, "200m", "256Mi")
 
 def components(options: InstallOptions) -> tuple[Component, ...]:
     """The components that the options ask for."""
-    return (
-        SCHEDULER,
-        CONTROLLERS,
-        *((WEBHOOK,) if options.webhook else ()),
-        *((AGENT,) if options.simulate else ()),
-    )
+    return (SCHEDULER, CONTROLLERS, *((WEBHOOK,) if options.webhook else ()), *((AGENT,) if options.simulate else ()))
 
 
 def arguments(component: Component, options: InstallOptions) -> list[str]:

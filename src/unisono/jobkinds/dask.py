@@ -28,8 +28,7 @@ DASK: Final[tuple[JobKind, ...]] = family(
         pods=[*_cluster("spec.cluster.spec"), PodTable(role="runner", template="spec.job", later=True)],
         inner=["spec.cluster"],
         ended=StateTable(
-            path="status.jobStatus",
-            phases={"Completed": ["Successful"], "Failed": ["Failed"], "Running": ["Running"]},
+            path="status.jobStatus", phases={"Completed": ["Successful"], "Failed": ["Failed"], "Running": ["Running"]}
         ),
         makes=["daskclusters.kubernetes.dask.org"],
         part_label="dask.org/component",

@@ -182,7 +182,6 @@ def unknown_arguments(obj: Any, templates: Sequence[str]) -> list[str]:
     Args:
         obj: a struct, or JSON values.
         templates: paths of its pod templates: its plug-ins stand beside the tasks.
-
     """
     above = dict.fromkeys(each.partition("tasks[*]")[0] for each in templates if "tasks[*]" in each)
     return [

@@ -6,22 +6,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from unisono.api import keys
 from unisono.api.conditions import SUCCEEDED, SUSPENDED
 from unisono.api.core import PodSpec
-from unisono.api.keys import (
-    GROUP_MIN_MEMBER,
-    NETWORK_TOPOLOGY_HIGHEST_TIER,
-    NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED,
-    POD_QUEUE,
-    QUEUE_NAME,
-)
 from unisono.api.kind import Kind
 from unisono.api.times import time_or
 from unisono.errors import UnisonoError
 from unisono.jobkinds.paths import first, patch_of, put, walk
 
 # How objects of different kinds tell that they run, have ended, and how: always in the words of Volcano's Jobs.
-
 
 Tells = Callable[[Any, bool], tuple[str, str]]
 
@@ -59,7 +52,6 @@ def by_field(path: str, phases: Mapping[str, Collection[str]], message: str = ""
         path: of the field.
         phases: its values, by what they mean; any other means Pending.
         message: path of what the object says of it.
-
     """
     meant = {value: phase for phase, values in phases.items() for value in values}
 
@@ -88,13 +80,13 @@ InFleet = Literal["whole", "parts", "divided", ""]
 Json = dict[str, Any]
 Patch = Json | list[Json]
 
-NOTE: Final = f"metadata.annotations[{POD_QUEUE}]"
+NOTE: Final = f"metadata.annotations[{keys.POD_QUEUE}]"
 """Where most kinds name their queue."""
-LABEL: Final = f"metadata.labels[{QUEUE_NAME}]"
+LABEL: Final = f"metadata.labels[{keys.QUEUE_NAME}]"
 """Where Ray's kinds do."""
-_NAMES: Final = (NOTE, f"metadata.annotations[{QUEUE_NAME}]", f"metadata.labels[{POD_QUEUE}]", LABEL)
+_NAMES: Final = (NOTE, f"metadata.annotations[{keys.QUEUE_NAME}]", f"metadata.labels[{keys.POD_QUEUE}]", LABEL)
 """By what people name a queue in the metadata of anything."""
-_TIERS: Final = (NETWORK_TOPOLOGY_HIGHEST_TIER, NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED)
+_TIERS: Final = (keys.NETWORK_TOPOLOGY_HIGHEST_TIER, keys.NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED)
 MANAGED: Final = "spec.managedBy"
 """Where most kinds name the controller that acts on an object."""
 ONLY: Final = "pod"
@@ -116,7 +108,6 @@ class PodSet:
         least: how many of them the smallest gang has; all where it is None.
         later: they are made when others run: they count in ``minResources`` of the gang, and not in ``minMember``.
         helps: they serve the job, and are no part of it.
-
     """
 
     role: str
@@ -139,7 +130,6 @@ class ElasticPart:
         most: replicas that it can use.
         template: of its pods.
         pods: of each replica.
-
     """
 
     name: str
@@ -159,7 +149,7 @@ def no_pods(_: Any) -> Iterable[PodSet]:
 def by_annotation(manifest: Json, to: int) -> None:
     """The gang of pods that nobody has made a PodGroup for: their owner's annotation says how many it needs."""
     notes = manifest["metadata"].get("annotations") or {}
-    manifest["metadata"]["annotations"] = notes | {GROUP_MIN_MEMBER: str(to)}
+    manifest["metadata"]["annotations"] = notes | {keys.GROUP_MIN_MEMBER: str(to)}
 
 
 def all_at_once(manifest: Json, _: int) -> None:
@@ -211,7 +201,6 @@ class JobKind:
         refers: objects that it refers to may name its queue.
         managed: path at which an object names the controller that acts on it.
         managers: names there that stand for the controller here.
-
     """
 
     kind: Kind[Any]
@@ -257,7 +246,6 @@ class JobKind:
         Args:
             obj: a struct, or its JSON.
             all_places: also where it is not heeded.
-
         """
         for place in self.places if all_places else self.queues:
             for path, value in walk(obj, place):
@@ -326,7 +314,6 @@ class JobKind:
         Args:
             obj: a struct, or its JSON.
             running: a pod of it runs; kinds that tell their state by conditions do not all say so.
-
         """
         return self.tells(obj, running)
 
@@ -339,7 +326,6 @@ class JobKind:
 
         Raises:
             NoSuchField: the kind cannot be suspended.
-
         """
         if self.control != "flag":
             raise NoSuchField(
@@ -364,7 +350,6 @@ class JobKind:
 
         Raises:
             NoSuchField: there is no such part, its limits do not allow the number, or the size is fixed.
-
         """
         if replicas < 0:
             raise NoSuchField(f"replicas of task {part} must be 0 or more, and not {replicas}.")
@@ -384,7 +369,6 @@ class JobKind:
 
         Raises:
             NoSuchField: it is not known which of its parts should have them.
-
         """
         above, _, field = self.replicas.rpartition(".")
         places = [path for path, _ in walk(manifest, above)] if above else []
@@ -436,7 +420,6 @@ def part_named(obj: Any, part: str, names: Sequence[str]) -> str:
 
     Raises:
         NoSuchField: it has none of that name.
-
     """
     for name in names:
         if name.lower() == part.lower():

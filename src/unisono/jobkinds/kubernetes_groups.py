@@ -12,20 +12,12 @@ from dataclasses import dataclass, field
 from unisono.api.base import Condition
 from unisono.api.conditions import is_true
 from unisono.api.core import Pod
+from unisono.api.groups import workload
 from unisono.api.groups.scheduling import SubGroupPolicySpec
 from unisono.api.groups.topology import NetworkTopologySpec
-from unisono.api.groups.workload import (
-    COMPOSITE_SCHEDULED,
-    MOST_LEVELS,
-    SCHEDULED,
-    CompositePodGroup,
-    CompositePodGroupSpec,
-    WorkloadPodGroup,
-    WorkloadPodGroupSpec,
-)
 from unisono.api.pod_states import has_ended
 
-Group = WorkloadPodGroup | CompositePodGroup
+Group = workload.WorkloadPodGroup | workload.CompositePodGroup
 
 
 @dataclass
@@ -37,7 +29,6 @@ class Node:
         above: what it is a part of, None for the group at the top.
         parts: the groups that name it as their parent, by name.
         pods: of a PodGroup, those that name it, oldest first.
-
     """
 
     group: Group
@@ -51,19 +42,19 @@ class Node:
         return self.group.metadata.name
 
     @property
-    def spec(self) -> WorkloadPodGroupSpec | CompositePodGroupSpec:
+    def spec(self) -> workload.WorkloadPodGroupSpec | workload.CompositePodGroupSpec:
         """What the group needs."""
         return self.group.spec
 
     @property
     def is_composite(self) -> bool:
         """Whether its members are groups."""
-        return isinstance(self.group, CompositePodGroup)
+        return isinstance(self.group, workload.CompositePodGroup)
 
     @property
     def condition_types(self) -> tuple[str, ...]:
         """Types of the condition that says whether it has been scheduled."""
-        return COMPOSITE_SCHEDULED if self.is_composite else SCHEDULED
+        return workload.COMPOSITE_SCHEDULED if self.is_composite else workload.SCHEDULED
 
     @property
     def conditions(self) -> Sequence[Condition]:
@@ -124,7 +115,9 @@ class Node:
 
 
 def tree_of(
-    group: Group, composites: Callable[[str], Iterable[Group]], pods: Callable[[WorkloadPodGroup], Sequence[Pod]]
+    group: Group,
+    composites: Callable[[str], Iterable[Group]],
+    pods: Callable[[workload.WorkloadPodGroup], Sequence[Pod]],
 ) -> Node:
     """The tree below a group, down to where it is too deep.
 
@@ -132,16 +125,15 @@ def tree_of(
         group: the one at the top.
         composites: the groups that name a CompositePodGroup, by its key, as their parent.
         pods: those that name a PodGroup.
-
     """
     seen: set[str] = set()  # of groups that form a circle
 
     def below(group: Group, above: Node | None, level: int) -> Node:
         node = Node(group, above)
         seen.add(group.metadata.uid or "")
-        if isinstance(group, WorkloadPodGroup):
+        if isinstance(group, workload.WorkloadPodGroup):
             node.pods = pods(group)
-        elif level <= MOST_LEVELS:
+        elif level <= workload.MOST_LEVELS:
             parts = sorted(composites(group.key), key=lambda each: (each.metadata.name, each.kind or ""))
             node.parts = [below(part, node, level + 1) for part in parts if part.metadata.uid not in seen]
         return node
@@ -149,7 +141,7 @@ def tree_of(
     return below(group, None, 1)
 
 
-def top_of(group: Group, composite: Callable[[str], CompositePodGroup | None]) -> str:
+def top_of(group: Group, composite: Callable[[str], workload.CompositePodGroup | None]) -> str:
     """Key of the group at the top of a tree, of one that is missing where a group names such a parent.
 
     Of groups that name each other in a circle it is the first by name.
@@ -171,8 +163,9 @@ def wrong_layout(tree: Node) -> str:
     if parent:
         return f"the groups form a cycle: {tree.name} is below {parent}, which is below {tree.name}"
     for node in tree.walk():
-        if sum(1 for _ in node.lineage) > MOST_LEVELS:
-            return f"{node.name} is on level {MOST_LEVELS + 1} below {tree.name}; there may be {MOST_LEVELS} levels"
+        if sum(1 for _ in node.lineage) > workload.MOST_LEVELS:
+            most = workload.MOST_LEVELS
+            return f"{node.name} is on level {most + 1} below {tree.name}; there may be {most} levels"
     workloads = {node.spec.workload_ref.workload_name for node in tree.walk() if node.spec.workload_ref}
     if len(workloads) > 1:
         return f"its groups are of several Workloads: {', '.join(sorted(workloads))}"

@@ -110,7 +110,6 @@ def released(kind: JobKind, job: Any, manifest: Json, queue: str, priority: str)
         manifest: its JSON.
         queue: where it was admitted.
         priority: class of its gang; empty for that of its pods.
-
     """
     desired = copy.deepcopy(manifest)
     kind.use_queue(desired, queue)

@@ -47,7 +47,6 @@ def of_others(name: str, data: Mapping[str, Any] | None) -> str:
     Args:
         name: of the ConfigMap.
         data: texts by key.
-
     """
     texts = [str(text) for text in (data or {}).values()]
     scheduler = _NAMES.get(name) if any(map(_SAYS.search, texts)) else None

@@ -37,7 +37,6 @@ class Word:
             ``manager``: a ``managedBy`` of jobs.
         scheduler: the word stands for other things, too, and is meant only beside this ``schedulerName``.
         read_at: of one that is honoured; empty for names of queues, of which `JobKind.unheeded` tells.
-
     """
 
     project: str
@@ -85,7 +84,6 @@ _SECCOMP = "write seccompProfile of a securityContext"
 _APPARMOR = "write appArmorProfile of a securityContext"
 _CNI = "network plug-ins of the nodes act on it, and nodes of Unisono's own agent have none"
 _POLICIES = "write policies of the Job, such as RestartJob on PodFailed (docs/jobs.md)"
-_NEAR = "write volcano.sh/numa-topology-policy"
 _CARDS = "ask for whole cards (docs/devices.md)"
 _GKE = "what Google's clusters run beside Kubernetes acts on it, and nodes of Unisono's own agent have none of it"
 _HYPERPOD = "write policies and maxRetry of a Job, or backoffLimit of other jobs (docs/jobs.md)"

@@ -12,17 +12,7 @@ from unisono.api.core import Container, PodSpec, PodTemplateSpec, ResourceRequir
 from unisono.api.groups.ray import RayCluster, RayClusterSpec, RayJob, RayWorkerGroupSpec
 from unisono.api.keys import RAY_CLUSTER, RAY_GROUP, RAY_OPERATOR, RAY_PRIORITY_CLASS
 from unisono.api.kind_families import BATCH_JOBS, RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
-from unisono.jobkinds.kind import (
-    LABEL,
-    NOTE,
-    ElasticPart,
-    JobKind,
-    Json,
-    NoSuchField,
-    PodSet,
-    noted,
-    part_named,
-)
+from unisono.jobkinds.kind import LABEL, NOTE, ElasticPart, JobKind, Json, NoSuchField, PodSet, noted, part_named
 from unisono.jobkinds.paths import first
 
 HEAD_GROUP: Final = "headgroup"

@@ -83,7 +83,6 @@ class Kinds:
 
     Args:
         kinds: the first of a name counts.
-
     """
 
     def __init__(self, kinds: Iterable[JobKind]) -> None:

@@ -57,7 +57,6 @@ class PodTable(Base, forbid_unknown_fields=True):
         default: how many where nothing is said.
         later: they are made when others run.
         requests: by resource: path of what one pod requests, where that is not in its containers.
-
     """
 
     role: str
@@ -84,7 +83,6 @@ class StateTable(Base, forbid_unknown_fields=True):
         path: of the field.
         phases: by phase (`PHASES`): values of the field.
         message: path of what it says of it.
-
     """
 
     path: str = ""
@@ -115,7 +113,6 @@ class Table(Base, forbid_unknown_fields=True):
         refers: objects that it refers to may name its queue.
         units: how amounts are written in ``requests``: as Kubernetes does, or ``jvm`` (``512m`` are MiB).
         fleet: a hub sends its objects to members, where ``pods`` tell what they need.
-
     """
 
     group: str = ""
@@ -147,7 +144,6 @@ class Table(Base, forbid_unknown_fields=True):
 
         Raises:
             BadTable: it names no kind, a path is none, or there is too much of something.
-
         """
         self._check(made)
         templates = (*(each.template for each in self.pods if each.template), *self.templates)
@@ -270,7 +266,6 @@ def read_table(given: Any, **names: str) -> Table:
 
     Raises:
         BadTable: the text is too long, or no table.
-
     """
     from unisono.api.yaml import load_all  # heavy to import
 
@@ -312,7 +307,6 @@ def family(*tables: Table) -> tuple[JobKind, ...]:
 
     Raises:
         BadTable: one cannot be used.
-
     """
     kinds, wrong = kinds_of({table.kind: table for table in tables})
     for name, why in wrong.items():

@@ -7,19 +7,12 @@ from typing import Any
 
 import msgspec
 
+from unisono.api import kind_families
 from unisono.api.annotations import MOST_REPLICAS
 from unisono.api.defaulting.kubeflow import apply_scale, default_job, fewest_replicas
 from unisono.api.groups.batch import HyperJob, Job, JobSpec, TaskSpec
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import JOB_NAME, TASK_SPEC
-from unisono.api.kind_families import (
-    COMPOSITE_POD_GROUPS,
-    CRON_JOBS,
-    HYPER_JOBS,
-    JOB_FLOWS,
-    JOB_TEMPLATES,
-    WORKLOAD_POD_GROUPS,
-)
 from unisono.api.kinds import JOBS, POD_GROUPS
 from unisono.jobkinds.kind import ElasticPart, JobKind, Json, NoSuchField, PodSet, all_at_once, by_field, given
 from unisono.jobkinds.paths import first
@@ -116,7 +109,6 @@ def scale_patch(job: Job, task: str, replicas: int) -> list[Json]:
 
     Raises:
         NoSuchField: the job has no such task, or the number is negative.
-
     """
     tasks = job.spec.tasks or []
     names = [each.name for each in tasks]
@@ -183,11 +175,7 @@ def _bounds(spec: str) -> dict[str, Any]:
     task = f"{spec}.tasks[*]"
     return {
         "priorities": (f"{spec}.priorityClassName",),
-        "topologies": (
-            f"{spec}.networkTopology",
-            f"{task}.networkTopology",
-            f"{task}.partitionPolicy.networkTopology",
-        ),
+        "topologies": (f"{spec}.networkTopology", f"{task}.networkTopology", f"{task}.partitionPolicy.networkTopology"),
     }
 
 
@@ -216,7 +204,7 @@ VOLCANO: tuple[JobKind, ...] = (
         fleet="whole",
     ),
     JobKind(
-        JOB_TEMPLATES,
+        kind_families.JOB_TEMPLATES,
         templates=(f"spec.{_TASKS}",),
         queues=("spec.queue",),
         **_bounds("spec"),
@@ -225,7 +213,7 @@ VOLCANO: tuple[JobKind, ...] = (
         runs=False,
     ),
     JobKind(
-        JOB_FLOWS,
+        kind_families.JOB_FLOWS,
         templates=(f"{_FLOW}.{_TASKS}",),
         queues=(f"{_FLOW}.queue",),
         **_bounds(_FLOW),
@@ -238,7 +226,7 @@ VOLCANO: tuple[JobKind, ...] = (
         refers=True,
     ),
     JobKind(
-        CRON_JOBS,
+        kind_families.CRON_JOBS,
         templates=(f"spec.jobTemplate.spec.{_TASKS}",),
         inner=("spec.jobTemplate",),
         queues=("spec.jobTemplate.spec.queue",),
@@ -249,7 +237,7 @@ VOLCANO: tuple[JobKind, ...] = (
         own_pods=False,
     ),
     JobKind(
-        HYPER_JOBS,
+        kind_families.HYPER_JOBS,
         templates=(f"{_PART}.{_TASKS}",),
         queues=(f"{_PART}.queue",),
         **_bounds(_PART),
@@ -274,6 +262,6 @@ VOLCANO: tuple[JobKind, ...] = (
         runs=False,
     ),
     # Kubernetes' own groups, for which there is one of ours each.
-    JobKind(WORKLOAD_POD_GROUPS, fewer=_fewer_in_workload_group, runs=False),
-    JobKind(COMPOSITE_POD_GROUPS, fewer=all_at_once, runs=False),
+    JobKind(kind_families.WORKLOAD_POD_GROUPS, fewer=_fewer_in_workload_group, runs=False),
+    JobKind(kind_families.COMPOSITE_POD_GROUPS, fewer=all_at_once, runs=False),
 )

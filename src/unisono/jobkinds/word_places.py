@@ -9,25 +9,9 @@ from functools import cache
 from typing import Any, Final, Literal
 
 from unisono.api import annotations as ours
-from unisono.api import keys
+from unisono.api import keys, kind_families
 from unisono.api.annotations import EVICTABLE, KUEUE_QUEUES, RELOCATE_AFTER, SERVE
 from unisono.api.kind import Kind
-from unisono.api.kind_families import (
-    BATCH_CRON_JOBS,
-    CLUSTER_TRAINING_RUNTIMES,
-    COMPOSITE_POD_GROUPS,
-    CRON_JOBS,
-    HYPER_JOBS,
-    JOB_SETS,
-    KNATIVE_SERVICES,
-    KUBEFLOW_KINDS,
-    RAY_CLUSTERS,
-    RAY_JOBS,
-    RAY_SERVICES,
-    TRAIN_JOBS,
-    TRAINING_RUNTIMES,
-    WORKLOAD_POD_GROUPS,
-)
 from unisono.api.kinds import JOBS, NAMESPACES, POD_GROUPS, PODS, QUEUES
 from unisono.api.numa import POLICIES
 from unisono.api.pod_states import LEVELS
@@ -43,7 +27,6 @@ from unisono.jobkinds.registry import FAMILIES
 #
 # A word that a job's pods must have says nothing on a Deployment, whose controller hands none of its own annotations to
 # the pods; one of the PodGroup says nothing on the template of a pod whose PodGroup is made of its job.
-
 
 Part = Literal["annotations", "labels"]
 READ_AT: Final = {word.key: word.read_at for word in WORDS if word.read_at}
@@ -118,27 +101,28 @@ _POD_OF_GANG: Final = Handing(_all("pod"), _all("pod label"))
 _POD_ALONE: Final = Handing(_both(_all("pod", "member", "bound"), _only(_INHERITED, "group")), _all("pod label"))
 _OBJECTS: Final[Mapping[Kind[Any], Handing]] = {
     JOBS: _JOB,
-    HYPER_JOBS: _HYPER,
+    kind_families.HYPER_JOBS: _HYPER,
     POD_GROUPS: Handing(_all("group", "PodGroup"), _only(frozenset((keys.PREEMPTABLE,)), "PodGroup")),
-    WORKLOAD_POD_GROUPS: Handing(_volcanos("group")),
-    COMPOSITE_POD_GROUPS: Handing(_volcanos("group")),
-    **dict.fromkeys(KUBEFLOW_KINDS, _BOUND_JOB),
-    **dict.fromkeys((JOB_SETS, TRAIN_JOBS), _JOB_SET),
-    **dict.fromkeys((RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES), _RAY),
+    kind_families.WORKLOAD_POD_GROUPS: Handing(_volcanos("group")),
+    kind_families.COMPOSITE_POD_GROUPS: Handing(_volcanos("group")),
+    **dict.fromkeys(kind_families.KUBEFLOW_KINDS, _BOUND_JOB),
+    **dict.fromkeys((kind_families.JOB_SETS, kind_families.TRAIN_JOBS), _JOB_SET),
+    **dict.fromkeys((kind_families.RAY_CLUSTERS, kind_families.RAY_JOBS, kind_families.RAY_SERVICES), _RAY),
     PODS: _POD_ALONE,
 }
 _MADE_OF: Final[Mapping[Kind[Any], tuple[Handing, ...]]] = {
-    CRON_JOBS: (_JOB,),
-    BATCH_CRON_JOBS: (_OWNER,),
-    JOB_SETS: (Handing(_all("pod", "JobSet")),),
+    kind_families.CRON_JOBS: (_JOB,),
+    kind_families.BATCH_CRON_JOBS: (_OWNER,),
+    kind_families.JOB_SETS: (Handing(_all("pod", "JobSet")),),
     **dict.fromkeys(
-        (TRAIN_JOBS, TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES), (_JOB_SET, Handing(_all("pod", "JobSet")))
+        (kind_families.TRAIN_JOBS, kind_families.TRAINING_RUNTIMES, kind_families.CLUSTER_TRAINING_RUNTIMES),
+        (_JOB_SET, Handing(_all("pod", "JobSet"))),
     ),
 }
 """What becomes of the metadata of what a kind makes between itself and its pods, by the order of `JobKind.inner`."""
 _COPIES_TO_PODS: Final = frozenset(("DaskJob", "DaskCluster", "DaskWorkerGroup"))
 """Kinds of other programs whose controllers write their objects' metadata on the pods."""
-_HANDS_NOTHING: Final = (BATCH_CRON_JOBS, KNATIVE_SERVICES)
+_HANDS_NOTHING: Final = (kind_families.BATCH_CRON_JOBS, kind_families.KNATIVE_SERVICES)
 """Of Kubernetes' workloads: those whose own annotations reach no controller of pods."""
 _READ_ON: Final[Mapping[Kind[Any], frozenset[str]]] = {
     QUEUES: frozenset(key for key, at in READ_AT.items() if at == {"Queue"}),
@@ -155,7 +139,6 @@ def arrives(kind: JobKind, above: str, part: Part, key: str) -> bool:
         above: path of the template; empty for the object itself.
         part: labels or annotations.
         key: the word.
-
     """
     handing = _handing(kind, above)
     return bool(READ_AT[key] & (handing.annotations if part == "annotations" else handing.labels)(key))
@@ -188,7 +171,6 @@ def misplaced(kind: JobKind, obj: Any) -> list[str]:
     Args:
         kind: of the object.
         obj: a struct, or JSON values.
-
     """
     places: dict[str, tuple[str, str]] = {}
     counted = set()
@@ -354,7 +336,6 @@ def unreadable(obj: Any, templates: tuple[str, ...] = ()) -> list[str]:
     Args:
         obj: a struct, or JSON values.
         templates: paths of its pod templates.
-
     """
     return [
         f'{at}[{key}]: "{value[:_LONGEST]}" {becomes}: write {right}'

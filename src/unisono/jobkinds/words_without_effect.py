@@ -24,7 +24,6 @@ _SUSPEND: Final = ("spec.suspend", "spec.runPolicy.suspend")
 _METADATA: Final = ("metadata.labels", "metadata.annotations")
 _CONTAINERS: Final = ("containers", "initContainers")
 
-
 _PREFIX: Final = "unisono.io/"
 _NAMES_OF_ONE_MODULE: Final = (
     "attempt folder given-by-limit nested-too-deep pod-restarts policy provisioning-class restart-round restarted-pods"
@@ -64,7 +63,6 @@ def without_effect(obj: Any, templates: tuple[str, ...] = (), served: frozenset[
         obj: a struct, or JSON values.
         templates: paths of its pod templates.
         served: keys that are read where the object is.
-
     """
     sentences: dict[str, str] = {}
 

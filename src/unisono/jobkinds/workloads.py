@@ -83,11 +83,7 @@ WORKLOADS: tuple[JobKind, ...] = (
     JobKind(REPLICA_SETS, **_SCALED),
     JobKind(REPLICATION_CONTROLLERS, **_SCALED),
     JobKind(
-        STATEFUL_SETS,
-        **_SCALED,
-        fixed_names=True,
-        at_once=("spec.podManagementPolicy", "Parallel"),
-        fleet="divided",
+        STATEFUL_SETS, **_SCALED, fixed_names=True, at_once=("spec.podManagementPolicy", "Parallel"), fleet="divided"
     ),
     JobKind(DAEMON_SETS, templates=(_TEMPLATE,), queues=noted(_TEMPLATE)),
     JobKind(

@@ -26,7 +26,6 @@ def context(config: ClusterConfig) -> ssl.SSLContext | None:
 
     Raises:
         ConfigError: a certificate or key is not usable.
-
     """
     if not config.server.startswith("https://"):
         return None
@@ -75,7 +74,6 @@ class OfficialCredentials:
 
         Raises:
             ConfigError: the extra is not installed, or the token can be neither read nor renewed.
-
         """
         async with self._lock:
             now = self._clock.monotonic()

@@ -32,7 +32,6 @@ class Listing(Generic[T]):
         items: all objects that could be decoded.
         resource_version: to watch from.
         unread: the others: what of each could be read, and why the rest could not.
-
     """
 
     items: list[T]
@@ -65,12 +64,7 @@ class Client(Protocol):
         ...
 
     async def list(
-        self,
-        kind: Kind[T],
-        namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
+        self, kind: Kind[T], namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
     ) -> Listing[T]:
         """Read all objects of a kind (of one namespace, or of all), pages joined."""
         ...

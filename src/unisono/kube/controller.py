@@ -66,7 +66,6 @@ class Retry:
         kind: of the objects; a change of one in a namespace concerns the keys of that namespace, others concern all.
         when: which changes; see `Context.watch`.
         most: how many keys of each controller are tried again at one change, those that wait longest first; 0: all.
-
     """
 
     kind: Kind[Any]
@@ -172,7 +171,6 @@ class Context:
             when: changes for which it answers False are ignored.
             optional: wait quietly where the server does not serve the kind.
             fields: a field selector; nobody else may watch the kind otherwise.
-
         """
         informer = self.informers.of(kind, optional=optional, fields=fields)
         self.used.append(informer)
@@ -202,6 +200,14 @@ class Controller:
 
     name: str = "controller"
     workers: int = 16
+    _client: Client
+    _clock: Clock
+    _context: Context
+
+    def attach(self, context: Context) -> None:
+        """Take the manager's client and clock, and set up."""
+        self._client, self._clock, self._context = context.client, context.clock, context
+        self.setup(context)
 
     def setup(self, context: Context) -> None:
         """Ask for informers, add indexes, say which changes queue which keys. Called once, before anything
@@ -219,7 +225,6 @@ class Controller:
 
         Returns:
             seconds after which to look again even if nothing changes, or None.
-
         """
         raise TypeError(f"{type(self).__name__} must define reconcile")
 
@@ -234,7 +239,6 @@ class ControllerStatistics:
         failures: calls that raised anything else.
         last_error: sentence of the last failure.
         queue: its work queue.
-
     """
 
     reconciles: int
@@ -303,7 +307,7 @@ class Manager:
     def _set_up(self, controller: Controller) -> _Run:
         run = _Run(controller, WorkQueue(self._clock, self._backoff()), self._keeper)
         context = Context(self.informers, run.queue, controller=controller.name, keeper=self._keeper)
-        controller.setup(context)
+        controller.attach(context)
         run.context, run.own = context, context.first
         return run
 
@@ -397,12 +401,7 @@ class _Run:
     def _failed(self, key: str, failures: int, error: Exception) -> None:
         self.failures += 1
         self.last_error = str(error) or type(error).__name__
-        fields = {
-            "controller": self.controller.name,
-            "key": key,
-            "failures": failures,
-            "error": self.last_error,
-        }
+        fields = {"controller": self.controller.name, "key": key, "failures": failures, "error": self.last_error}
         if failures == _STUCK_AFTER:
             _log.error("controller.stuck", **fields)
         elif failures == 1:

@@ -25,7 +25,6 @@ class DefinedKinds:
         client: the cluster; who may not list its definitions knows those of the program alone.
         clock: for how long something is known.
         wrong: is told of each definition whose table cannot be used, and why, once.
-
     """
 
     def __init__(
@@ -46,7 +45,6 @@ class DefinedKinds:
 
         Raises:
             ApiError: the server cannot answer.
-
         """
         return known().of_kind(api_version, kind) or (await self.all()).of_kind(api_version, kind)
 
@@ -55,7 +53,6 @@ class DefinedKinds:
 
         Raises:
             ApiError: the server cannot answer.
-
         """
         now = self._clock.monotonic()
         if self._kinds is None or now - self._read_at >= _FRESH:

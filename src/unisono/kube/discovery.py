@@ -85,7 +85,6 @@ class ResourceMap:
 
         Raises:
             UnknownKind: nothing is called so; names the nearest.
-
         """
         resource = self._names.get(name.lower())
         if resource is None:
@@ -105,7 +104,6 @@ class ResourceMap:
 
         Raises:
             UnknownKind: the server does not serve it.
-
         """
         group, _, version = api_version.rpartition("/")
         for item in self.resources:
@@ -207,7 +205,6 @@ async def request_json(
 
     Raises:
         ApiError: the server answered with an error.
-
     """
     status, headers, answer = await client.request(
         method,

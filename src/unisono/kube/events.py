@@ -46,7 +46,6 @@ class EventStatistics:
         written: requests that succeeded.
         dropped: events that never reached the server: buffer full, object too noisy, or refused.
         waiting: events in the buffer.
-
     """
 
     recorded: int
@@ -98,7 +97,6 @@ class EventRecorder:
             normal_per_second: how many more may follow each second; both are fewer while the API server is slow.
                 In a rush that all goes well is told by the objects themselves; half of all writes would be events.
                 Warnings are always written.
-
         """
         self._client, self._component, self._clock, self._host = client, component, clock, host
         self._buffer = buffer
@@ -121,7 +119,6 @@ class EventRecorder:
             type: Normal or Warning.
             reason: CamelCase word.
             message: a sentence; cut at 1,024 characters.
-
         """
         self._recorded += 1
         reference = obj if isinstance(obj, ObjectReference) else reference_to(obj)

@@ -25,7 +25,6 @@ class NetworkFetch:
 
     Args:
         timeout_seconds: for a whole answer.
-
     """
 
     def __init__(self, timeout_seconds: float = 30.0) -> None:
@@ -38,7 +37,6 @@ class NetworkFetch:
 
         Raises:
             SourceFailed: it does not answer in time, or otherwise.
-
         """
         try:
             async with asyncio.timeout(self._timeout):
@@ -120,7 +118,6 @@ class NetworkMetrics:
     Args:
         failed: makes the error of a metric without a value.
         timeout_seconds: for a whole answer.
-
     """
 
     def __init__(self, failed: Callable[[str], Exception], timeout_seconds: float = 5.0) -> None:

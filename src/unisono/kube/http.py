@@ -32,7 +32,6 @@ from unisono.lazy_logs import LazyLogger
 if TYPE_CHECKING:
     import aiohttp
 
-
 # Answers of an API server as objects: pages of lists, events of watches, and objects that break their schema.
 
 T = TypeVar("T", bound=Object)
@@ -81,7 +80,6 @@ class Decoding:
 
     Args:
         server: its address, for messages.
-
     """
 
     def __init__(self, server: str) -> None:
@@ -99,7 +97,6 @@ class Decoding:
 
         Raises:
             Unavailable: it is no JSON, or not such a value.
-
         """
         try:
             try:
@@ -114,7 +111,6 @@ class Decoding:
 
         Raises:
             Unavailable: it is no list.
-
         """
         struct = kind.struct
         try:
@@ -146,11 +142,7 @@ class Decoding:
         if problem:
             meta = obj.metadata
             _log.warning(
-                "object.undecodable",
-                resource=kind.resource,
-                namespace=meta.namespace,
-                name=meta.name,
-                error=problem,
+                "object.undecodable", resource=kind.resource, namespace=meta.namespace, name=meta.name, error=problem
             )
         return obj, problem
 
@@ -160,7 +152,6 @@ async def split_lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes, Non
 
     Raises:
         Unavailable: a line has no end for longer than any object is.
-
     """
     parts: list[bytes] = []
     size = 0
@@ -292,12 +283,7 @@ class HttpClient:
         return self._decoding.whole(kind.struct, data)
 
     async def list(
-        self,
-        kind: Kind[T],
-        namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
+        self, kind: Kind[T], namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
     ) -> Listing[T]:
         """Read all objects, page by page; one that cannot be decoded stands in ``unread``, without what is wrong.
 
@@ -336,11 +322,7 @@ class HttpClient:
         timeout_seconds: float | None = None,
     ) -> AsyncIterator[WatchEvent[T]]:
         """Changes after ``resource_version``; where it is empty, all objects and then changes. Lines of any length."""
-        params = {
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            **_selectors(label_selector, field_selector),
-        }
+        params = {"watch": "true", "allowWatchBookmarks": "true", **_selectors(label_selector, field_selector)}
         if resource_version:
             params["resourceVersion"] = resource_version
         else:

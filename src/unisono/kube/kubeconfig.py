@@ -34,7 +34,6 @@ class ExecPlugin:
         api_version: version of the ExecCredential that it speaks.
         provide_cluster: the program wants to know the cluster.
         install_hint: what to tell the user when the program is missing.
-
     """
 
     command: str
@@ -53,7 +52,6 @@ class AuthProvider:
         name: ``oidc`` or ``gcp``.
         files: the kubeconfig files, in their order.
         context: which context of them.
-
     """
 
     name: str
@@ -80,7 +78,6 @@ class ClusterConfig:
         proxy: URL of an HTTP proxy.
         context: name of the kubeconfig context, empty when there is none.
         in_cluster: found as the service account of the pod that this process runs in.
-
     """
 
     server: str
@@ -119,7 +116,6 @@ def load(
 
     Raises:
         ConfigError: a file, context, cluster, user or value is missing or wrong; names file and key.
-
     """
     if path is not None:
         explicit = Path(path)
@@ -147,7 +143,6 @@ def from_mapping(value: dict[str, Any], source: str, *, context: str | None = No
 
     Raises:
         ConfigError: a context, cluster, user or value is missing or wrong.
-
     """
     return _Merged([KubeconfigFile(Path(source), value)]).resolve(context)
 
@@ -157,7 +152,6 @@ def in_cluster(env: Mapping[str, str] = os.environ, root: Path = _SERVICE_ACCOUN
 
     Raises:
         ConfigError: this is no pod, or its service account is not mounted.
-
     """
     host, port = env.get("KUBERNETES_SERVICE_HOST", ""), env.get("KUBERNETES_SERVICE_PORT", "443")
     token, ca = root / "token", root / "ca.crt"
@@ -340,7 +334,6 @@ def read_file(path: Path) -> KubeconfigFile:
 
     Raises:
         ConfigError: it cannot be read, or is no mapping in YAML.
-
     """
     try:
         value = yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -8,21 +8,17 @@ starts later and lasts longer. Wall clocks of two machines are never compared.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
-from unisono.api.base import Object, ObjectMeta
+from unisono.api.base import ObjectMeta
 from unisono.api.core import Lease, LeaseSpec
-from unisono.api.kind import Kind
 from unisono.api.kinds import LEASES
 from unisono.api.times import rfc3339_micro
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, UnisonoError
-from unisono.kube.client import Client, Listing, PatchType, Propagation, WatchEvent
+from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
-from unisono.kube.pace import WritePace
 from unisono.lazy_logs import LazyLogger
-
-T = TypeVar("T", bound=Object)
 
 _log = LazyLogger(__name__)
 
@@ -67,12 +63,11 @@ class LeaderElector:
 
         Raises:
             LeadershipLost: the lease could not be renewed in time; ``work`` has been cancelled.
-
         """
         while not await self._try():
             await self._clock.sleep(self._retry)
         _log.info("leader.elected", lease=self._name, identity=self._identity)
-        job = asyncio.ensure_future(work(FencedClient(self._client, self)))
+        job = asyncio.ensure_future(work(fenced(self._client, self)))
         keeper = asyncio.ensure_future(self._keep())
         try:
             await asyncio.wait([job, keeper], return_when=asyncio.FIRST_COMPLETED)
@@ -177,107 +172,25 @@ class LeaderElector:
             _log.warning("leader.release_failed", lease=self._name, error=str(error))
 
 
-class FencedClient:
-    """A client whose writes are refused once the lease is not surely held any more."""
+def fenced(client: Client, elector: LeaderElector) -> Client:
+    """The client, whose writes raise `LeadershipLost` once the lease is not surely held any more."""
+    return cast(Client, _Fenced(client, elector))
+
+
+class _Fenced:
+    _READS = ("pace", "streams_lists", "get", "list", "watch", "close")
 
     def __init__(self, client: Client, elector: LeaderElector) -> None:
         self._client, self._elector = client, elector
-        self.streams_lists: bool = getattr(client, "streams_lists", False)
 
-    @property
-    def pace(self) -> WritePace:
-        """That of the client behind."""
-        return self._client.pace
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+        if name in self._READS:
+            return method
 
-    async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:
-        """Read one object."""
-        return await self._client.get(kind, name, namespace)
+        async def write(*args: Any, **options: Any) -> Any:
+            if not self._elector.valid:
+                raise LeadershipLost("this process is not the leader any more and must not write")
+            return await method(*args, **options)
 
-    async def list(
-        self, kind: Kind[T], namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
-    ) -> Listing[T]:
-        """Read all objects of a kind."""
-        return await self._client.list(kind, namespace, label_selector=label_selector, field_selector=field_selector)
-
-    def watch(
-        self,
-        kind: Kind[T],
-        namespace: str | None = None,
-        *,
-        resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: float | None = None,
-    ) -> AsyncIterator[WatchEvent[T]]:
-        """Changes after ``resource_version``."""
-        return self._client.watch(
-            kind,
-            namespace,
-            resource_version=resource_version,
-            label_selector=label_selector,
-            field_selector=field_selector,
-            timeout_seconds=timeout_seconds,
-        )
-
-    async def create(self, kind: Kind[T], obj: T, *, dry_run: bool = False) -> T:
-        """Create, as leader."""
-        self._check()
-        return await self._client.create(kind, obj, dry_run=dry_run)
-
-    async def patch(
-        self,
-        kind: Kind[T],
-        name: str,
-        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-        *,
-        namespace: str | None = None,
-        subresource: str | None = None,
-        patch_type: PatchType = "merge",
-    ) -> T:
-        """Patch, as leader."""
-        self._check()
-        return await self._client.patch(
-            kind, name, patch, namespace=namespace, subresource=subresource, patch_type=patch_type
-        )
-
-    async def delete(
-        self,
-        kind: Kind[T],
-        name: str,
-        namespace: str | None = None,
-        *,
-        uid: str | None = None,
-        grace_seconds: int | None = None,
-        propagation: Propagation | None = None,
-    ) -> None:
-        """Delete, as leader."""
-        self._check()
-        await self._client.delete(kind, name, namespace, uid=uid, grace_seconds=grace_seconds, propagation=propagation)
-
-    async def bind(
-        self,
-        namespace: str,
-        pod: str,
-        node: str,
-        *,
-        uid: str | None = None,
-        annotations: Mapping[str, str] | None = None,
-    ) -> None:
-        """Bind, as leader."""
-        self._check()
-        await self._client.bind(namespace, pod, node, uid=uid, annotations=annotations)
-
-    async def evict(
-        self, namespace: str, pod: str, *, uid: str | None = None, grace_seconds: int | None = None
-    ) -> None:
-        """Evict, as leader."""
-        self._check()
-        await self._client.evict(namespace, pod, uid=uid, grace_seconds=grace_seconds)
-
-    async def close(self) -> None:
-        """Release connections."""
-        await self._client.close()
-
-    def _check(self) -> None:
-        if not self._elector.valid:
-            raise LeadershipLost("this process is not the leader any more and must not write")
+        return write

@@ -171,7 +171,6 @@ class Listener:
         room: seconds to wait before another connection is accepted, 0 for none.
         handshake_seconds: time in which TLS must be agreed.
         shutdown_seconds: time in which the end of TLS must be answered.
-
     """
 
     def __init__(
@@ -288,7 +287,6 @@ class AppListener:
 
     Attributes:
         address: host and port that it listens on.
-
     """
 
     def __init__(self, runner: web.AppRunner, server: asyncio.Server, handshakes: set[asyncio.Task[Any]]) -> None:
@@ -320,7 +318,6 @@ class AppListener:
 
         Raises:
             OSError: nothing can listen there.
-
         """
         guests = guests or Guests()
         guests.watch(app)

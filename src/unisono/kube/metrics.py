@@ -82,7 +82,6 @@ class RequestMeter:
         texts: what the two say, for ``# HELP``.
         method: the counter's name for what the histogram calls the verb.
         buckets: upper bounds of the histogram, in seconds.
-
     """
 
     def __init__(

@@ -28,7 +28,6 @@ class Backoff:
         cap: longest delay in seconds.
         jitter: share of the delay that is random, 0 to 1; spreads clients that failed together.
         rng: source of the jitter.
-
     """
 
     base: float = 0.01

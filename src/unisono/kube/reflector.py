@@ -69,7 +69,6 @@ class ReflectorStatistics:
         failures: failures in a row, 0 when the stream is healthy.
         silent_seconds: time since the server was last heard of; the staleness alarm reads it.
         last_error: sentence of the last failure, empty after a success.
-
     """
 
     lists: int

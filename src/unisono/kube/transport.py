@@ -110,7 +110,6 @@ class Transport:
 
         Raises:
             Unavailable: the server cannot be reached or broke off.
-
         """
         waited, tries, renewed = 0.0, 0, False
         longest = self._max_wait if max_wait is None else max_wait
@@ -150,7 +149,6 @@ class Transport:
 
         Raises:
             Unavailable: the server cannot be reached or broke off.
-
         """
         from aiohttp import ClientTimeout
 
@@ -188,7 +186,6 @@ class Transport:
         Raises:
             ApiError: the server refused.
             Unavailable: it cannot be reached, or the connection broke.
-
         """
         from aiohttp import ClientTimeout
 
@@ -209,7 +206,6 @@ class Transport:
         Raises:
             ApiError: the server refused.
             Unavailable: it cannot be reached.
-
         """
         import aiohttp
         from yarl import URL

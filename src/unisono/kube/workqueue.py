@@ -36,7 +36,6 @@ class QueueStatistics:
         worst_failures: largest number of failures in a row of one key.
         adds: keys queued since the start.
         retries: rate-limited re-queues since the start.
-
     """
 
     ready: int

@@ -29,7 +29,7 @@ from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
-from unisono.kube.leader import FencedClient, LeaderElector, LeadershipLost
+from unisono.kube.leader import LeaderElector, LeadershipLost, fenced
 from unisono.kube.listening import AppListener
 from unisono.kube.metrics import ClientMetrics, StreamMetrics
 from unisono.kube.pace import Backoff
@@ -117,7 +117,6 @@ class StatusServer:
 
         Raises:
             ConfigError: ``listen`` is not an address.
-
         """
         self._host, self._port = parse_listen(listen)
         self._registry, self._dead, self._unready = registry, dead, unready
@@ -129,7 +128,6 @@ class StatusServer:
 
         Raises:
             ConfigError: the address is taken or not of this machine.
-
         """
         app = web.Application()
         app.router.add_get("/healthz", self._live)
@@ -168,7 +166,6 @@ def parse_listen(text: str) -> tuple[str, int]:
 
     Raises:
         ConfigError: it is not of that form.
-
     """
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535 or (":" in host and not host.startswith("[")):
@@ -273,7 +270,6 @@ class Component:
 
         Raises:
             ConfigError: the address of probes and metrics cannot be used.
-
         """
         if self.status is not None:
             await self.status.start()
@@ -317,7 +313,7 @@ class Component:
         elector = LeaderElector(keeper, name, namespace, self._options.identity, clock=self._clock)
         try:
             _log.info("component.waits", component=self.name, lease=self._options.lease)
-            await elector.run(lambda _: self._work(FencedClient(client, elector)))
+            await elector.run(lambda _: self._work(fenced(client, elector)))
         finally:
             await keeper.close()
 

@@ -36,7 +36,6 @@ class Recording:
     Attributes:
         storage: where.
         bounds: how much of it.
-
     """
 
     storage: Storage
@@ -102,7 +101,6 @@ class _Controllers:
 
         Raises:
             PartEnded: the database cannot be used now.
-
         """
         from unisono.history.recorder import Recorder
         from unisono.history.storage import HistoryError, NotStored
@@ -213,7 +211,6 @@ def webhook_part(
 
     Raises:
         ConfigError: ``serve`` is no address.
-
     """
     from unisono.kube.http import HttpClient
     from unisono.standalone.component import parse_listen

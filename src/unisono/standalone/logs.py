@@ -48,7 +48,6 @@ class LogFile:
 
     Raises:
         OSError: it cannot be opened.
-
     """
 
     def __init__(self, path: Path) -> None:
@@ -111,7 +110,6 @@ def configure_logs(file: Path | None = None, *, level: str = "info") -> None:
     Args:
         file: appended to, mode 0600; None for stderr (coloured where it is a terminal).
         level: ``debug``, ``info``, ``warning`` or ``error``.
-
     """
     stream = cast("TextIO", _CurrentStderr())
     if file is not None:
@@ -160,7 +158,6 @@ class LogLimit:
         tell: logs a line (its event and fields) that counts what was dropped of a cause that has been silent since;
             None where it is not written before the next line of that cause.
         after: the timer.
-
     """
 
     def __init__(

@@ -22,7 +22,6 @@ def read_nodes(path: Path) -> Sequence[dict[str, Any]]:
 
     Raises:
         ConfigError: the file is missing, is no YAML or no list of mappings, or says something wrong of a node.
-
     """
     from unisono.agent.simulated.specs import parse_specs
     from unisono.api.yaml import load_all
@@ -136,7 +135,6 @@ class DataDir:
 
         Raises:
             UnusableDataDir: it cannot be made.
-
         """
         try:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -184,7 +182,6 @@ class DataDir:
         Raises:
             AlreadyRunning: another process holds it.
             UnusableDataDir: it cannot be made or written.
-
         """
         self.create()
         try:
@@ -227,7 +224,6 @@ class DataDir:
 
         Raises:
             UnusableDataDir: this user may not look.
-
         """
         try:
             file = self.lock.open("r", errors="replace")
@@ -260,7 +256,6 @@ class Holder:
         pid: its id; 0 where it did not say.
         started: when it started, in the system's own count; empty where it did not say.
         purpose: what it does: ``control plane``, ``backup``, ``restore`` or ``repair``.
-
     """
 
     pid: int = 0
@@ -308,7 +303,6 @@ class Holder:
 
         Raises:
             PermissionError: it belongs to another user.
-
         """
         try:
             descriptor = os.pidfd_open(self.pid)

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from unisono.scheduler.settings import ConfigSource
     from unisono.standalone.background import Work
 
-
 # Warnings to the author of an object that this machine stores: what controllers make of it, or that none does.
 
 NO_HUB = "nothing acts on this object here: only a hub does, which 'unisono up --fleet' starts"
@@ -61,7 +60,6 @@ def advisers(*, fleet: bool) -> Mapping[str, Adviser]:
 
     Args:
         fleet: the control plane is a hub.
-
     """
     by_resource: dict[str, Adviser] = {CONFIG_MAPS.resource: _of_configuration}
     if not fleet:

@@ -156,7 +156,6 @@ class Shadow:
 
     Attributes:
         client: goes through the API as a user's requests do.
-
     """
 
     def __init__(
@@ -184,7 +183,6 @@ class Shadow:
             name: which of them.
             config: the scheduler's, by default the default one.
             asked: the only jobs that the scheduler explains; None: all.
-
         """
         self.run(name, self._scheduler(config, asked) if name == "scheduler" else self._controllers())
 
@@ -243,7 +241,6 @@ async def opened(
         now: its time, seconds since 1970.
         objects: what it is a copy of, as `read_cluster` answers; None: it is empty.
         engine: what of the scheduler's ``decide`` and ``explanations`` stands in for the usual.
-
     """
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
@@ -291,7 +288,6 @@ async def read_cluster(client: HttpClient, most: int, kinds: Iterable[Kind[Any]]
         TooLarge: there are more.
         ApiError: the user may not list what a scheduler goes by (other kinds are left out then), or the server cannot
             answer.
-
     """
     objects: list[dict[str, Any]] = []
     await asyncio.gather(*(_list(client, kind, objects, most) for kind in kinds))
@@ -364,7 +360,6 @@ class _Kubelets(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch pods; those that had begun before go on as they are."""
-        self._client, self._clock = context.client, context.clock
         self._pods = context.watch(PODS)
 
     async def reconcile(self, key: str) -> None:
@@ -398,7 +393,6 @@ class _Cloud(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch MachineDeployments, where there are any."""
-        self._client = context.client
         self._groups = context.watch(MACHINE_DEPLOYMENTS, optional=True)
 
     async def reconcile(self, key: str) -> None:

@@ -24,7 +24,6 @@ def with_advice(data: DataDir) -> Iterator[None]:
 
     Raises:
         StoreError: the same, with the ways out.
-
     """
     try:
         yield
@@ -52,7 +51,6 @@ def prepare(data: DataDir, *, set_aside: bool, lossy: bool) -> list[str]:
     Raises:
         AlreadyRunning: a control plane runs.
         StoreError: it cannot be done; the store is as it was.
-
     """
     now = datetime.now(UTC)
     lines: list[str] = []

@@ -161,7 +161,6 @@ class WorkerProcess:
 
         Raises:
             WorkerDied: it ended by itself, or was killed.
-
         """
         ours, theirs = socket.socketpair()
         with theirs:

@@ -65,7 +65,6 @@ class _Served:
         listening: what takes the connections.
         guests: the connections, with those of the namespace's other services.
         scaler: decides how many pods there are.
-
     """
 
     uid: str
@@ -83,11 +82,7 @@ class ActivatorController(Controller):
     workers = 4
 
     def __init__(
-        self,
-        recorder: EventRecorder,
-        book: AddressBook,
-        pods: Callable[[], Iterable[Pod]],
-        listen: Listen = listen,
+        self, recorder: EventRecorder, book: AddressBook, pods: Callable[[], Iterable[Pod]], listen: Listen = listen
     ) -> None:
         """Take requests and scale.
 
@@ -96,7 +91,6 @@ class ActivatorController(Controller):
             book: addresses of services, by their uids.
             pods: the pods of this machine.
             listen: makes an application listen.
-
         """
         self._recorder, self._book, self._pods, self._listen = recorder, book, pods, listen
         self._served: dict[str, _Served] = {}
@@ -106,7 +100,6 @@ class ActivatorController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch services, and their Deployments for how many pods they have."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._services = context.watch(KNATIVE_SERVICES)
         self._deployments = context.watch(DEPLOYMENTS, keys=_service_of)
 

@@ -14,17 +14,8 @@ from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
+from unisono.api import keys
 from unisono.api.keda import number
-from unisono.api.keys import (
-    KNATIVE_INITIAL,
-    KNATIVE_LEAST,
-    KNATIVE_METRIC,
-    KNATIVE_MOST,
-    KNATIVE_RETENTION,
-    KNATIVE_TARGET,
-    KNATIVE_UTILIZATION,
-    KNATIVE_WINDOW,
-)
 from unisono.api.knative import MOST_REPLICAS, KnativeService, stated
 from unisono.api.times import duration_or_none
 
@@ -51,7 +42,6 @@ class Rules:
         least, most: bounds of the number of pods.
         initial: pods of a revision that was never ready.
         retention: seconds for which the last pod stays longer than it must.
-
     """
 
     target: float
@@ -67,21 +57,21 @@ def rules_of(service: KnativeService) -> Rules:
     """As annotations of the revision and ``containerConcurrency`` say; what cannot be read counts as not said."""
     template = service.spec.template
     notes, limit = template.metadata.annotations or {}, template.spec.container_concurrency or 0
-    by_rate = notes.get(KNATIVE_METRIC) == "rps"
-    used = next((number(notes[key]) for key in KNATIVE_UTILIZATION if key in notes), None) or _UTILIZATION
-    target = number(notes.get(KNATIVE_TARGET, "")) or (_RATE if by_rate else limit or _CONCURRENCY)
+    by_rate = notes.get(keys.KNATIVE_METRIC) == "rps"
+    used = next((number(notes[key]) for key in keys.KNATIVE_UTILIZATION if key in notes), None) or _UTILIZATION
+    target = number(notes.get(keys.KNATIVE_TARGET, "")) or (_RATE if by_rate else limit or _CONCURRENCY)
     if limit and not by_rate:
         target = min(target, limit)
-    window = duration_or_none(notes.get(KNATIVE_WINDOW)) or _WINDOW
-    retention = next((duration_or_none(notes[key]) for key in KNATIVE_RETENTION if key in notes), None) or 0.0
-    least = stated(notes, KNATIVE_LEAST, 0)
+    window = duration_or_none(notes.get(keys.KNATIVE_WINDOW)) or _WINDOW
+    retention = next((duration_or_none(notes[key]) for key in keys.KNATIVE_RETENTION if key in notes), None) or 0.0
+    least = stated(notes, keys.KNATIVE_LEAST, 0)
     return Rules(
         target=max(target * min(used, 100.0) / 100.0, _LEAST_TARGET),
         by_rate=by_rate,
         window=min(max(window, _SHORTEST_WINDOW), LONGEST_WINDOW),
         least=least,
-        most=max(stated(notes, KNATIVE_MOST, MOST_REPLICAS), least, 1),
-        initial=stated(notes, KNATIVE_INITIAL, 1),
+        most=max(stated(notes, keys.KNATIVE_MOST, MOST_REPLICAS), least, 1),
+        initial=stated(notes, keys.KNATIVE_INITIAL, 1),
         retention=max(0.0, retention),
     )
 
@@ -107,7 +97,6 @@ class Scaler:
             rules: the service's.
             ready: pods that take requests.
             proven: its present revision was ready once; before that it keeps its first pods.
-
         """
         average = load.rate if rules.by_rate else load.concurrency
         long = math.ceil(average(now, rules.window) / rules.target - 1e-9)
@@ -136,7 +125,6 @@ class Load:
 
     Args:
         now: monotonic time in seconds, as in all methods.
-
     """
 
     def __init__(self, now: float) -> None:
@@ -240,7 +228,6 @@ class Route:
         load: its requests.
         limit: requests that one pod takes at a time; 0 for any number.
         timeout: seconds in which a response must begin, waiting included.
-
     """
 
     def __init__(
@@ -321,7 +308,6 @@ class Route:
 
         Raises:
             web.HTTPRequestTimeout: who asked is gone.
-
         """
         loop = asyncio.get_running_loop()
         self._held += 1

@@ -12,23 +12,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from unisono.agent.colocation.decide import (
-    CONFIG_KEY,
-    CONFIG_NAME,
-    Candidate,
-    CpuShare,
-    Lending,
-    Offer,
-    Pressure,
-    Settings,
-    Use,
-    bound,
-    divide,
-    lend,
-    press,
-    settings_of,
-    victim,
-)
+from unisono.agent.colocation import decide
 from unisono.agent.limits.disk import Occupant
 from unisono.agent.limits.memory_watch import WatchLoop
 from unisono.agent.machine.cgroups import Cgroups, LimitGroups, write
@@ -166,7 +150,7 @@ class UseMeter:
         """Whether the use of pods can be told from that of others; else all use counts as that of online pods."""
         return self._cgroups is not None
 
-    def read(self, offline: Iterable[str], now: float) -> Use | None:
+    def read(self, offline: Iterable[str], now: float) -> decide.Use | None:
         """What was in use since the look before; None at the first one.
 
         Args:
@@ -183,7 +167,7 @@ class UseMeter:
             return None
         seconds = now - before[0]
         spent = sum(max(0.0, pods[uid] - before[2].get(uid, 0.0)) for uid in uids)
-        return Use(
+        return decide.Use(
             cpu=round(max(0.0, machine - before[1]) / seconds * 1000),
             memory=machine_memory(self._proc),
             offline_cpu=round(spent / seconds * 1000),
@@ -268,7 +252,7 @@ class Colocation:
         nodes: Informer[Node],
         config_maps: Informer[ConfigMap],
         recorder: EventRecorder,
-        offer: Callable[[], Offer],
+        offer: Callable[[], decide.Offer],
         limits: LimitGroups,
         meter: UseMeter,
         occupants: Callable[[], Sequence[Occupant]],
@@ -276,8 +260,8 @@ class Colocation:
         self._client, self._clock, self._name = client, clock, name
         self._nodes, self._config_maps, self._recorder = nodes, config_maps, recorder
         self._offer, self._limits, self._meter, self._occupants = offer, limits, meter, occupants
-        self._settings = Settings()
-        self._lending, self._pressure = Lending(), Pressure()
+        self._settings = decide.Settings()
+        self._lending, self._pressure = decide.Lending(), decide.Pressure()
         self._bound: int | None = None
         # By uid and run of an offline container: the bound that the kernel was told.
         self._bounds: dict[tuple[str, str], int | None] = {}
@@ -308,7 +292,7 @@ class Colocation:
         if use is None:
             return
         offer = self._offer()
-        self._bound = bound(self._bound, use, offer, settings) if settings.throttles else None
+        self._bound = decide.bound(self._bound, use, offer, settings) if settings.throttles else None
         await asyncio.to_thread(self._apply, offline)
         self._looks += 1
         if self._looks % _SAMPLE_EVERY == 0:
@@ -316,15 +300,15 @@ class Colocation:
 
     def _read_settings(self, node: Node) -> None:
         """A mistake is told, and what was read before it stays in force; the labels always count."""
-        config_map = self._config_maps.get(f"{CONFIG_MAP_NAMESPACE}/{CONFIG_NAME}")
+        config_map = self._config_maps.get(f"{CONFIG_MAP_NAMESPACE}/{decide.CONFIG_NAME}")
         try:
             self._settings, problem = (
-                settings_of(node, ((config_map.data or {}) if config_map else {}).get(CONFIG_KEY, "")),
+                decide.settings_of(node, ((config_map.data or {}) if config_map else {}).get(decide.CONFIG_KEY, "")),
                 "",
             )
         except ConfigError as error:
             problem = str(error)
-            by_labels = settings_of(_bare(node))
+            by_labels = decide.settings_of(_bare(node))
             if not by_labels.colocation or not self._settings.colocation:
                 # After a start with a mistake the defaults are in force: pods are not evicted for it.
                 self._settings = by_labels
@@ -333,15 +317,15 @@ class Colocation:
             self._recorder.event(node, "Warning", "ColocationConfigurationError", problem)
         self._problem = problem
 
-    async def _sample(self, node: Node, use: Use, offer: Offer, offline: Sequence[Occupant]) -> None:
+    async def _sample(self, node: Node, use: decide.Use, offer: decide.Offer, offline: Sequence[Occupant]) -> None:
         if self._pressure.pressed is False and tainted(node):
             # An earlier agent was evicting when it ended.
-            self._pressure = Pressure(pressed=True)
-        self._pressure, short = press(self._pressure, use, offer, self._settings)
+            self._pressure = decide.Pressure(pressed=True)
+        self._pressure, short = decide.press(self._pressure, use, offer, self._settings)
         if short is not None and not any(each.ending for each in offline):
             candidates = {each.directory.uid: each for each in offline if (each.pod.spec.priority or 0) < CRITICAL}
-            listed = [Candidate(uid, *requests_of(each.pod.spec)) for uid, each in candidates.items()]
-            if (uid := victim(short, listed)) is not None:
+            listed = [decide.Candidate(uid, *requests_of(each.pod.spec)) for uid, each in candidates.items()]
+            if (uid := decide.victim(short, listed)) is not None:
                 _log.info("colocation.evict", pod=candidates[uid].pod.key, resource=short)
                 candidates[uid].evict(f"Evict offline pod due to {short} resource pressure")
         pressed = self._pressure.pressed
@@ -350,13 +334,13 @@ class Colocation:
             await self._lend_nothing(node)
             return
         before = self._lending
-        self._lending, due = lend(before, use, offer, self._settings, pressed=pressed)
+        self._lending, due = decide.lend(before, use, offer, self._settings, pressed=pressed)
         if (due and self._lending.told is not None) or lent(node) is None:
             try:
                 await report_lent(self._client, self._name, self._lending.told or (0, 0))
             except BaseException:
                 # Told at the next sample.
-                self._lending = Lending(self._lending.samples)
+                self._lending = decide.Lending(self._lending.samples)
                 raise
 
     async def _switch_off(self, node: Node) -> None:
@@ -366,13 +350,13 @@ class Colocation:
             offline = [each for each in self._occupants() if is_offline(each.pod) and not each.ended]
             await asyncio.to_thread(self._apply, offline)
             self._bounds.clear()
-        self._pressure, self._looks = Pressure(), 0
+        self._pressure, self._looks = decide.Pressure(), 0
         await self._lend_nothing(node)
         await report_taint(self._client, node, wanted=False)
 
     async def _lend_nothing(self, node: Node) -> None:
         """Take back what was lent; who holds some of it is evicted."""
-        self._lending = Lending()
+        self._lending = decide.Lending()
         if lent(node) is None:
             return
         for each in self._occupants():
@@ -382,7 +366,7 @@ class Colocation:
 
     def _apply(self, offline: Sequence[Occupant]) -> None:
         """Divide the bound among the containers of offline pods that run."""
-        runs: list[tuple[str, str, CpuShare]] = []
+        runs: list[tuple[str, str, decide.CpuShare]] = []
         for each in offline:
             uid = each.directory.uid
             for leaf in sorted(self._limits.processes(uid)):
@@ -391,10 +375,10 @@ class Colocation:
                     continue
                 requests = effective_requests(container.resources)
                 weight = max(requests.get("cpu", 0), requests.get(BATCH_CPU, 0) // 1000)
-                runs.append((uid, leaf, CpuShare(weight, limits_of(container)[0])))
+                runs.append((uid, leaf, decide.CpuShare(weight, limits_of(container)[0])))
         given: Sequence[int | None] = [share.most for _, _, share in runs]
         if self._bound is not None:
-            given = divide(self._bound, [share for _, _, share in runs])
+            given = decide.divide(self._bound, [share for _, _, share in runs])
         now = {(uid, leaf): amount for (uid, leaf, _), amount in zip(runs, given, strict=True)}
         for (uid, leaf), amount in now.items():
             if self._bounds.get((uid, leaf), -1) != amount:

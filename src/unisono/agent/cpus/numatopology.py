@@ -49,7 +49,6 @@ class NodeCpus:
         free: mask of the CPUs that no container has for itself.
         detail: the place of each CPU.
         allocations: who has the others.
-
     """
 
     cpu_policy: str
@@ -194,7 +193,6 @@ class KubeletConfig:
         topology_policy: of the topology manager.
         reserved: milli-cores for the system, of which the kubelet chooses the CPUs.
         reserved_cpus: mask of the CPUs that ``reservedSystemCPUs`` names; 0 without it.
-
     """
 
     topology_policy: str = NONE
@@ -207,7 +205,6 @@ def read_config(path: Path) -> KubeletConfig:
 
     Raises:
         AgentError: it cannot be read, or a value is none that a kubelet takes.
-
     """
     try:
         documents = load_all(_text(path), str(path))
@@ -237,7 +234,6 @@ def read_state(path: Path, config: KubeletConfig, detail: Mapping[int, Place]) -
 
     Raises:
         AgentError: the checkpoint cannot be read.
-
     """
     try:
         state = msgspec.json.decode(_text(path), type=_State)
@@ -313,7 +309,6 @@ class KubeletPlace:
         directory: of its state, ``/var/lib/kubelet``.
         config: its configuration; None for ``config.yaml`` there.
         system: the kernel's folder of CPUs and NUMA nodes.
-
     """
 
     directory: Path
@@ -325,7 +320,6 @@ class KubeletPlace:
 
         Raises:
             AgentError: a file cannot be read.
-
         """
         detail = read_cpus(self.system, online_cpus(self.system))
         if not detail:
@@ -344,7 +338,6 @@ class NumaExporter:
         name: of the node.
         place: where its kubelet keeps its files.
         clock: paces the looks.
-
     """
 
     def __init__(self, client: Client, name: str, place: KubeletPlace, clock: Clock = SYSTEM_CLOCK) -> None:

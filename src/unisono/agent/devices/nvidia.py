@@ -232,7 +232,6 @@ class GpuMetrics(Collector):
         load: answers the NVML library, or None where there is none; asked once.
         hostname: label of the machine.
         holders: by the UUID of a card, namespace and name of the pod that has it, which become labels.
-
     """
 
     def __init__(
@@ -324,10 +323,7 @@ def mps_variables(
     if share is None or card is None:
         return {}
     memory = next((gpu.memory for gpu in gpus if gpu.uuid == card), 0)
-    variables = {
-        "CUDA_MPS_PIPE_DIRECTORY": str(pipes),
-        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(100 // share.replicas),
-    }
+    variables = {"CUDA_MPS_PIPE_DIRECTORY": str(pipes), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(100 // share.replicas)}
     if memory:
         variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={memory // share.replicas // _MIB}M"
     return variables
@@ -351,11 +347,7 @@ class MpsDaemon:
 
     @property
     def _environment(self) -> Mapping[str, str]:
-        return {
-            **os.environ,
-            "CUDA_MPS_PIPE_DIRECTORY": str(self.pipes),
-            "CUDA_MPS_LOG_DIRECTORY": str(self._logs),
-        }
+        return {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(self.pipes), "CUDA_MPS_LOG_DIRECTORY": str(self._logs)}
 
     async def start(self) -> None:
         """Start it; one that an earlier agent has left goes on.

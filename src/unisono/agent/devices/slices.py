@@ -8,24 +8,8 @@ import msgspec
 
 from unisono.agent.devices.nvidia import Gpu
 from unisono.agent.environment import MissingSource
+from unisono.api import core
 from unisono.api.base import ObjectMeta, OwnerReference
-from unisono.api.core import (
-    CELDeviceSelector,
-    Container,
-    Device,
-    DeviceAttribute,
-    DeviceCapacity,
-    DeviceClass,
-    DeviceClassSpec,
-    DeviceSelector,
-    DeviceTaint,
-    Node,
-    Pod,
-    ResourceClaim,
-    ResourcePool,
-    ResourceSlice,
-    ResourceSliceSpec,
-)
 from unisono.api.keys import NVIDIA_GPU
 from unisono.api.kinds import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from unisono.errors import AlreadyExists, NotFound
@@ -47,7 +31,7 @@ _LOOK_SECONDS = 5.0
 MOST_DEVICES = 128
 """Devices of one slice."""
 
-Offer = Mapping[str, Sequence[Device]]
+Offer = Mapping[str, Sequence[core.Device]]
 """Devices by driver."""
 
 
@@ -56,7 +40,7 @@ def card_name(index: int) -> str:
     return f"gpu-{index}"
 
 
-def card_devices(gpus: Iterable[Gpu], by_limits: Collection[str] = ()) -> list[Device]:
+def card_devices(gpus: Iterable[Gpu], by_limits: Collection[str] = ()) -> list[core.Device]:
     """The machine's whole and healthy cards, with the attributes of NVIDIA's driver.
 
     Args:
@@ -64,19 +48,19 @@ def card_devices(gpus: Iterable[Gpu], by_limits: Collection[str] = ()) -> list[D
         by_limits: ids of cards that pods have by limits; their taint keeps claims away.
     """
     return [
-        Device(
+        core.Device(
             name=card_name(index),
             attributes={
-                "type": DeviceAttribute(string_value="gpu"),
-                "index": DeviceAttribute(int_value=index),
-                "uuid": DeviceAttribute(string_value=gpu.uuid),
-                "productName": DeviceAttribute(string_value=gpu.product),
-                "cudaComputeCapability": DeviceAttribute(version_value=f"{gpu.compute[0]}.{gpu.compute[1]}.0"),
-                **({"driverVersion": DeviceAttribute(version_value=_version(gpu.driver))} if gpu.driver else {}),
-                **({PCI_ROOT: DeviceAttribute(string_value=gpu.root)} if gpu.root else {}),
+                "type": core.DeviceAttribute(string_value="gpu"),
+                "index": core.DeviceAttribute(int_value=index),
+                "uuid": core.DeviceAttribute(string_value=gpu.uuid),
+                "productName": core.DeviceAttribute(string_value=gpu.product),
+                "cudaComputeCapability": core.DeviceAttribute(version_value=f"{gpu.compute[0]}.{gpu.compute[1]}.0"),
+                **({"driverVersion": core.DeviceAttribute(version_value=_version(gpu.driver))} if gpu.driver else {}),
+                **({PCI_ROOT: core.DeviceAttribute(string_value=gpu.root)} if gpu.root else {}),
             },
-            capacity={"memory": DeviceCapacity(value=str(gpu.memory))},
-            taints=[DeviceTaint(key=GIVEN_BY_LIMIT, effect="NoSchedule")] if gpu.uuid in by_limits else None,
+            capacity={"memory": core.DeviceCapacity(value=str(gpu.memory))},
+            taints=[core.DeviceTaint(key=GIVEN_BY_LIMIT, effect="NoSchedule")] if gpu.uuid in by_limits else None,
         )
         for index, gpu in enumerate(gpus)
         if gpu.healthy and not gpu.divided
@@ -94,34 +78,36 @@ def slice_name(node: str, driver: str) -> str:
     return f"{node}-{driver}"
 
 
-def slice_of(node: Node, driver: str, devices: Sequence[Device], generation: int = 1) -> ResourceSlice:
+def slice_of(node: core.Node, driver: str, devices: Sequence[core.Device], generation: int = 1) -> core.ResourceSlice:
     """The devices of one driver on one node; the slice goes with the node."""
     meta = node.metadata
-    return ResourceSlice(
+    return core.ResourceSlice(
         metadata=ObjectMeta(
             name=slice_name(meta.name, driver),
             owner_references=[
                 OwnerReference(api_version="v1", kind="Node", name=meta.name, uid=meta.uid or "", controller=True)
             ],
         ),
-        spec=ResourceSliceSpec(
+        spec=core.ResourceSliceSpec(
             driver=driver,
-            pool=ResourcePool(name=meta.name, generation=generation, resource_slice_count=1),
+            pool=core.ResourcePool(name=meta.name, generation=generation, resource_slice_count=1),
             node_name=meta.name,
             devices=list(devices),
         ),
     )
 
 
-def device_class(driver: str) -> DeviceClass:
+def device_class(driver: str) -> core.DeviceClass:
     """All devices of a driver; of NVIDIA's the whole cards, which are one book with limits of ``nvidia.com/gpu``."""
     expression = f'device.driver == "{driver}"'
     if driver == NVIDIA:
         expression += f' && device.attributes["{driver}"].type == "gpu"'
-    selector = DeviceSelector(cel=CELDeviceSelector(expression=expression))
-    return DeviceClass(
+    selector = core.DeviceSelector(cel=core.CELDeviceSelector(expression=expression))
+    return core.DeviceClass(
         metadata=ObjectMeta(name=driver),
-        spec=DeviceClassSpec(selectors=[selector], extended_resource_name=NVIDIA_GPU if driver == NVIDIA else None),
+        spec=core.DeviceClassSpec(
+            selectors=[selector], extended_resource_name=NVIDIA_GPU if driver == NVIDIA else None
+        ),
     )
 
 
@@ -142,7 +128,6 @@ class DevicePublisher(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch nodes and slices."""
-        self._client = context.client
         self._nodes = context.watch(NODES, lambda node: self._ours(node.metadata.name), when=_comes)
         self._slices = context.watch(RESOURCE_SLICES, lambda each: self._ours(each.spec.node_name or ""))
         if self._limits:
@@ -169,7 +154,7 @@ class DevicePublisher(Controller):
     def _ours(self, node: str) -> list[str]:
         return [node] if self._offer(node) is not None else []
 
-    async def _publish(self, node: Node, driver: str, devices: Sequence[Device]) -> None:
+    async def _publish(self, node: core.Node, driver: str, devices: Sequence[core.Device]) -> None:
         existing = self._slices.get(slice_name(node.metadata.name, driver))
         if existing is None:
             if devices:
@@ -195,11 +180,11 @@ class DevicePublisher(Controller):
             return
 
 
-def _plain(devices: Iterable[Device]) -> list[object]:
+def _plain(devices: Iterable[core.Device]) -> list[object]:
     return [msgspec.to_builtins(each) for each in devices]
 
 
-def _with_taints(devices: Sequence[Device], before: Iterable[Device]) -> list[Device]:
+def _with_taints(devices: Sequence[core.Device], before: Iterable[core.Device]) -> list[core.Device]:
     """The devices with the taints that users have given them."""
     given = {each.name: [one for one in each.taints or () if one.key != GIVEN_BY_LIMIT] for each in before}
     return [
@@ -208,13 +193,13 @@ def _with_taints(devices: Sequence[Device], before: Iterable[Device]) -> list[De
     ]
 
 
-def _asks_by_limit(event_type: EventType, new: Pod, old: Pod | None) -> bool:
+def _asks_by_limit(event_type: EventType, new: core.Pod, old: core.Pod | None) -> bool:
     return bool(new.spec.node_name) and any(
         NVIDIA_GPU in (each.resources.limits or {}) for each in new.spec.containers or ()
     )
 
 
-def _comes(event_type: EventType, new: Node, old: Node | None) -> bool:
+def _comes(event_type: EventType, new: core.Node, old: core.Node | None) -> bool:
     return event_type == "ADDED"
 
 
@@ -224,7 +209,7 @@ Results = list[tuple[str, str]]
 """(request, card) of one claim."""
 
 
-async def claimed_cards(client: Client, pod: Pod, node: str, cards: list[str]) -> dict[str, list[str]]:
+async def claimed_cards(client: Client, pod: core.Pod, node: str, cards: list[str]) -> dict[str, list[str]]:
     """Cards by container, for containers that use claims of the pod.
 
     Args:
@@ -253,7 +238,7 @@ async def claimed_cards(client: Client, pod: Pod, node: str, cards: list[str]) -
     return {name: cards for name, cards in cards_by_container.items() if cards}
 
 
-def cards_of(container: Container, given: Mapping[str, Results]) -> list[str]:
+def cards_of(container: core.Container, given: Mapping[str, Results]) -> list[str]:
     """Cards that a container may use: those of the claims, or of the requests of claims, that it names.
 
     Args:
@@ -268,7 +253,7 @@ def cards_of(container: Container, given: Mapping[str, Results]) -> list[str]:
     return list(cards)
 
 
-async def _claims(client: Client, pod: Pod) -> AsyncIterator[tuple[str, ResourceClaim]]:
+async def _claims(client: Client, pod: core.Pod) -> AsyncIterator[tuple[str, core.ResourceClaim]]:
     made = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses or ()}
     for entry in pod.spec.resource_claims or ():
         name = entry.resource_claim_name or made.get(entry.name)
@@ -279,7 +264,7 @@ async def _claims(client: Client, pod: Pod) -> AsyncIterator[tuple[str, Resource
         yield entry.name, await _allocated(client, pod, name)
 
 
-async def _allocated(client: Client, pod: Pod, name: str) -> ResourceClaim:
+async def _allocated(client: Client, pod: core.Pod, name: str) -> core.ResourceClaim:
     try:
         claim = await client.get(RESOURCE_CLAIMS, name, pod.metadata.namespace)
     except NotFound:
@@ -291,7 +276,7 @@ async def _allocated(client: Client, pod: Pod, name: str) -> ResourceClaim:
     return claim
 
 
-def _results(claim: ResourceClaim, node: str, cards: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _results(claim: core.ResourceClaim, node: str, cards: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     allocation = claim.status.allocation
     for result in (allocation.devices.results or ()) if allocation is not None else ():
         if result.driver != NVIDIA or result.pool != node:

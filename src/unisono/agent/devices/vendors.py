@@ -7,17 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from unisono.agent.devices.inventory import Accelerator, Inventory
-from unisono.api.keys import (
-    AMD_GPU,
-    ASCEND_310,
-    ASCEND_310P,
-    ASCEND_910,
-    INTEL_I915,
-    INTEL_XE,
-    RDMA_AVAILABLE,
-    RDMA_CAPABLE,
-    RDMA_HCA,
-)
+from unisono.api import keys
 
 # Small files of the kernel, read with care: devices come and go, and some of their files cannot be read.
 
@@ -111,7 +101,7 @@ def find_amd(sys: Path) -> Inventory:
     devices = tuple(
         Accelerator(
             f"amd-{address}",
-            AMD_GPU,
+            keys.AMD_GPU,
             str(index),
             healthy=True,
             numa=numa_node(devices_by_address[address]),
@@ -159,7 +149,7 @@ def _properties(path: Path) -> dict[str, int]:
 # Huawei's Ascend processors, by their PCI devices.
 
 _HUAWEI = 0x19E5
-_MODELS = {0xD100: ASCEND_310, 0xD500: ASCEND_310P, 0xD801: ASCEND_910, 0xD802: ASCEND_910}
+_MODELS = {0xD100: keys.ASCEND_310, 0xD500: keys.ASCEND_310P, 0xD801: keys.ASCEND_910, 0xD802: keys.ASCEND_910}
 
 
 def find_ascend(sys: Path) -> Inventory:
@@ -182,7 +172,7 @@ def find_ascend(sys: Path) -> Inventory:
 # Intel's graphics processors, by the kernel's driver: i915 or xe.
 
 _INTEL = 0x8086
-_RESOURCES = {"i915": INTEL_I915, "xe": INTEL_XE}
+_RESOURCES = {"i915": keys.INTEL_I915, "xe": keys.INTEL_XE}
 
 
 def find_intel(sys: Path) -> Inventory:
@@ -222,12 +212,12 @@ def find_rdma(sys: Path) -> Inventory:
         name = path.name
         devices.append(
             Accelerator(
-                f"rdma-{name}", RDMA_HCA, name, bool(active), numa_node(path / "device"), pci_root(path / "device")
+                f"rdma-{name}", keys.RDMA_HCA, name, bool(active), numa_node(path / "device"), pci_root(path / "device")
             )
         )
     if not devices:
         return Inventory()
-    labels = {RDMA_CAPABLE: "true", RDMA_AVAILABLE: "true" if layers else "false"}
+    labels = {keys.RDMA_CAPABLE: "true", keys.RDMA_AVAILABLE: "true" if layers else "false"}
     # Which adapters NCCL uses; a job that asks for none keeps NCCL's own choice.
     return Inventory(tuple(devices), labels, {"NCCL_IB_HCA": None})
 

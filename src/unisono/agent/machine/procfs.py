@@ -29,16 +29,6 @@ def mounts(proc: Path = PROC) -> list[MountLine]:
     return lines
 
 
-def start_time(pid: int, proc: Path = PROC) -> int | None:
-    """When a process started, in clock ticks since boot; None when there is none. Tells reused ids apart."""
-    try:
-        stat = (proc / str(pid) / "stat").read_text()
-    except OSError:
-        return None
-    # The command name may hold blanks and brackets: fields are counted from its last bracket.
-    return int(stat[stat.rindex(")") + 2 :].split()[19])
-
-
 def boot_id() -> str:
     """Differs after every boot of the machine."""
     try:

@@ -104,7 +104,7 @@ class PodUsers:
         asked = identity(pod, container, self.euid, own)
         user = own if asked.uid is None else asked.uid
         group = own if asked.gid is None else asked.gid
-        fs_group = _fs_group(pod)
+        fs_group = pod.spec.security_context.fs_group if pod.spec.security_context else None
         groups = list(dict.fromkeys([*(asked.groups or ()), *([] if fs_group is None else [fs_group])]))
         for kind, number in (("user", user), *(("group", each) for each in (group, *groups))):
             if number != own:
@@ -268,10 +268,6 @@ def account_mounts(who: Identity, run: RunDir) -> list[Mount]:
         own.chmod(0o644)
         mounts.append(Mount(str(own), str(listed), read_only=True))
     return mounts
-
-
-def _fs_group(pod: Pod) -> int | None:
-    return pod.spec.security_context.fs_group if pod.spec.security_context else None
 
 
 def _check(container: Container, kind: str, number: int) -> None:

@@ -11,28 +11,12 @@ import os
 import select
 import stat
 
-from unisono.agent.shim.kernel import (
-    CLONE_NEWNS,
-    CLONE_NEWPID,
-    CLONE_NEWUTS,
-    PR_SET_NO_NEW_PRIVS,
-    PR_SET_PDEATHSIG,
-    START_ERROR,
-    describe,
-    enter_user_namespace,
-    libc,
-    prctl,
-    read_all,
-    start_time,
-    unshare,
-    write_all,
-)
+from unisono.agent.shim import kernel
 
 # The inner processes: process 1 of the container, and the one that becomes the container's command.
 
 # pathlib would cost milliseconds at every start of a container.
 # ruff: noqa: PTH116, PTH118, PTH123, S606
-
 
 TYPE_CHECKING = False  # importing typing would cost milliseconds at every start of a container
 if TYPE_CHECKING:
@@ -53,19 +37,19 @@ def run_init(spec: Spec, stdio: tuple[int, int, int], status_fd: int, failed_fd:
     signal.signal(signal.SIGTERM, lambda *_: early.append(True))
     ready, executed = os.pipe()
     try:
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         if spec["isolation"] != "none":
             prepare(spec)
         child = os.fork()
         if child == 0:
             run_command(spec, stdio, failed_fd)
     except BaseException as error:  # whatever it is, the agent must learn of it
-        write_all(failed_fd, describe(error))
+        kernel.write_all(failed_fd, kernel.describe(error))
         os._exit(1)
     for fd in {*stdio, failed_fd, executed}:
         os.close(fd)
     # Until the command has replaced our own code, a SIGTERM would meet our handlers: it is kept back.
-    read_all(ready)
+    kernel.read_all(ready)
     signal.signal(signal.SIGTERM, lambda *_: end_command(child))
     if early:
         end_command(child)
@@ -75,7 +59,7 @@ def run_init(spec: Spec, stdio: tuple[int, int, int], status_fd: int, failed_fd:
         except ChildProcessError:
             break
         if pid == child:
-            write_all(status_fd, str(status).encode())
+            kernel.write_all(status_fd, str(status).encode())
             break
     os._exit(0)
 
@@ -90,7 +74,7 @@ def end_command(pid: int) -> None:
 
 def prepare(spec: Spec) -> None:
     """Mounts and host name, inside fresh namespaces."""
-    unshare(CLONE_NEWNS | CLONE_NEWUTS)
+    kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS)
     from unisono.agent.shim.mounts import set_up
 
     who = None if spec["uid"] is None else (spec["uid"], spec["gid"], spec["groups"] or [])
@@ -103,13 +87,13 @@ def prepare(spec: Spec) -> None:
         writable=spec["writable"],
     )
     name = spec["hostname"].encode()
-    libc().sethostname(name, len(name))
+    kernel.libc().sethostname(name, len(name))
 
 
 def run_command(spec: Spec, stdio: tuple[int, int, int], failed_fd: int) -> NoReturn:
     """Become the container's command."""
     os.setsid()
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     for target, source in enumerate(stdio):
         os.dup2(source, target)
     if spec.get("tty"):
@@ -201,7 +185,7 @@ def become(spec: Spec) -> None:
         who = f"user {spec['uid']}, group {spec['gid']}"
         raise OSError(error.errno, f"the process cannot become {who}: {error.strerror}") from None
     if spec["no_new_privileges"]:
-        prctl(PR_SET_NO_NEW_PRIVS, 1)
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
 
 
 def limit_processes(most: int) -> None:
@@ -232,8 +216,8 @@ def execute(argv: list[str], env: dict[str, str], failed_fd: int) -> NoReturn:
 
 def fail(failed_fd: int, message: str) -> NoReturn:
     """Tell the shim why the command does not start, and end."""
-    write_all(failed_fd, message.encode())
-    os._exit(START_ERROR)
+    kernel.write_all(failed_fd, message.encode())
+    os._exit(kernel.START_ERROR)
 
 
 # pathlib would cost milliseconds at every start of a container.
@@ -250,7 +234,7 @@ def enter(spec: Spec) -> int:
     os.set_inheritable(STATUS_FD, False)
     try:
         container = os.pidfd_open(spec["init"])
-        if start_time(spec["init"]) != spec["init_start_time"]:
+        if kernel.start_time(spec["init"]) != spec["init_start_time"]:
             raise ProcessLookupError
         groups = [os.open(group + "/cgroup.procs", os.O_WRONLY) for group in spec["cgroups"]]
         join(spec)
@@ -260,10 +244,10 @@ def enter(spec: Spec) -> int:
             os.close(reader)
             run_entered(spec, groups, writer)
     except (FileNotFoundError, ProcessLookupError):
-        write_all(STATUS_FD, b"failed the container has ended")
+        kernel.write_all(STATUS_FD, b"failed the container has ended")
         return 1
     except OSError as error:
-        write_all(STATUS_FD, b"failed " + describe(error))
+        kernel.write_all(STATUS_FD, b"failed " + kernel.describe(error))
         return 1
     for fd in (writer, *groups):
         os.close(fd)
@@ -271,10 +255,12 @@ def enter(spec: Spec) -> int:
     null = os.open("/dev/null", os.O_RDWR)
     for fd in range(3):
         os.dup2(null, fd)
-    problem = read_all(reader)
+    problem = kernel.read_all(reader)
     status = wait_for(child, container)
     code = os.waitstatus_to_exitcode(status)
-    write_all(STATUS_FD, b"failed " + problem if problem else f"exit {code if code >= 0 else 128 - code}".encode())
+    kernel.write_all(
+        STATUS_FD, b"failed " + problem if problem else f"exit {code if code >= 0 else 128 - code}".encode()
+    )
     return 0
 
 
@@ -283,7 +269,7 @@ def join(spec: Spec) -> None:
     import ctypes
 
     for name, fd in [(name, os.open(f"/proc/{spec['init']}/ns/{name}", os.O_RDONLY)) for name in spec["namespaces"]]:
-        if libc().setns(fd, 0):
+        if kernel.libc().setns(fd, 0):
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), name)
         os.close(fd)
@@ -299,7 +285,7 @@ def run_entered(spec: Spec, groups: list[int], failed_fd: int) -> NoReturn:
         for group in groups:
             os.write(group, b"0")
             os.close(group)
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
         if spec.get("tty"):
             take_terminal()
@@ -307,7 +293,7 @@ def run_entered(spec: Spec, groups: list[int], failed_fd: int) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         take_identity(spec)
     except OSError as error:
-        write_all(failed_fd, describe(error))
+        kernel.write_all(failed_fd, kernel.describe(error))
         os._exit(1)
     execute(spec["argv"], spec["env"], failed_fd)
 
@@ -338,19 +324,19 @@ def probe(directory: str) -> None:
     try:
         kind = "root" if os.geteuid() == 0 else "user"
         if kind == "user":
-            enter_user_namespace()
-        unshare(CLONE_NEWPID)
+            kernel.enter_user_namespace()
+        kernel.unshare(kernel.CLONE_NEWPID)
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
             try:
-                unshare(CLONE_NEWNS | CLONE_NEWUTS)
+                kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS)
                 set_up([(directory, "/unisono-probe", False, "", False)], directory + "/root", read_only=False)
             except OSError as error:
-                write_all(writer, f"none {error.strerror} ({error.filename})".encode())
+                kernel.write_all(writer, f"none {error.strerror} ({error.filename})".encode())
             os._exit(0)
         os.close(writer)
-        kind = read_all(reader).decode() or kind
+        kind = kernel.read_all(reader).decode() or kind
         os.waitpid(child, 0)
     except OSError as error:
         kind = f"none {error.strerror}"

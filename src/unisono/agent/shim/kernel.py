@@ -9,7 +9,6 @@ import struct
 # pathlib would cost milliseconds at every start of a container.
 # ruff: noqa: PTH104, PTH123
 
-
 TYPE_CHECKING = False  # importing typing would cost milliseconds at every start of a container
 
 CLONE_NEWNS, CLONE_NEWUTS = 0x00020000, 0x04000000
@@ -129,7 +128,6 @@ def mapped(folder: str, uid: int, gid: int) -> int:
 
     Raises:
         OSError: the kernel or the file system cannot do so.
-
     """
     here = _opened(folder)
     try:
@@ -156,7 +154,6 @@ def attach(tree: int, place: str) -> None:
 
     Raises:
         OSError: there is a link on the way to it, or no folder.
-
     """
     try:
         there = _opened(place)

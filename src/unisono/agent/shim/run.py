@@ -7,28 +7,14 @@ import os
 import select
 import time
 
+from unisono.agent.shim import kernel
 from unisono.agent.shim.attach import STDERR, STDOUT, Attach
 from unisono.agent.shim.enter import run_init
-from unisono.agent.shim.kernel import (
-    CLONE_NEWPID,
-    PR_SET_CHILD_SUBREAPER,
-    START_ERROR,
-    describe,
-    enter_user_namespace,
-    parent_of,
-    prctl,
-    read_all,
-    start_time,
-    unshare,
-    write_all,
-    write_record,
-)
 
 # Writing the container's log.
 
 # pathlib would cost milliseconds at every start of a container.
 # ruff: noqa: PTH104
-
 
 MAX_LINE = 16384
 
@@ -72,7 +58,7 @@ class Log:
 
     def _write(self, data: bytes) -> None:
         try:
-            write_all(self.fd, data)
+            kernel.write_all(self.fd, data)
             self.size += len(data)
             if self.size >= self.max_bytes:
                 self._rotate()
@@ -110,7 +96,7 @@ def supervise(spec: Spec) -> int:
     try:
         run(spec)
     except OSError as error:
-        write_record(spec["dir"] + "/exit", outcome(b"", describe(error), started))
+        kernel.write_record(spec["dir"] + "/exit", outcome(b"", kernel.describe(error), started))
         return 1
     return 0
 
@@ -128,11 +114,11 @@ def run(spec: Spec) -> None:
     status, failed = os.pipe(), os.pipe()
     stdio = Stdio(spec)
     if spec["isolation"] == "user":
-        enter_user_namespace()
+        kernel.enter_user_namespace()
     if spec["isolation"] == "none":
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     else:
-        unshare(CLONE_NEWPID)
+        kernel.unshare(kernel.CLONE_NEWPID)
     init = os.fork()
     if init == 0:
         for fd in {*stdio.own_side, status[0], failed[0]}:
@@ -146,25 +132,25 @@ def run(spec: Spec) -> None:
     # Before anybody is told that the container runs.
     attach = Attach(spec["dir"], poll, stdio.stdin, spec.get("stdin_once", False), stdio.terminal)
     started = time.time()
-    problem = read_all(failed[0])
+    problem = kernel.read_all(failed[0])
     pid = os.getpid()
     if not problem:
-        write_record(
+        kernel.write_record(
             spec["dir"] + "/started",
             {
                 "pid": pid,
-                "start_time": start_time(pid),
+                "start_time": kernel.start_time(pid),
                 "init": init,
                 "init_start_time": init_start_time(init),
                 "started_at": started,
             },
         )
     pump(log, stdio.outputs, status[0], signals, spec["isolation"] == "none", poll, attach)
-    result = read_all(status[0])
+    result = kernel.read_all(status[0])
     attach.finish()
     end_everything(init, spec["isolation"] == "none")
     log.finish()
-    write_record(spec["dir"] + "/exit", outcome(result, problem, started))
+    kernel.write_record(spec["dir"] + "/exit", outcome(result, problem, started))
 
 
 class Stdio:
@@ -216,7 +202,7 @@ def spare_from_oom() -> str:
 def init_start_time(pid: int) -> int:
     """Start time of init, 0 when it ended already."""
     try:
-        return start_time(pid)
+        return kernel.start_time(pid)
     except OSError:
         return 0
 
@@ -224,7 +210,7 @@ def init_start_time(pid: int) -> int:
 def outcome(result: bytes, problem: bytes, started: float) -> dict[str, object]:
     """How the container ended, from the wait status that init passed on."""
     if problem:
-        return {"exit_code": START_ERROR, "signal": 0, "reason": "StartError", "message": problem.decode(),
+        return {"exit_code": kernel.START_ERROR, "signal": 0, "reason": "StartError", "message": problem.decode(),
                 "started_at": started, "finished_at": time.time()}  # fmt: skip
     code, sig = 128 + signal.SIGKILL, int(signal.SIGKILL)
     if result:
@@ -337,7 +323,7 @@ def end_everything(init: int, hunt: bool) -> None:
     while hunt:
         mine = os.getpid()
         for entry in os.listdir("/proc"):
-            if entry.isdigit() and parent_of(entry) == mine and int(entry) != init:
+            if entry.isdigit() and kernel.parent_of(entry) == mine and int(entry) != init:
                 try:
                     os.kill(int(entry), signal.SIGKILL)
                 except ProcessLookupError:

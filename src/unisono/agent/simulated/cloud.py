@@ -12,21 +12,7 @@ import structlog
 from unisono.agent.simulated.specs import NodeSpec
 from unisono.api.annotations import BOOT_SECONDS, INTERRUPTED_AT, PRICE
 from unisono.api.core import CustomResourceDefinition
-from unisono.api.groups.autoscaling import (
-    CAPACITY,
-    DELETE_MACHINE,
-    DEPLOYMENT_NAME,
-    GPU_COUNT,
-    GPU_TYPE,
-    LABELS,
-    MACHINE_DEPLOYMENTS,
-    MACHINES,
-    MAXIMUM,
-    MINIMUM,
-    TAINTS,
-    Machine,
-    MachineDeployment,
-)
+from unisono.api.groups import autoscaling
 from unisono.api.keys import CAPACITY_TYPE
 from unisono.api.kind import Kind
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NODES
@@ -67,7 +53,6 @@ class SimulatedCloud:
         groups: machines on demand, each with ``cloud``.
         clock: times.
         nodes: gets machines that have booted, and loses those that are gone.
-
     """
 
     def __init__(self, client: Client, groups: Sequence[NodeSpec], clock: Clock, nodes: Nodes) -> None:
@@ -89,10 +74,10 @@ class SimulatedCloud:
             await self._clock.sleep(_LOOK_SECONDS)
 
     async def _prepare(self) -> None:
-        for kind in (MACHINES, MACHINE_DEPLOYMENTS):
+        for kind in (autoscaling.MACHINES, autoscaling.MACHINE_DEPLOYMENTS):
             await self._create(CUSTOM_RESOURCE_DEFINITIONS, definition(kind))
         for group in self._groups.values():
-            await self._create(MACHINE_DEPLOYMENTS, deployment(group))
+            await self._create(autoscaling.MACHINE_DEPLOYMENTS, deployment(group))
 
     async def _create(self, kind: Kind[Any], obj: Any) -> None:
         try:
@@ -103,21 +88,23 @@ class SimulatedCloud:
     async def look(self) -> None:
         """Make, boot and remove machines, and say in each status how many there are."""
         now = self._clock.time()
-        deployments = (await self._client.list(MACHINE_DEPLOYMENTS, NAMESPACE)).items
-        machines = (await self._client.list(MACHINES, NAMESPACE)).items
+        deployments = (await self._client.list(autoscaling.MACHINE_DEPLOYMENTS, NAMESPACE)).items
+        machines = (await self._client.list(autoscaling.MACHINES, NAMESPACE)).items
         taken = await self._taken_back(now)
         for each in deployments:
             group = self._groups.get(each.metadata.name)
             if group is None:
                 continue
-            mine = [m for m in machines if (m.metadata.labels or {}).get(DEPLOYMENT_NAME) == group.name]
+            mine = [m for m in machines if (m.metadata.labels or {}).get(autoscaling.DEPLOYMENT_NAME) == group.name]
             for machine in [m for m in mine if m.metadata.name in taken]:
                 await self._remove(machine)
                 mine.remove(machine)
             await self._scale(group, each, mine)
             await self._boot(group, each, mine, now)
 
-    async def _scale(self, group: NodeSpec, asked: MachineDeployment, mine: list[Machine]) -> None:
+    async def _scale(
+        self, group: NodeSpec, asked: autoscaling.MachineDeployment, mine: list[autoscaling.Machine]
+    ) -> None:
         desired = max(0, asked.spec.replicas or 0)
         order = sorted(mine, key=lambda m: (not _is_chosen(m), m.status.node_ref is not None, m.metadata.name))
         for machine in order[: max(0, len(mine) - desired)]:
@@ -128,11 +115,15 @@ class SimulatedCloud:
             while (name := f"{group.name}-{self._serial[group.name]}") in names:
                 self._serial[group.name] += 1
             self._serial[group.name] += 1
-            labels = {DEPLOYMENT_NAME: group.name}
-            machine = msgspec.convert({"metadata": {"name": name, "namespace": NAMESPACE, "labels": labels}}, Machine)
-            await self._create(MACHINES, machine)
+            labels = {autoscaling.DEPLOYMENT_NAME: group.name}
+            machine = msgspec.convert(
+                {"metadata": {"name": name, "namespace": NAMESPACE, "labels": labels}}, autoscaling.Machine
+            )
+            await self._create(autoscaling.MACHINES, machine)
 
-    async def _boot(self, group: NodeSpec, asked: MachineDeployment, mine: list[Machine], now: float) -> None:
+    async def _boot(
+        self, group: NodeSpec, asked: autoscaling.MachineDeployment, mine: list[autoscaling.Machine], now: float
+    ) -> None:
         assert group.cloud is not None
         ready = 0
         for machine in mine:
@@ -142,7 +133,7 @@ class SimulatedCloud:
                     continue
                 await self._nodes.add(name, group)
                 status = {"status": {"nodeRef": {"name": name}}}
-                await self._client.patch(MACHINES, name, status, namespace=NAMESPACE, subresource="status")
+                await self._client.patch(autoscaling.MACHINES, name, status, namespace=NAMESPACE, subresource="status")
             else:
                 # Known to the process before this one.
                 await self._nodes.add(name, group)
@@ -150,13 +141,15 @@ class SimulatedCloud:
         said = (asked.status.replicas, asked.status.ready_replicas)
         if said != (len(mine), ready):
             patch = {"status": {"replicas": len(mine), "readyReplicas": ready}}
-            await self._client.patch(MACHINE_DEPLOYMENTS, group.name, patch, namespace=NAMESPACE, subresource="status")
+            await self._client.patch(
+                autoscaling.MACHINE_DEPLOYMENTS, group.name, patch, namespace=NAMESPACE, subresource="status"
+            )
 
-    async def _remove(self, machine: Machine) -> None:
+    async def _remove(self, machine: autoscaling.Machine) -> None:
         name = machine.metadata.name
         await self._nodes.remove(name)
         try:
-            await self._client.delete(MACHINES, name, NAMESPACE)
+            await self._client.delete(autoscaling.MACHINES, name, NAMESPACE)
         except NotFound:
             return
 
@@ -181,36 +174,36 @@ def with_capacity_type(group: NodeSpec) -> NodeSpec:
     return replace(group, labels={CAPACITY_TYPE: kind, **group.labels})
 
 
-def _is_chosen(machine: Machine) -> bool:
-    return DELETE_MACHINE in (machine.metadata.annotations or {})
+def _is_chosen(machine: autoscaling.Machine) -> bool:
+    return autoscaling.DELETE_MACHINE in (machine.metadata.annotations or {})
 
 
-def deployment(group: NodeSpec) -> MachineDeployment:
+def deployment(group: NodeSpec) -> autoscaling.MachineDeployment:
     """The MachineDeployment of a group, as its owner would write it for Cluster API."""
     assert group.cloud is not None
     wire, cloud = group.wire_capacity(), group.cloud
     notes = {
-        MINIMUM: str(cloud.least),
-        MAXIMUM: str(cloud.most),
-        f"{CAPACITY}cpu": wire["cpu"],
-        f"{CAPACITY}memory": wire["memory"],
-        LABELS: ",".join(f"{key}={value}" for key, value in sorted(group.labels.items())),
+        autoscaling.MINIMUM: str(cloud.least),
+        autoscaling.MAXIMUM: str(cloud.most),
+        f"{autoscaling.CAPACITY}cpu": wire["cpu"],
+        f"{autoscaling.CAPACITY}memory": wire["memory"],
+        autoscaling.LABELS: ",".join(f"{key}={value}" for key, value in sorted(group.labels.items())),
         BOOT_SECONDS: f"{cloud.boot_seconds:g}",
     }
     if "ephemeral-storage" in wire:
-        notes[f"{CAPACITY}ephemeral-disk"] = wire["ephemeral-storage"]
+        notes[f"{autoscaling.CAPACITY}ephemeral-disk"] = wire["ephemeral-storage"]
     for name, amount in wire.items():
         if name not in _OWN:
-            notes |= {GPU_TYPE: name, GPU_COUNT: amount}
+            notes |= {autoscaling.GPU_TYPE: name, autoscaling.GPU_COUNT: amount}
     if group.taints:
-        notes[TAINTS] = ",".join(f"{each.key}={each.value or ''}:{each.effect}" for each in group.taints)
+        notes[autoscaling.TAINTS] = ",".join(f"{each.key}={each.value or ''}:{each.effect}" for each in group.taints)
     if cloud.price is not None:
         notes[PRICE] = f"{cloud.price:g}"
     value = {
         "metadata": {"name": group.name, "namespace": NAMESPACE, "annotations": notes},
         "spec": {"replicas": cloud.least},
     }
-    return msgspec.convert(value, MachineDeployment)
+    return msgspec.convert(value, autoscaling.MachineDeployment)
 
 
 def definition(kind: Kind[Any]) -> CustomResourceDefinition:
@@ -221,7 +214,7 @@ def definition(kind: Kind[Any]) -> CustomResourceDefinition:
         "storage": True,
         "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
         "subresources": {"status": {}},
-        "additionalPrinterColumns": _COLUMNS if kind is MACHINE_DEPLOYMENTS else _COLUMNS[-1:],
+        "additionalPrinterColumns": _COLUMNS if kind is autoscaling.MACHINE_DEPLOYMENTS else _COLUMNS[-1:],
     }
     value = {
         "metadata": {"name": kind.resource},

@@ -46,7 +46,6 @@ from unisono.kube.workqueue import WorkQueue
 
 __all__ = ["NodeSpec", "SimulatedNodes", "parse_specs"]
 
-
 # Heartbeats of simulated nodes: renews their Leases, and brings nodes back that were lost during a pause.
 
 # A Lease holds for this many periods.

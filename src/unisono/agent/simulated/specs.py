@@ -439,21 +439,12 @@ def simulated_view(pod: Pod, started_at: float, now: float) -> PodView:
         ended = Exit(_TERMINATED, started_at, now, 15)
     mains = [
         ContainerView(
-            c.name,
-            "main",
-            "running" if ended is None else "exited",
-            runs=1,
-            started_at=started_at,
-            last=ended,
+            c.name, "main", "running" if ended is None else "exited", runs=1, started_at=started_at, last=ended
         )
         for c in pod.spec.containers or ()
     ]
     return PodView(
-        name=pod.metadata.name,
-        restart_policy="Never",
-        containers=(*inits, *mains),
-        deleting=deleting,
-        failure=failure,
+        name=pod.metadata.name, restart_policy="Never", containers=(*inits, *mains), deleting=deleting, failure=failure
     )
 
 

@@ -173,7 +173,6 @@ def inside_volume(path: str) -> str:
 
     Raises:
         AgentError: it leads out of its volume.
-
     """
     parts = PurePosixPath(path).parts
     if path.startswith("/") or ".." in parts:
@@ -209,10 +208,7 @@ def _same(path: Path, content: FileContent) -> bool:
 
 
 TMPFS = "tmpfs:"
-_MADE_BY = {
-    "DirectoryOrCreate": ["/bin/mkdir", "-p", "-m", "755", "--"],
-    "FileOrCreate": ["/usr/bin/touch", "--"],
-}
+_MADE_BY = {"DirectoryOrCreate": ["/bin/mkdir", "-p", "-m", "755", "--"], "FileOrCreate": ["/usr/bin/touch", "--"]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,21 +17,9 @@ import msgspec
 from unisono.agent.environment import MissingSource
 from unisono.agent.layout import Layout
 from unisono.agent.volumes.mounts import host_path
+from unisono.api import core
 from unisono.api.annotations import SIMULATED
 from unisono.api.base import ObjectMeta
-from unisono.api.core import (
-    LocalVolumeSource,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    ObjectReference,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    PersistentVolumeSpec,
-    Pod,
-    StorageClass,
-    VolumeNodeAffinity,
-)
 from unisono.api.keys import DELETION_BY_PROVISIONER, HOSTNAME, PROVISIONED_BY, SELECTED_NODE, STORAGE_PROVISIONER
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from unisono.api.volumes import PROVISIONER, VOLUME_NODE, claim_name, class_of_claim, is_shared, provisioned_name
@@ -45,7 +33,7 @@ from unisono.kube.events import EventRecorder as Recorder
 _ANY_ACCESS = ["ReadWriteOnce"]
 
 
-async def claim_folders(client: Client, layout: Layout, pod: Pod) -> dict[str, Path]:
+async def claim_folders(client: Client, layout: Layout, pod: core.Pod) -> dict[str, Path]:
     """The folder (or file) behind each claim of the pod that exists, by the claim's name.
 
     Raises:
@@ -69,7 +57,7 @@ async def claim_folders(client: Client, layout: Layout, pod: Pod) -> dict[str, P
     return folders
 
 
-async def _folder(client: Client, layout: Layout, claim: PersistentVolumeClaim) -> Path:
+async def _folder(client: Client, layout: Layout, claim: core.PersistentVolumeClaim) -> Path:
     name = claim.metadata.name
     if claim.spec.volume_name:
         if claim.status.phase != "Bound":
@@ -88,7 +76,7 @@ async def _folder(client: Client, layout: Layout, claim: PersistentVolumeClaim) 
     return place
 
 
-def _place(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Path:
+def _place(volume: core.PersistentVolume, claim: core.PersistentVolumeClaim) -> Path:
     """Where a volume is on this machine."""
     spec, name = volume.spec, volume.metadata.name
     if spec.claim_ref is None or spec.claim_ref.uid != claim.metadata.uid:
@@ -105,11 +93,11 @@ def _place(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Path:
     raise AgentError(f"Volume {name} is of a type that this runtime does not have: use local or hostPath.")
 
 
-def _owned(claim: PersistentVolumeClaim, pod: Pod) -> bool:
+def _owned(claim: core.PersistentVolumeClaim, pod: core.Pod) -> bool:
     return any(each.uid == pod.metadata.uid for each in claim.metadata.owner_references or ())
 
 
-async def _bind(client: Client, claim: PersistentVolumeClaim) -> None:
+async def _bind(client: Client, claim: core.PersistentVolumeClaim) -> None:
     """Where there is no storage class, a claim is a folder of the node to which its first pod comes."""
     status = {
         "phase": "Bound",
@@ -191,7 +179,6 @@ class VolumeProvisioner(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch claims and volumes: keys of the former have a namespace."""
-        self._client, self._clock = context.client, context.clock
         self._claims = context.watch(PERSISTENT_VOLUME_CLAIMS, self._wanted)
         self._volumes = context.watch(PERSISTENT_VOLUMES, self._ours)
         self._classes = context.informer(STORAGE_CLASSES)
@@ -210,19 +197,19 @@ class VolumeProvisioner(Controller):
             await self._make(claim, storage_class)
         return None
 
-    def _wanted(self, claim: PersistentVolumeClaim) -> list[str]:
+    def _wanted(self, claim: core.PersistentVolumeClaim) -> list[str]:
         """The claim's key when a volume of these nodes is to be made for it."""
         notes = claim.metadata.annotations or {}
         if claim.spec.volume_name or claim.metadata.deletion_timestamp or notes.get(STORAGE_PROVISIONER) != PROVISIONER:
             return []
         return [claim.key] if self._serves(notes.get(SELECTED_NODE, "")) else []
 
-    def _ours(self, volume: PersistentVolume) -> list[str]:
+    def _ours(self, volume: core.PersistentVolume) -> list[str]:
         notes = volume.metadata.annotations or {}
         ours = notes.get(PROVISIONED_BY) == PROVISIONER and self._serves(notes.get(VOLUME_NODE, ""))
         return [volume.metadata.name] if ours else []
 
-    async def _make(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> None:
+    async def _make(self, claim: core.PersistentVolumeClaim, storage_class: core.StorageClass) -> None:
         name = provisioned_name(claim)
         problem = refusal(claim)
         if problem:
@@ -266,7 +253,7 @@ class VolumeProvisioner(Controller):
         await self._let_go(volume)
         return None
 
-    async def _let_go(self, volume: PersistentVolume) -> None:
+    async def _let_go(self, volume: core.PersistentVolume) -> None:
         meta = volume.metadata
         finalizers = [each for each in meta.finalizers or () if each != DELETION_BY_PROVISIONER]
         if len(finalizers) == len(meta.finalizers or ()):
@@ -278,7 +265,7 @@ class VolumeProvisioner(Controller):
             return
 
 
-def refusal(claim: PersistentVolumeClaim) -> str:
+def refusal(claim: core.PersistentVolumeClaim) -> str:
     """Why a folder cannot be what the claim asks for; empty when it can."""
     spec = claim.spec
     if (spec.volume_mode or "Filesystem") != "Filesystem":
@@ -290,7 +277,7 @@ def refusal(claim: PersistentVolumeClaim) -> str:
     return ""
 
 
-def is_over(volume: PersistentVolume) -> bool:
+def is_over(volume: core.PersistentVolume) -> bool:
     """Whether no claim has the volume any more, and its node should do what the reclaim policy says."""
     phase = volume.status.phase
     if volume.metadata.deletion_timestamp:
@@ -299,8 +286,8 @@ def is_over(volume: PersistentVolume) -> bool:
 
 
 def volume_for(
-    claim: PersistentVolumeClaim, storage_class: StorageClass, node: str, path: str, *, everywhere: bool
-) -> PersistentVolume:
+    claim: core.PersistentVolumeClaim, storage_class: core.StorageClass, node: str, path: str, *, everywhere: bool
+) -> core.PersistentVolume:
     """The volume of a claim.
 
     Args:
@@ -315,16 +302,16 @@ def volume_for(
     if is_shared(claim):
         # Pods of simulated nodes read and write nothing: they can have it wherever it is.
         terms.append(_term(SIMULATED, "true"))
-    return PersistentVolume(
+    return core.PersistentVolume(
         metadata=ObjectMeta(
             name=provisioned_name(claim),
             annotations={PROVISIONED_BY: PROVISIONER, VOLUME_NODE: node},
             finalizers=[DELETION_BY_PROVISIONER],
         ),
-        spec=PersistentVolumeSpec(
+        spec=core.PersistentVolumeSpec(
             capacity={"storage": (claim.spec.resources.requests or {})["storage"]},
             access_modes=claim.spec.access_modes,
-            claim_ref=ObjectReference(
+            claim_ref=core.ObjectReference(
                 api_version="v1",
                 kind="PersistentVolumeClaim",
                 namespace=meta.namespace,
@@ -336,11 +323,13 @@ def volume_for(
             storage_class_name=storage_class.metadata.name,
             mount_options=storage_class.mount_options,
             volume_mode="Filesystem",
-            local=LocalVolumeSource(path=path),
-            node_affinity=VolumeNodeAffinity(required=NodeSelector(node_selector_terms=terms)),
+            local=core.LocalVolumeSource(path=path),
+            node_affinity=core.VolumeNodeAffinity(required=core.NodeSelector(node_selector_terms=terms)),
         ),
     )
 
 
-def _term(key: str, value: str) -> NodeSelectorTerm:
-    return NodeSelectorTerm(match_expressions=[NodeSelectorRequirement(key=key, operator="In", values=[value])])
+def _term(key: str, value: str) -> core.NodeSelectorTerm:
+    return core.NodeSelectorTerm(
+        match_expressions=[core.NodeSelectorRequirement(key=key, operator="In", values=[value])]
+    )

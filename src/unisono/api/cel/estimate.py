@@ -32,7 +32,6 @@ class Sized:
         node: its schema; None where there is none.
         size: characters of a text, entries of a list or map.
         inner: what is known about its entries, where no schema says it.
-
     """
 
     node: Node | None = None
@@ -86,7 +85,6 @@ def estimate(tree: Expression, known: Mapping[str, Sized]) -> float:
     Args:
         tree: the expression.
         known: what is known about its variables.
-
     """
     return _cost(tree, known)[0]
 

@@ -36,7 +36,6 @@ class Authorizer:
 
     Attributes:
         decide: answers the whole question.
-
     """
 
     decide: Callable[[Authorizer], bool]
@@ -70,7 +69,6 @@ STEPS: dict[str, Callable[[Any, Any], Any]] = {
 ANSWERS: dict[str, Callable[[Any], Any]] = {"allowed": _allowed}
 # What a question costs in cel-go's estimate for Kubernetes.
 COST = 350_000.0
-
 
 # Conversions between types: ``int('1')``, ``string(2.5)``, ``timestamp('2026-01-01T00:00:00Z')``.
 
@@ -172,7 +170,6 @@ CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "duration": values.duration,
 }
 
-
 Cost = Callable[..., float]
 
 
@@ -234,7 +231,6 @@ class Function:
         call: takes the values, a method's target first.
         fewest, most: number of values.
         cost: takes the same values; None for one unit.
-
     """
 
     call: Callable[..., Any]

@@ -8,15 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from unisono.api.cel import texts, values
-from unisono.api.cel.values import (
-    EvaluationError,
-    UInt,
-    checked_int,
-    equal,
-    less,
-    no_overload,
-    type_name,
-)
+from unisono.api.cel.values import EvaluationError, UInt, checked_int, equal, less, no_overload, type_name
 
 
 def _number(name: str, left: Any, right: Any) -> None:
@@ -113,7 +105,6 @@ def checked_list(value: Any, name: str) -> list[Any]:
 
     Raises:
         EvaluationError: it is none; ``name`` is the function that was called.
-
     """
     if not isinstance(value, list):
         raise no_overload(name)
@@ -138,7 +129,6 @@ def extreme(name: str, values: Any, *, largest: bool) -> Any:
 
     Raises:
         EvaluationError: the list is empty, or its entries cannot be compared.
-
     """
     entries = checked_list(values, name)
     if not entries:

@@ -233,7 +233,6 @@ _MACROS: dict[str, tuple[Macro, tuple[int, ...]]] = {
     "optFlatMap": (_opt_map(flat=True), (2,)),
 }
 
-
 _TYPE_NAMES = ("bool", "bytes", "double", "int", "list", "map", "null_type", "optional_type", "string", "type", "uint")
 TYPES = {name: Type(name) for name in _TYPE_NAMES}
 _ABSENT = object()
@@ -244,7 +243,6 @@ class Program:
 
     Attributes:
         tree: the expression.
-
     """
 
     __slots__ = ("_run", "tree")
@@ -263,7 +261,6 @@ class Program:
         Raises:
             EvaluationError: there is none.
             CostError: it would cost more than it may.
-
         """
         meter = EvaluationMeter(budget, variables)
         try:
@@ -284,7 +281,6 @@ def compile_expression(text: str, variables: frozenset[str]) -> Program:
 
     Raises:
         CompileError: it is no CEL, is too long or too deep, or uses what does not exist.
-
     """
     tree = parse(text)
     return Program(tree, _Compiler(variables).run(tree))
@@ -473,7 +469,6 @@ def item(owner: Any, key: Any) -> Any:
 
     Raises:
         EvaluationError: it has none.
-
     """
     if isinstance(owner, dict):
         if isinstance(key, float) and key.is_integer():

@@ -94,7 +94,6 @@ def parse(text: str) -> Expression:
 
     Raises:
         CompileError: the text is no CEL, or has more characters or levels than are allowed.
-
     """
     if len(text) > LONGEST:
         raise CompileError(f"the expression has more than {LONGEST} characters")
@@ -312,7 +311,6 @@ def tokens(text: str) -> list[Token]:
 
     Raises:
         CompileError: something is no token, a string is not closed, or a number does not fit.
-
     """
     result: list[Token] = []
     at = 0

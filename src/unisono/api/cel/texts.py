@@ -25,7 +25,6 @@ def text(value: Any, name: str) -> str:
 
     Raises:
         EvaluationError: it is none.
-
     """
     if not isinstance(value, str):
         raise no_overload(name)

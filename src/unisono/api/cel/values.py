@@ -53,7 +53,6 @@ class Budget:
         limit: cost units of all evaluations together.
         clock: seconds of a clock that only goes forward, looked at now and then; None for no time limit.
         seconds: time after which evaluations end.
-
     """
 
     __slots__ = ("_clock", "_ends", "left")
@@ -70,7 +69,6 @@ class Budget:
 
         Raises:
             CostError: it is.
-
         """
         if self._clock is not None and self._clock() > self._ends:
             raise CostError("no further validation rules will be run due to call time exceeding the limit")
@@ -93,7 +91,6 @@ class EvaluationMeter:
 
         Raises:
             CostError: more than there were.
-
         """
         self.left -= units if units > 1 else 1
         if self.left < self.floor:
@@ -153,7 +150,6 @@ class Quantity:
 
         Raises:
             EvaluationError: none.
-
         """
         try:
             return cls(Fraction(parse_quantity(text)))
@@ -178,7 +174,6 @@ class Semver:
 
         Raises:
             EvaluationError: none.
-
         """
         core, _, _ = text.partition("+")
         core, dash, pre = core.partition("-")
@@ -270,7 +265,6 @@ def less(left: Any, right: Any, name: str) -> bool:
 
     Raises:
         EvaluationError: they have none.
-
     """
     numbers = isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS)
     if isinstance(left, bool) != isinstance(right, bool):
@@ -289,7 +283,6 @@ def checked_int(value: int) -> int:
 
     Raises:
         EvaluationError: it does not.
-
     """
     if not -(2**63) <= value < 2**63:
         raise EvaluationError("integer overflow")
@@ -400,9 +393,6 @@ METHODS: dict[str, Callable[..., int]] = {
         "getHours": (lambda at: at.hour, lambda span: int(span.total_seconds() / 3600)),
         "getMinutes": (lambda at: at.minute, lambda span: int(span.total_seconds() / 60)),
         "getSeconds": (lambda at: at.second, lambda span: int(span.total_seconds())),
-        "getMilliseconds": (
-            lambda at: at.microsecond // 1000,
-            lambda span: int(span.total_seconds() * 1000) % 1000,
-        ),
+        "getMilliseconds": (lambda at: at.microsecond // 1000, lambda span: int(span.total_seconds() * 1000) % 1000),
     }.items()
 }

@@ -44,7 +44,6 @@ class ResourceQuotaSpec(Base):
         hard: the most of each resource, in quota names (``cpu``, ``requests.cpu``, ``limits.cpu``, ``count/pods``).
         scopes: count only objects that match all of these.
         scope_selector: the same, with values.
-
     """
 
     hard: ResourceList | None = None
@@ -74,7 +73,6 @@ class PodDisruptionBudgetSpec(Base):
         max_unavailable: pods that may be missing, as a number or a percentage; excludes the other.
         selector: the pods; without one none, with an empty one all of the namespace.
         unhealthy_pod_eviction_policy: IfHealthyBudget or AlwaysAllow.
-
     """
 
     min_available: IntOrString | None = None
@@ -89,7 +87,6 @@ class PodDisruptionBudgetStatus(Base):
     Attributes:
         disrupted_pods: pods whose eviction is on its way, by name.
         disruptions_allowed: how many more pods may go now.
-
     """
 
     observed_generation: int | None = None
@@ -118,7 +115,6 @@ class LimitRangeItem(Base):
         default: limits of containers that give none.
         default_request: requests of containers that give none.
         max_limit_request_ratio: how many times its request a limit may be.
-
     """
 
     type: Required = ""

@@ -126,7 +126,6 @@ class NetworkPolicySpec(Base):
         ingress: who may reach them.
         egress: whom they may reach.
         policy_types: Ingress, Egress: the directions that this policy restricts.
-
     """
 
     pod_selector: LabelSelector | None = None

@@ -10,23 +10,10 @@ import msgspec
 
 from unisono.api.core.container import Container, ContainerPort
 from unisono.api.core.pod import PodSpec
+from unisono.api.groups import kubeflow
 from unisono.api.groups.batch import CronJob, HyperJob, Job, JobSpec, TaskSpec
 from unisono.api.groups.budgets import HARD, Budget
 from unisono.api.groups.flow import RETAIN, JobFlow
-from unisono.api.groups.kubeflow import (
-    AnyTrainingJob,
-    ElasticPolicy,
-    JAXJob,
-    MPIJob,
-    PaddleElasticPolicy,
-    PaddleJob,
-    PyTorchJob,
-    ReplicaSpec,
-    RunPolicy,
-    TFJob,
-    TrainingSpec,
-    XGBoostJob,
-)
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.keys import HIERARCHY, HIERARCHY_WEIGHTS
@@ -68,7 +55,6 @@ def settle_replicas(spec: JobSpec, old: JobSpec | None) -> None:
     Args:
         spec: of a job with its defaults; is changed.
         old: before an update, None for a new job.
-
     """
     if not spec.tasks:
         return
@@ -229,7 +215,6 @@ class TrainingDefaults:
         strict: whether other roles are refused.
         replicas: number of pods of roles that name none, where that is not 1.
         volumes: names of the volumes that the controller gives all pods, which their containers may mount.
-
     """
 
     field: str
@@ -244,8 +229,8 @@ class TrainingDefaults:
     volumes: tuple[str, ...] = ()
 
 
-TRAINING: dict[type[AnyTrainingJob], TrainingDefaults] = {
-    PyTorchJob: TrainingDefaults(
+TRAINING: dict[type[kubeflow.AnyTrainingJob], TrainingDefaults] = {
+    kubeflow.PyTorchJob: TrainingDefaults(
         "pytorch_replica_specs",
         "pytorchReplicaSpecs",
         ("Master", "Worker"),
@@ -254,7 +239,7 @@ TRAINING: dict[type[AnyTrainingJob], TrainingDefaults] = {
         23456,
         "OnFailure",
     ),
-    TFJob: TrainingDefaults(
+    kubeflow.TFJob: TrainingDefaults(
         "tf_replica_specs",
         "tfReplicaSpecs",
         ("Chief", "Evaluator", "Master", "PS", "Worker"),
@@ -264,7 +249,7 @@ TRAINING: dict[type[AnyTrainingJob], TrainingDefaults] = {
         "Never",
         strict=False,
     ),
-    MPIJob: TrainingDefaults(
+    kubeflow.MPIJob: TrainingDefaults(
         "mpi_replica_specs",
         "mpiReplicaSpecs",
         ("Launcher", "Worker"),
@@ -275,43 +260,45 @@ TRAINING: dict[type[AnyTrainingJob], TrainingDefaults] = {
         replicas={"Worker": 0},
         volumes=("ssh-auth", "mpi-job-config"),
     ),
-    XGBoostJob: TrainingDefaults(
+    kubeflow.XGBoostJob: TrainingDefaults(
         "xgb_replica_specs", "xgbReplicaSpecs", ("Master", "Worker"), "xgboost", "xgboostjob-port", 9999, "Never"
     ),
-    PaddleJob: TrainingDefaults(
+    kubeflow.PaddleJob: TrainingDefaults(
         "paddle_replica_specs", "paddleReplicaSpecs", ("Master", "Worker"), "paddle", "master", 36543, "OnFailure"
     ),
-    JAXJob: TrainingDefaults("jax_replica_specs", "jaxReplicaSpecs", ("Worker",), "jax", "jaxjob-port", 6666, "Never"),
+    kubeflow.JAXJob: TrainingDefaults(
+        "jax_replica_specs", "jaxReplicaSpecs", ("Worker",), "jax", "jaxjob-port", 6666, "Never"
+    ),
 }
 
 
-def run_policy(spec: TrainingSpec) -> RunPolicy:
+def run_policy(spec: kubeflow.TrainingSpec) -> kubeflow.RunPolicy:
     """The run policy in force: that of ``runPolicy``, else the same field of the spec itself, else the default."""
-    official = spec.run_policy or RunPolicy()
-    merged = RunPolicy(
+    official = spec.run_policy or kubeflow.RunPolicy()
+    merged = kubeflow.RunPolicy(
         **{
             each: getattr(official, each) if getattr(official, each) is not None else getattr(spec, each)
-            for each in RunPolicy.__struct_fields__
+            for each in kubeflow.RunPolicy.__struct_fields__
         }
     )
     merged.clean_pod_policy = merged.clean_pod_policy or CLEAN_NONE
     return merged
 
 
-def replica_specs(job: AnyTrainingJob) -> dict[str, ReplicaSpec]:
+def replica_specs(job: kubeflow.AnyTrainingJob) -> dict[str, kubeflow.ReplicaSpec]:
     """The roles of a job with defaults, known ones first in their order; the job itself is not changed."""
     facts = TRAINING[type(job)]
-    given: dict[str, ReplicaSpec] = getattr(job.spec, facts.field) or {}
+    given: dict[str, kubeflow.ReplicaSpec] = getattr(job.spec, facts.field) or {}
     canonical = {name.lower(): name for name in facts.types}
-    named: dict[str, ReplicaSpec] = {}
+    named: dict[str, kubeflow.ReplicaSpec] = {}
     for name, spec in given.items():
         named.setdefault(canonical.get(name.lower(), name), _complete(name, spec, facts))
     order = {name: position for position, name in enumerate(facts.types)}
     return dict(sorted(named.items(), key=lambda item: (order.get(item[0], len(order)), item[0])))
 
 
-def _complete(name: str, given: ReplicaSpec, facts: TrainingDefaults) -> ReplicaSpec:
-    spec = msgspec.convert(msgspec.to_builtins(given), ReplicaSpec)
+def _complete(name: str, given: kubeflow.ReplicaSpec, facts: TrainingDefaults) -> kubeflow.ReplicaSpec:
+    spec = msgspec.convert(msgspec.to_builtins(given), kubeflow.ReplicaSpec)
     if spec.replicas is None:
         spec.replicas = facts.replicas.get(name, 1)
     spec.restart_policy = spec.restart_policy or facts.restart_policy
@@ -335,7 +322,7 @@ def add_port(container: Container, name: str, number: int) -> None:
         container.ports = [*ports, ContainerPort(name=name, container_port=number)]
 
 
-def elastic_limits(policy: ElasticPolicy | PaddleElasticPolicy, workers: int) -> tuple[int, int]:
+def elastic_limits(policy: kubeflow.ElasticPolicy | kubeflow.PaddleElasticPolicy, workers: int) -> tuple[int, int]:
     """Fewest and most workers: one limit alone counts for both, none means as many as there are."""
     low, high = policy.min_replicas, policy.max_replicas
     if low is None and high is None:

@@ -14,22 +14,12 @@ from unisono.api.core.refs import ClientIPConfig, SessionAffinityConfig
 from unisono.api.core.service import IngressClass, NetworkPolicy, Service, ServicePort
 from unisono.api.core.volume import PersistentVolumeClaim
 from unisono.api.defaulting.pod import canonical_map, default_pod_spec
+from unisono.api.groups import apps
 from unisono.api.groups.access import GROUP, ClusterRoleBinding, RoleBinding
 from unisono.api.groups.admission_registration import (
     MutatingWebhook,
     MutatingWebhookConfiguration,
     ValidatingWebhookConfiguration,
-)
-from unisono.api.groups.apps import (
-    DaemonSet,
-    Deployment,
-    ReplicaSet,
-    ReplicationController,
-    RollingUpdateDaemonSet,
-    RollingUpdateDeployment,
-    RollingUpdateStatefulSetStrategy,
-    StatefulSet,
-    StatefulSetPersistentVolumeClaimRetentionPolicy,
 )
 from unisono.api.groups.autoscaling import (
     HorizontalPodAutoscaler,
@@ -167,11 +157,7 @@ def default_limit_range(limits: LimitRange) -> None:
             canonical_map(amounts)
         if item.type == "Container":
             item.default = {**(item.max or {}), **(item.default or {})} or None
-            item.default_request = {
-                **(item.min or {}),
-                **(item.default or {}),
-                **(item.default_request or {}),
-            } or None
+            item.default_request = {**(item.min or {}), **(item.default or {}), **(item.default_request or {})} or None
 
 
 def default_priority_class(priority_class: PriorityClass) -> None:
@@ -233,7 +219,7 @@ JOB_NAME_LABELS = ("job-name", BATCH_JOB_NAME)
 JOB_UID_LABELS = ("controller-uid", "batch.kubernetes.io/controller-uid")
 
 
-def default_deployment(deployment: Deployment) -> None:
+def default_deployment(deployment: apps.Deployment) -> None:
     """One replica, a rolling update by quarters, ten old revisions."""
     spec = deployment.spec
     _default_template(spec.template)
@@ -241,7 +227,7 @@ def default_deployment(deployment: Deployment) -> None:
         spec.replicas = 1
     spec.strategy.type = spec.strategy.type or "RollingUpdate"
     if spec.strategy.type == "RollingUpdate":
-        rolling = spec.strategy.rolling_update or RollingUpdateDeployment()
+        rolling = spec.strategy.rolling_update or apps.RollingUpdateDeployment()
         rolling.max_unavailable = _or(rolling.max_unavailable, _QUARTER)
         rolling.max_surge = _or(rolling.max_surge, _QUARTER)
         spec.strategy.rolling_update = rolling
@@ -251,14 +237,14 @@ def default_deployment(deployment: Deployment) -> None:
         spec.progress_deadline_seconds = _PROGRESS_SECONDS
 
 
-def default_replica_set(replica_set: ReplicaSet) -> None:
+def default_replica_set(replica_set: apps.ReplicaSet) -> None:
     """One replica."""
     _default_template(replica_set.spec.template)
     if replica_set.spec.replicas is None:
         replica_set.spec.replicas = 1
 
 
-def default_stateful_set(stateful_set: StatefulSet) -> None:
+def default_stateful_set(stateful_set: apps.StatefulSet) -> None:
     """One replica, one pod after the other, claims are kept."""
     spec = stateful_set.spec
     _default_template(spec.template)
@@ -267,10 +253,10 @@ def default_stateful_set(stateful_set: StatefulSet) -> None:
     spec.pod_management_policy = spec.pod_management_policy or "OrderedReady"
     spec.update_strategy.type = spec.update_strategy.type or "RollingUpdate"
     if spec.update_strategy.type == "RollingUpdate":
-        rolling = spec.update_strategy.rolling_update or RollingUpdateStatefulSetStrategy()
+        rolling = spec.update_strategy.rolling_update or apps.RollingUpdateStatefulSetStrategy()
         rolling.partition = rolling.partition or 0
         spec.update_strategy.rolling_update = rolling
-    retention = spec.persistent_volume_claim_retention_policy or StatefulSetPersistentVolumeClaimRetentionPolicy()
+    retention = spec.persistent_volume_claim_retention_policy or apps.StatefulSetPersistentVolumeClaimRetentionPolicy()
     retention.when_deleted = retention.when_deleted or "Retain"
     retention.when_scaled = retention.when_scaled or "Retain"
     spec.persistent_volume_claim_retention_policy = retention
@@ -281,13 +267,13 @@ def default_stateful_set(stateful_set: StatefulSet) -> None:
         default_claim(claim)
 
 
-def default_daemon_set(daemon_set: DaemonSet) -> None:
+def default_daemon_set(daemon_set: apps.DaemonSet) -> None:
     """A rolling update, one node at a time."""
     spec = daemon_set.spec
     _default_template(spec.template)
     spec.update_strategy.type = spec.update_strategy.type or "RollingUpdate"
     if spec.update_strategy.type == "RollingUpdate":
-        rolling = spec.update_strategy.rolling_update or RollingUpdateDaemonSet()
+        rolling = spec.update_strategy.rolling_update or apps.RollingUpdateDaemonSet()
         rolling.max_unavailable = _or(rolling.max_unavailable, 1)
         rolling.max_surge = _or(rolling.max_surge, 0)
         spec.update_strategy.rolling_update = rolling
@@ -366,7 +352,7 @@ CONTAINER = "user-container"
 TIMEOUT_SECONDS = 300
 
 
-def default_replication_controller(controller: ReplicationController) -> None:
+def default_replication_controller(controller: apps.ReplicationController) -> None:
     """One replica; selector and labels are those of the template."""
     spec = controller.spec
     labels = spec.template.metadata.labels if spec.template else None

@@ -20,7 +20,6 @@ class PolicyRule(Base):
         resources: plural names, ``pods/log`` for a subresource, ``*/scale`` for one of every resource, ``*`` for all.
         resource_names: only objects of these names; without it all.
         non_resource_urls: paths outside of the API, a final ``*`` matches the rest; excludes the other three.
-
     """
 
     verbs: list[str] | None = None

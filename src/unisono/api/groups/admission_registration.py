@@ -9,7 +9,7 @@ from typing import Any
 from unisono.api.base import Base, Base64, Int32, LabelSelector, Object, Required
 from unisono.api.conditions import is_true
 from unisono.api.core import Pod, Service
-from unisono.api.kind import Kind
+from unisono.api.kind import Kind, served
 
 GROUP = "admissionregistration.k8s.io"
 CONDITION_VARIABLES = frozenset(("object", "oldObject", "request"))
@@ -114,7 +114,6 @@ def hindrance(reference: ServiceReference, service: Service | None, pods: Iterab
         reference: where the webhook listens.
         service: of that name; None where there is none.
         pods: of its namespace.
-
     """
     where = f"service {reference.namespace}/{reference.name}"
     if service is None:
@@ -124,22 +123,8 @@ def hindrance(reference: ServiceReference, service: Service | None, pods: Iterab
     return f"{where} has no pod that is ready"
 
 
-MUTATING_WEBHOOKS: Kind[MutatingWebhookConfiguration] = Kind(
-    GROUP,
-    "v1",
-    "MutatingWebhookConfiguration",
-    "mutatingwebhookconfigurations",
-    MutatingWebhookConfiguration,
-    False,
-    categories=("api-extensions",),
-)
-VALIDATING_WEBHOOKS: Kind[ValidatingWebhookConfiguration] = Kind(
-    GROUP,
-    "v1",
-    "ValidatingWebhookConfiguration",
-    "validatingwebhookconfigurations",
-    ValidatingWebhookConfiguration,
-    False,
-    categories=("api-extensions",),
+MUTATING_WEBHOOKS = served(GROUP, "v1", MutatingWebhookConfiguration, namespaced=False, categories=("api-extensions",))
+VALIDATING_WEBHOOKS = served(
+    GROUP, "v1", ValidatingWebhookConfiguration, namespaced=False, categories=("api-extensions",)
 )
 WEBHOOK_KINDS: tuple[Kind[Any], ...] = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)

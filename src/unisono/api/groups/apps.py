@@ -51,7 +51,6 @@ class DeploymentSpec(Base):
         revision_history_limit: old ReplicaSets that are kept to go back to.
         paused: changes of the template wait.
         progress_deadline_seconds: without progress for so long the Deployment counts as stuck.
-
     """
 
     replicas: Int32 | None = None
@@ -155,7 +154,6 @@ class StatefulSetSpec(Base):
         min_ready_seconds: a pod counts as available when it was ready for so long.
         persistent_volume_claim_retention_policy: what happens to the claims.
         ordinals: the number of the first pod.
-
     """
 
     replicas: Int32 | None = None

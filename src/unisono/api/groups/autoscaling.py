@@ -7,7 +7,7 @@ import msgspec
 from unisono.api.base import Base, Condition, Int32, LabelSelector, Object, Quantity, Required, Time
 from unisono.api.conditions import is_true
 from unisono.api.core import PodTemplateSpec, Taint
-from unisono.api.kind import Kind
+from unisono.api.kind import served
 
 # ``autoscaling/v2`` and ``autoscaling/v1``: HorizontalPodAutoscaler.
 
@@ -340,21 +340,11 @@ class NodePool(Object):
     status: NodePoolStatus = msgspec.field(default_factory=NodePoolStatus)
 
 
-NODE_POOLS: Kind[NodePool] = Kind(
-    "karpenter.sh", "v1", "NodePool", "nodepools", NodePool, namespaced=False, status_subresource=True
-)
+NODE_POOLS = served("karpenter.sh", "v1", NodePool, namespaced=False, status_subresource=True)
 NODE_POOL = "karpenter.sh/nodepool"
 """On a node (label): the NodePool that it is of."""
-MACHINES: Kind[Machine] = Kind("cluster.x-k8s.io", "v1beta2", "Machine", "machines", Machine, status_subresource=True)
-MACHINE_DEPLOYMENTS: Kind[MachineDeployment] = Kind(
-    "cluster.x-k8s.io",
-    "v1beta2",
-    "MachineDeployment",
-    "machinedeployments",
-    MachineDeployment,
-    status_subresource=True,
-)
-
+MACHINES = served("cluster.x-k8s.io", "v1beta2", Machine, status_subresource=True)
+MACHINE_DEPLOYMENTS = served("cluster.x-k8s.io", "v1beta2", MachineDeployment, status_subresource=True)
 
 # ``autoscaling.x-k8s.io``: ProvisioningRequest, and the PodTemplates it refers to; not kinds that Unisono serves.
 
@@ -410,12 +400,5 @@ class ProvisioningRequest(Object):
         return is_true(self.status.conditions, condition)
 
 
-POD_TEMPLATES: Kind[PodTemplate] = Kind("", "v1", "PodTemplate", "podtemplates", PodTemplate)
-PROVISIONING_REQUESTS: Kind[ProvisioningRequest] = Kind(
-    "autoscaling.x-k8s.io",
-    "v1",
-    "ProvisioningRequest",
-    "provisioningrequests",
-    ProvisioningRequest,
-    status_subresource=True,
-)
+POD_TEMPLATES = served("", "v1", PodTemplate)
+PROVISIONING_REQUESTS = served("autoscaling.x-k8s.io", "v1", ProvisioningRequest, status_subresource=True)

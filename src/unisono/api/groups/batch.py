@@ -7,23 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from unisono.api.base import (
-    LABEL_PATTERN,
-    NAME_PATTERN,
-    Base,
-    Condition,
-    Int32,
-    LongName,
-    Natural,
-    Object,
-    ObjectMeta,
-    ObjectName,
-    OwnerReference,
-    Positive,
-    Required,
-    ShortName,
-    Time,
-)
+from unisono.api import base
 from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.core.refs import ObjectReference
 from unisono.api.core.volume import PersistentVolumeClaimSpec
@@ -58,27 +42,28 @@ JOB_PHASES = (
 )
 PolicyEvent = Annotated[str, Meta(extra_json_schema={"enum": list(POLICY_EVENTS)})]
 JobPhase = Annotated[str, Meta(extra_json_schema={"enum": list(JOB_PHASES)})]
-QueueName = Annotated[str, Meta(extra_json_schema={"maxLength": 253, "pattern": NAME_PATTERN, "default": "default"})]
+QueueName = Annotated[
+    str, Meta(extra_json_schema={"maxLength": 253, "pattern": base.NAME_PATTERN, "default": "default"})
+]
 
 
-class VolumeSpec(Base):
+class VolumeSpec(base.Base):
     """A volume mounted into every container of every task.
 
     Attributes:
         mount_path: where it appears; must not contain ":".
         volume_claim_name: an existing claim; generated when a claim is to be made.
         volume_claim: the claim to make.
-
     """
 
     mount_path: Annotated[
         str, Meta(extra_json_schema={"minLength": 1, "pattern": "^[^:]*$"}, extra={"required": True})
     ] = ""
-    volume_claim_name: LongName | None = None
+    volume_claim_name: base.LongName | None = None
     volume_claim: PersistentVolumeClaimSpec | None = None
 
 
-class LifecyclePolicy(Base):
+class LifecyclePolicy(base.Base):
     """What to do when an event happens or a pod ends with an exit code.
 
     Attributes:
@@ -87,30 +72,28 @@ class LifecyclePolicy(Base):
         events: several events.
         exit_code: exit code of the first container.
         timeout: wait so long before acting, such as "5m".
-
     """
 
     action: str | None = None
     event: PolicyEvent | None = None
     events: list[PolicyEvent] | None = None
-    exit_code: Int32 | None = None
+    exit_code: base.Int32 | None = None
     timeout: str | None = None
 
 
-class DependsOn(Base):
+class DependsOn(base.Base):
     """Tasks that must be ready first.
 
     Attributes:
         name: names of tasks.
         iteration: "any" or "all" of them.
-
     """
 
     name: list[str] | None = None
     iteration: str | None = None
 
 
-class PartitionPolicySpec(Base):
+class PartitionPolicySpec(base.Base):
     """Splits a task into groups of equal size.
 
     Attributes:
@@ -118,7 +101,6 @@ class PartitionPolicySpec(Base):
         partition_size: pods per group; total times size equals the task's replicas.
         network_topology: topology constraint of each group.
         min_partitions: groups that the gang needs.
-
     """
 
     total_partitions: Annotated[
@@ -128,10 +110,10 @@ class PartitionPolicySpec(Base):
         int, Meta(extra_json_schema={"format": "int32", "minimum": 1}, extra={"required": True})
     ] = 0
     network_topology: NetworkTopologySpec | None = None
-    min_partitions: Natural | None = None
+    min_partitions: base.Natural | None = None
 
 
-class TaskSpec(Base):
+class TaskSpec(base.Base):
     """A role of a job.
 
     Attributes:
@@ -144,24 +126,23 @@ class TaskSpec(Base):
         max_retry: restarts of a pod's containers before the TaskFailed event.
         depends_on: tasks that must be ready first.
         partition_policy: groups within the task.
-
     """
 
-    name: Annotated[str, Meta(extra_json_schema={"maxLength": 63, "pattern": LABEL_PATTERN})] = ""
-    replicas: Natural | None = None
-    min_available: Natural | None = None
+    name: Annotated[str, Meta(extra_json_schema={"maxLength": 63, "pattern": base.LABEL_PATTERN})] = ""
+    replicas: base.Natural | None = None
+    min_available: base.Natural | None = None
     template: PodTemplateSpec = msgspec.field(default_factory=PodTemplateSpec)
     policies: list[LifecyclePolicy] | None = None
     topology_policy: (
         Annotated[str, Meta(extra_json_schema={"enum": ["none", "best-effort", "restricted", "single-numa-node"]})]
         | None
     ) = None
-    max_retry: Natural | None = None
+    max_retry: base.Natural | None = None
     depends_on: DependsOn | None = None
     partition_policy: PartitionPolicySpec | None = None
 
 
-class JobSpec(Base):
+class JobSpec(base.Base):
     """A job: tasks that start together or not at all.
 
     Attributes:
@@ -179,12 +160,11 @@ class JobSpec(Base):
         priority_class_name: priority of the gang.
         min_success: the job is complete as soon as so many pods succeeded.
         network_topology: how close the pods must be.
-
     """
 
-    scheduler_name: ShortName | None = None
-    min_available: Natural | None = None
-    replicas: Natural | None = None
+    scheduler_name: base.ShortName | None = None
+    min_available: base.Natural | None = None
+    replicas: base.Natural | None = None
     volumes: list[VolumeSpec] | None = None
     tasks: list[TaskSpec] | None = None
     policies: list[LifecyclePolicy] | None = None
@@ -192,35 +172,35 @@ class JobSpec(Base):
     running_estimate: str | None = None
     queue: QueueName | None = None
     max_retry: Annotated[int, Meta(extra_json_schema={"format": "int32", "minimum": 0, "default": 3})] | None = None
-    ttl_seconds_after_finished: Natural | None = None
-    priority_class_name: ObjectName | None = None
-    min_success: Positive | None = None
+    ttl_seconds_after_finished: base.Natural | None = None
+    priority_class_name: base.ObjectName | None = None
+    min_success: base.Positive | None = None
     network_topology: NetworkTopologySpec | None = None
 
 
-class JobState(Base):
+class JobState(base.Base):
     """Phase of a job and since when."""
 
     phase: JobPhase | None = None
     reason: str | None = None
     message: str | None = None
-    last_transition_time: Time | None = None
+    last_transition_time: base.Time | None = None
 
 
-class TaskState(Base):
+class TaskState(base.Base):
     """Pods of a task by pod phase."""
 
-    phase: dict[str, Int32] | None = None
+    phase: dict[str, base.Int32] | None = None
 
 
-class JobCondition(Base):
+class JobCondition(base.Base):
     """A phase that the job went through; one entry per phase."""
 
     status: Annotated[str, Meta(extra_json_schema={"enum": list(JOB_PHASES)}, extra={"required": True})] = ""
-    last_transition_time: Time | None = None
+    last_transition_time: base.Time | None = None
 
 
-class JobStatus(Base):
+class JobStatus(base.Base):
     """State of a job.
 
     Attributes:
@@ -233,28 +213,27 @@ class JobStatus(Base):
         controlled_resources: what the job's plug-ins and volumes made.
         replicas: pods of the last task that have not ended, for ``scale``.
         selector: label selector of these pods, as text, for ``scale``.
-
     """
 
     state: JobState = msgspec.field(default_factory=JobState)
-    min_available: Natural | None = None
+    min_available: base.Natural | None = None
     task_status_count: dict[str, TaskState] | None = None
-    pending: Natural | None = None
-    running: Natural | None = None
-    succeeded: Natural | None = None
-    failed: Natural | None = None
-    terminating: Natural | None = None
-    unknown: Natural | None = None
-    version: Natural | None = None
-    retry_count: Natural | None = None
+    pending: base.Natural | None = None
+    running: base.Natural | None = None
+    succeeded: base.Natural | None = None
+    failed: base.Natural | None = None
+    terminating: base.Natural | None = None
+    unknown: base.Natural | None = None
+    version: base.Natural | None = None
+    retry_count: base.Natural | None = None
     running_duration: str | None = None
     controlled_resources: dict[str, str] | None = None
     conditions: list[JobCondition] | None = None
-    replicas: Natural | None = None
+    replicas: base.Natural | None = None
     selector: str | None = None
 
 
-class Job(Object):
+class Job(base.Object):
     """A batch job of one or more tasks, run as a gang."""
 
     spec: JobSpec = msgspec.field(default_factory=JobSpec)
@@ -264,7 +243,7 @@ class Job(Object):
 # ``bus.volcano.sh``: Command.
 
 
-class Command(Object):
+class Command(base.Object):
     """A one-shot order to a job or queue; deleted before it is carried out.
 
     Attributes:
@@ -272,11 +251,10 @@ class Command(Object):
         target: the job or queue.
         reason: why, for machines.
         message: why, for people.
-
     """
 
     action: str | None = None
-    target: OwnerReference | None = None
+    target: base.OwnerReference | None = None
     reason: str | None = None
     message: str | None = None
 
@@ -286,14 +264,14 @@ class Command(Object):
 CONCURRENCY = ("Allow", "Forbid", "Replace")
 
 
-class CronJobTemplate(Base):
+class CronJobTemplate(base.Base):
     """The jobs that a cron job makes; of the metadata labels, annotations and finalizers are used."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    metadata: base.ObjectMeta = msgspec.field(default_factory=base.ObjectMeta)
     spec: JobSpec = msgspec.field(default_factory=JobSpec)
 
 
-class CronJobSpec(Base):
+class CronJobSpec(base.Base):
     """Which job is started when.
 
     Attributes:
@@ -305,10 +283,9 @@ class CronJobSpec(Base):
         job_template: the job.
         successful_jobs_history_limit: completed jobs that are kept.
         failed_jobs_history_limit: failed and terminated jobs that are kept.
-
     """
 
-    schedule: Required = ""
+    schedule: base.Required = ""
     time_zone: str | None = None
     starting_deadline_seconds: Annotated[int, Meta(extra_json_schema={"format": "int64", "minimum": 0})] | None = None
     concurrency_policy: (
@@ -326,22 +303,21 @@ class CronJobSpec(Base):
     ) = None
 
 
-class CronJobStatus(Base):
+class CronJobStatus(base.Base):
     """State of a cron job.
 
     Attributes:
         active: jobs that have not finished.
         last_schedule_time: the scheduled time of the last job.
         last_successful_time: when a job completed last.
-
     """
 
     active: list[ObjectReference] | None = None
-    last_schedule_time: Time | None = None
-    last_successful_time: Time | None = None
+    last_schedule_time: base.Time | None = None
+    last_successful_time: base.Time | None = None
 
 
-class CronJob(Object):
+class CronJob(base.Object):
     """Starts a job again and again."""
 
     spec: CronJobSpec = msgspec.field(default_factory=CronJobSpec)
@@ -353,7 +329,7 @@ class CronJob(Object):
 STATIC, AUTO = "static", "auto"
 
 
-class SplitPolicy(Base):
+class SplitPolicy(base.Base):
     """How a replicated job is spread over clusters.
 
     Attributes:
@@ -361,15 +337,14 @@ class SplitPolicy(Base):
             take the whole, which is one within one cluster.
         accelerators: accelerators that are needed in all; the template's own sizes hold without it.
         accelerator_type: resource name of them.
-
     """
 
     mode: Annotated[str, Meta(extra_json_schema={"enum": [STATIC, AUTO]})] | None = None
-    accelerators: Int32 | None = None
+    accelerators: base.Int32 | None = None
     accelerator_type: str | None = None
 
 
-class ReplicatedJob(Base):
+class ReplicatedJob(base.Base):
     """A job, several times.
 
     Attributes:
@@ -378,17 +353,16 @@ class ReplicatedJob(Base):
         split_policy: how it is spread over clusters.
         replicas: how many jobs.
         cluster_names: members of a fleet that may take them; no effect within one cluster.
-
     """
 
-    name: Required = ""
+    name: base.Required = ""
     template_spec: Annotated[JobSpec, Meta(extra={"required": True})] = msgspec.field(default_factory=JobSpec)
     split_policy: SplitPolicy | None = None
     replicas: Annotated[int, Meta(extra_json_schema={"format": "int32", "minimum": 0, "default": 1})] | None = None
     cluster_names: list[str] | None = None
 
 
-class HyperJobSpec(Base):
+class HyperJobSpec(base.Base):
     """Jobs that make up one training run.
 
     Attributes:
@@ -396,35 +370,33 @@ class HyperJobSpec(Base):
         min_available: jobs that must complete; when that can no longer be, the others are terminated.
         max_domains: clusters over which the run may spread: on a hub 1 keeps it in one; no effect within one.
         plugins: for several clusters; no effect within one.
-
     """
 
     replicated_jobs: list[ReplicatedJob] | None = None
-    min_available: Natural | None = None
-    max_domains: Natural | None = None
+    min_available: base.Natural | None = None
+    max_domains: base.Natural | None = None
     plugins: dict[str, list[str]] | None = None
 
 
-class ReplicatedJobStatus(Base):
+class ReplicatedJobStatus(base.Base):
     """Jobs of one replicated job, and their pods in sum.
 
     Attributes:
         name: name of the replicated job.
         job_states: job name to its state; jobs that are gone after their end keep theirs.
-
     """
 
-    name: Required = ""
+    name: base.Required = ""
     job_states: dict[str, JobState] | None = None
-    pending: Natural | None = None
-    running: Natural | None = None
-    succeeded: Natural | None = None
-    failed: Natural | None = None
-    terminating: Natural | None = None
-    unknown: Natural | None = None
+    pending: base.Natural | None = None
+    running: base.Natural | None = None
+    succeeded: base.Natural | None = None
+    failed: base.Natural | None = None
+    terminating: base.Natural | None = None
+    unknown: base.Natural | None = None
 
 
-class HyperJobStatus(Base):
+class HyperJobStatus(base.Base):
     """State of a HyperJob.
 
     Attributes:
@@ -432,16 +404,15 @@ class HyperJobStatus(Base):
         replicated_jobs_status: the replicated jobs.
         split_count: jobs in all.
         observed_generation: the spec that this status is about.
-
     """
 
-    conditions: list[Condition] | None = None
+    conditions: list[base.Condition] | None = None
     replicated_jobs_status: list[ReplicatedJobStatus] | None = None
-    split_count: Natural | None = None
+    split_count: base.Natural | None = None
     observed_generation: int | None = None
 
 
-class HyperJob(Object):
+class HyperJob(base.Object):
     """A training run of several jobs."""
 
     spec: HyperJobSpec = msgspec.field(default_factory=HyperJobSpec)

@@ -77,7 +77,6 @@ class BatchJobSpec(Base):
         pod_replacement_policy: replace a pod when it is TerminatingOrFailed, or only when it has Failed.
         managed_by: who runs the Job.
         scheduling: of the PodGroup of ``scheduling.k8s.io`` that is made for it.
-
     """
 
     parallelism: Int32 | None = None
@@ -159,7 +158,6 @@ class BatchCronJobSpec(Base):
         job_template: the Job.
         successful_jobs_history_limit: complete Jobs that are kept.
         failed_jobs_history_limit: failed Jobs that are kept.
-
     """
 
     schedule: Required = ""
@@ -201,7 +199,6 @@ class Indexes:
     Attributes:
         firsts: first index of each range, ascending.
         lasts: last index of each range.
-
     """
 
     firsts: tuple[int, ...]
@@ -232,7 +229,6 @@ def parse_indexes(text: str, below: int | None = None) -> Indexes:
 
     Raises:
         ValueError: the list is malformed, out of order or out of range.
-
     """
     firsts: list[int] = []
     lasts: list[int] = []

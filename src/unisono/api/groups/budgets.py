@@ -38,7 +38,6 @@ class BudgetSpec(Base):
         least: pods that end sooner count as if they had run for so long, such as ``5m``; evicted ones do not.
         warn_at: percentages of which an event tells when they are reached.
         price_list: by which PriceList money is counted; ``default`` without it.
-
     """
 
     queues: _Names | None = None
@@ -73,7 +72,6 @@ class BudgetStatus(Base):
         exhausted_at: when it is used up, at the present rate; absent where that is not in this period.
         warned: the highest percentage of ``warnAt`` that was told in this period.
         conditions: ``UsedUp``: whether nothing is left; ``Counted``: whether all use is known.
-
     """
 
     counted: Time | None = None
@@ -104,7 +102,6 @@ class Price(Base):
         per_hour: a decimal number; of resources in bytes for one GiB.
         node_selector: only on nodes with these labels, such as those of a model of card, or of spot machines.
         priority_classes: only for jobs of these PriorityClasses.
-
     """
 
     resource: Required = ""
@@ -119,7 +116,6 @@ class PriceListSpec(Base):
     Attributes:
         currency: how money is written, such as ``EUR``.
         prices: of resources that cost anything.
-
     """
 
     currency: Annotated[str, Meta(extra_json_schema={"maxLength": 16})] | None = None

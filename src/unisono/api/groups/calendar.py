@@ -26,7 +26,6 @@ class Timed(Base):
         duration: how long a window is, such as ``2h``.
         schedule: five fields of cron: a window begins at each of these times.
         time_zone: where the times of ``schedule`` are meant, such as ``Europe/Berlin``; UTC without it.
-
     """
 
     start: Time | None = None
@@ -50,7 +49,6 @@ class ReservationSpec(Timed):
         queues: or jobs of these queues, and of those below them.
         purpose: Reserved, or Maintenance: nobody may use them, and what runs there leaves before.
         running: what becomes of others' pods that run at the start: Stay, or Evict.
-
     """
 
     nodes: _Names | None = None
@@ -76,7 +74,6 @@ class ReservationStatus(Base):
         nodes: their names, the first hundred.
         others: pods on them that are not of those who may use them, and not of a DaemonSet.
         message: what the spec names that is not there, such as a node, a queue, or a resource that no node has.
-
     """
 
     phase: str | None = None
@@ -102,7 +99,6 @@ class TemporaryQuotaSpec(Timed):
         queue: its name.
         capability, deserved, guarantee: amounts by resource.
         weight: in place of ``spec.weight``.
-
     """
 
     queue: Required = ""

@@ -71,7 +71,6 @@ class FlowProbe(Base):
         http_get_list: answers of HTTP servers.
         tcp_socket_list: open ports.
         task_status_list: phases of tasks.
-
     """
 
     http_get_list: list[HttpGet] | None = None
@@ -85,7 +84,6 @@ class FlowDependsOn(Base):
     Attributes:
         targets: names of other flows of the JobFlow: all of them.
         probe: what must hold of their jobs; without it they must have completed.
-
     """
 
     targets: list[str] | None = None
@@ -111,7 +109,6 @@ class FlowPatch(Base):
 
     Attributes:
         job_spec: maps are merged; tasks, containers, variables and volumes are merged by name, other lists replaced.
-
     """
 
     job_spec: JobSpecPatch | None = None
@@ -124,7 +121,6 @@ class Flow(Base):
         name: name of its JobTemplate.
         depends_on: what must have happened before.
         patch: changes to the template.
-
     """
 
     name: FlowName = ""
@@ -138,7 +134,6 @@ class JobFlowSpec(Base):
     Attributes:
         flows: the jobs.
         job_retain_policy: what becomes of the jobs when all have completed: retain or delete.
-
     """
 
     flows: list[Flow] | None = None
@@ -188,7 +183,6 @@ class JobFlowStatus(Base):
         job_status_list: each job with its history; jobs that are gone keep their entry.
         conditions: job name to its present state.
         state: phase of the whole.
-
     """
 
     pending_jobs: list[str] | None = None

@@ -39,7 +39,6 @@ class NodeCheckSpec(Base):
         max_concurrent: how many nodes are checked at a time, as a number or a part of the nodes; ``10%`` without it.
         max_quarantined: how many may be out because of this check; of more the check itself is suspected. ``30%``
             without it.
-
     """
 
     nodes: _Names | None = None
@@ -68,7 +67,6 @@ class NodeCheckStatus(Base):
             (those in use included), are being checked, or are out.
         kept: how many failed and are in use all the same, because more than ``spec.maxQuarantined`` would be out.
         conditions: ``Suspected``: whether that is so.
-
     """
 
     nodes: Natural | None = None

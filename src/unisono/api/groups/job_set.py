@@ -39,7 +39,6 @@ class JobTemplateJobSpec(Base):
         suspend: accepted; the JobSet suspends its Jobs.
         pod_replacement_policy: accepted.
         managed_by: accepted.
-
     """
 
     parallelism: Natural | None = None
@@ -83,7 +82,6 @@ class ReplicatedJob(Base):
         template: the Job.
         replicas: number of Jobs.
         depends_on: replicated jobs that must have come so far first.
-
     """
 
     name: Required = ""
@@ -100,7 +98,6 @@ class Network(Base):
         enable_dns_hostnames: whether pods are reached by name; true when absent.
         subdomain: second part of the names; the JobSet's name when absent.
         publish_not_ready_addresses: whether names lead to pods that are not ready; true when absent.
-
     """
 
     enable_dns_hostnames: bool | None = msgspec.field(default=None, name="enableDNSHostnames")
@@ -146,7 +143,6 @@ class JobSetFailurePolicy(Base):
         max_restarts: restarts after which the JobSet fails.
         restart_strategy: Recreate, BlockingRecreate or InPlaceRestart (treated as Recreate).
         rules: exceptions from restarting the whole JobSet.
-
     """
 
     max_restarts: Natural | None = None
@@ -182,7 +178,6 @@ class VolumeClaimPolicy(Base):
     Attributes:
         templates: the claims; they are named ``<template>-<JobSet>``.
         retention_policy: what happens to them in the end.
-
     """
 
     templates: list[PersistentVolumeClaim] | None = None
@@ -203,7 +198,6 @@ class JobSetSpec(Base):
         managed_by: who runs the JobSet.
         ttl_seconds_after_finished: delete the JobSet so long after its end.
         volume_claim_policies: claims that the pods share.
-
     """
 
     replicated_jobs: list[ReplicatedJob] | None = None
@@ -229,7 +223,6 @@ class ReplicatedJobStatus(Base):
         suspended: Jobs that wait for the JobSet to be resumed.
         job_restarts: restarts of single Jobs, by index.
         job_restarts_count_towards_max: those of them that count against the limit.
-
     """
 
     name: Required = ""
@@ -251,7 +244,6 @@ class JobSetStatus(Base):
         restarts_count_towards_max: those of them that count against the limit.
         terminal_state: Completed or Failed.
         replicated_jobs_status: by replicated job.
-
     """
 
     conditions: list[Condition] | None = None

@@ -13,8 +13,7 @@ from unisono.api.core.pod import PodTemplateSpec
 QUEUE_IMMUTABLE = "spec.runPolicy.schedulingPolicy.queue is immutable"
 
 _FixedQueue = Annotated[
-    str,
-    Meta(extra_json_schema={"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": QUEUE_IMMUTABLE}]}),
+    str, Meta(extra_json_schema={"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": QUEUE_IMMUTABLE}]})
 ]
 
 
@@ -27,7 +26,6 @@ class SchedulingPolicy(Base):
         min_resources: resources that the queue must have; those of the smallest gang when absent.
         priority_class: priority of the gang.
         schedule_timeout_seconds: accepted; a gang that waits holds nothing, so nothing has to time out.
-
     """
 
     min_available: Int32 | None = None
@@ -48,7 +46,6 @@ class RunPolicy(Base):
         scheduling_policy: how the gang is scheduled.
         suspend: take all pods away until it is false again.
         managed_by: who runs the job; others than this control plane make it leave the job alone.
-
     """
 
     clean_pod_policy: str | None = None
@@ -67,7 +64,6 @@ class ReplicaSpec(Base):
         replicas: number of pods; 1 when absent, except for the workers of an MPIJob.
         template: the pod; its restart policy is replaced by the one beside it.
         restart_policy: Always, OnFailure, Never, or ExitCode: codes from 128 on are tried again.
-
     """
 
     replicas: Int32 | None = None
@@ -83,7 +79,6 @@ class TrainingSpec(RunPolicy):
 
     Attributes:
         run_policy: the official place; it wins over the same field beside it.
-
     """
 
     run_policy: RunPolicy | None = None
@@ -111,7 +106,6 @@ class ElasticPolicy(Base):
         n_proc_per_node: deprecated, use spec.nprocPerNode.
         max_restarts: restarts of the worker group by torchrun.
         metrics: metrics of autoscaling/v2 by which a HorizontalPodAutoscaler changes the number of workers.
-
     """
 
     min_replicas: Int32 | None = None
@@ -143,7 +137,6 @@ class PyTorchJobSpec(TrainingSpec):
         elastic_policy: the number of workers may change.
         pytorch_replica_specs: roles Master and Worker.
         nproc_per_node: processes of torchrun on each node: auto, cpu, gpu or a number.
-
     """
 
     elastic_policy: ElasticPolicy | None = None
@@ -158,7 +151,6 @@ class TFJobSpec(TrainingSpec):
         success_policy: empty, or AllWorkers.
         tf_replica_specs: roles PS, Worker, Chief, Master and Evaluator.
         enable_dynamic_worker: workers may come and go.
-
     """
 
     success_policy: str | None = None
@@ -196,7 +188,6 @@ class MPIJobSpec(TrainingSpec):
         ssh_auth_mount_path: v2beta1 only; where the keys are; /root/.ssh when absent.
         launcher_creation_policy: v2beta1 only; AtStartup or WaitForWorkersReady.
         mpi_implementation: v2beta1 only; OpenMPI, Intel or MPICH.
-
     """
 
     slots_per_worker: Int32 | None = None
@@ -228,7 +219,6 @@ class ReplicaStatus(Base):
         failed: pods that failed.
         label_selector: deprecated, see selector.
         selector: label selector of the pods, for the scale subresource.
-
     """
 
     active: Int32 | None = None
@@ -247,7 +237,6 @@ class TrainingStatus(Base):
         start_time: since when it is active; the time of the last resumption.
         completion_time: when it ended.
         last_reconcile_time: kept for clients; not written.
-
     """
 
     conditions: list[TrainingCondition] | None = None

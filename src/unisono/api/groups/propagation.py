@@ -25,7 +25,6 @@ class ResourceSelector(Base):
         namespace: without it the policy's, and of a ClusterPropagationPolicy all.
         name: of one object; ``label_selector`` then has no effect.
         label_selector: by their labels.
-
     """
 
     api_version: Required = ""
@@ -49,7 +48,6 @@ class ClusterAffinity(Base):
         field_selector: its provider, region and zone.
         cluster_names: names.
         exclude: names that are left out.
-
     """
 
     label_selector: LabelSelector | None = None
@@ -65,7 +63,6 @@ class ClusterAffinityTerm(ClusterAffinity):
         affinity_name: of the group.
         burst_after: how long a job waits in the groups before this one until it may come here, such as ``10m``;
             Unisono's own addition.
-
     """
 
     affinity_name: str | None = None
@@ -79,7 +76,6 @@ class StaticWeight(Base):
     Attributes:
         target_cluster: the clusters; of several entries about one the highest weight counts.
         weight: of each of them.
-
     """
 
     target_cluster: ClusterAffinity = msgspec.field(default_factory=ClusterAffinity)
@@ -92,7 +88,6 @@ class WeightPreference(Base):
     Attributes:
         static_weight_list: weights of clusters; those that no entry is about get nothing.
         dynamic_weight: ``AvailableReplicas``: the weight of a cluster is what it has room for; it goes before the list.
-
     """
 
     static_weight_list: list[StaticWeight] | None = None
@@ -106,7 +101,6 @@ class ReplicaScheduling(Base):
         replica_scheduling_type: Duplicated (every cluster gets all) or Divided.
         replica_division_preference: Aggregated (in few clusters) or Weighted; of Divided.
         weight_preference: of Weighted; without it all clusters are equal.
-
     """
 
     replica_scheduling_type: str | None = None
@@ -121,7 +115,6 @@ class SpreadConstraint(Base):
         spread_by_field: ``cluster``; others are kept and have no effect.
         min_groups: fewer are not enough; 1 without it.
         max_groups: more are not used.
-
     """
 
     spread_by_field: str | None = None
@@ -145,7 +138,6 @@ class Placement(Base):
             addition.
         replica_scheduling: how replicas are divided over them; jobs go whole to one.
         spread_constraints: over how many clusters replicas are divided.
-
     """
 
     cluster_affinity: ClusterAffinity | None = None
@@ -166,7 +158,6 @@ class PropagationSpec(Base):
         resource_selectors: the objects.
         placement: the clusters.
         priority: of several policies about an object the highest counts.
-
     """
 
     resource_selectors: (
@@ -214,7 +205,6 @@ class DataSourceSpec(Base):
         name: of the data in that system.
         locality: clusters that have them.
         attributes: further words that a claim must give, too.
-
     """
 
     system: Required = ""

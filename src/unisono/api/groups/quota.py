@@ -22,7 +22,6 @@ class FloatingSource(Base, kw_only=True):
         in_use_pointer: where it has the number that others hold; empty: it is ``spec.inUse``.
         interval_seconds: how often it is asked.
         stale_seconds: for how long an answer counts; without a newer one nothing more starts with the resource.
-
     """
 
     url: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 2048}, extra={"required": True})] = ""
@@ -39,7 +38,6 @@ class FloatingResourceSpec(Base):
         amount: of the resource, those included that others hold.
         in_use: how many of them are held outside of this cluster.
         source: a server that knows one of these, or both.
-
     """
 
     amount: Count | None = None
@@ -54,7 +52,6 @@ class FloatingResourceStatus(Base):
         amount, elsewhere: as its source said last: how many there are, and how many others hold.
         observed: when it said so.
         in_use: how many the pods and jobs of this cluster hold.
-
     """
 
     amount: Annotated[int, Meta(extra_json_schema={"minimum": 0})] | None = None

@@ -24,7 +24,6 @@ class RayHeadGroupSpec(Base):
         labels: labels of the pods, and those that Ray is told; before ``ray_start_params``.
         ray_start_params: parameters of ``ray start``.
         template: the pod.
-
     """
 
     service_type: str | None = None
@@ -58,7 +57,6 @@ class RayWorkerGroupSpec(Base):
         ray_start_params: parameters of ``ray start``.
         template: the pod.
         scale_strategy: pods to remove first.
-
     """
 
     group_name: Required = ""
@@ -92,7 +90,6 @@ class RayClusterSpec(Base):
         head_group_spec: the head.
         ray_version: accepted.
         worker_group_specs: the workers.
-
     """
 
     suspend: bool | None = None
@@ -125,7 +122,6 @@ class RayClusterStatus(Base):
     Attributes:
         state: ready, failed or suspended.
         endpoints: ports of the head's Service by name.
-
     """
 
     state: str | None = None
@@ -186,7 +182,6 @@ class RayJobSpec(Base):
         ttl_seconds_after_finished: delete the cluster so long after the end, with shutdownAfterJobFinishes.
         shutdown_after_job_finishes: delete the cluster in the end.
         suspend: take the cluster away until it is false again.
-
     """
 
     active_deadline_seconds: Int32 | None = None
@@ -229,7 +224,6 @@ class RayJobStatus(Base):
         job_deployment_status: Initializing, Running, Complete, Failed, Suspending, Suspended, Retrying or
             ValidationFailed.
         reason: why it failed.
-
     """
 
     ray_job_info: RayJobStatusInfo | None = None
@@ -262,7 +256,6 @@ class RayServiceUpgradeStrategy(Base):
         type: NewCluster: a second cluster takes over when it serves; NewClusterWithIncrementalUpgrade: the same here,
             for traffic is not moved in steps; None: the cluster stays as it was made.
         cluster_upgrade_options: accepted.
-
     """
 
     type: Annotated[str, Meta(extra_json_schema={"enum": [NEW_CLUSTER, INCREMENTAL, NO_UPGRADE]})] | None = None
@@ -283,7 +276,6 @@ class RayServiceSpec(Base):
         exclude_head_pod_from_serve_svc: requests go to workers only.
         ray_cluster_deletion_delay_seconds: how long a cluster that was replaced stays; 60 when absent.
         managed_by: who runs the service.
-
     """
 
     service_unhealthy_second_threshold: Int32 | None = None
@@ -328,7 +320,6 @@ class RayServiceStatus(Base):
         active_service_status: the cluster that serves.
         pending_service_status: the cluster that is to take over.
         num_serve_endpoints: pods that requests go to.
-
     """
 
     conditions: list[Condition] | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from unisono.api.base import Base, Object, Time
-from unisono.api.kind import Kind
+from unisono.api.kind import served
 
 GROUP = "metrics.k8s.io"
 
@@ -19,7 +19,6 @@ class NodeMetrics(Object):
         timestamp: end of the time over which was measured.
         window: how long that was.
         usage: ``cpu`` and ``memory``.
-
     """
 
     timestamp: Time | None = None
@@ -42,8 +41,8 @@ class PodMetrics(Object):
     containers: list[ContainerMetrics] | None = None
 
 
-NODE_METRICS: Kind[NodeMetrics] = Kind(GROUP, "v1beta1", "NodeMetrics", "nodes", NodeMetrics, False)
-POD_METRICS: Kind[PodMetrics] = Kind(GROUP, "v1beta1", "PodMetrics", "pods", PodMetrics)
+NODE_METRICS = served(GROUP, "v1beta1", NodeMetrics, plural="nodes", namespaced=False)
+POD_METRICS = served(GROUP, "v1beta1", PodMetrics, plural="pods")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,6 @@ class Metered:
         seconds: how long it was.
         machine: everything that runs on the machine.
         pods: by uid of the pod, what each container that runs uses.
-
     """
 
     node: str
@@ -82,6 +80,5 @@ class Meter(Protocol):
 
         Raises:
             OSError: the kernel does not tell.
-
         """
         ...

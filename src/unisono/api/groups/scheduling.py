@@ -8,19 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from unisono.api.base import (
-    NAME_PATTERN,
-    Base,
-    Int32,
-    LabelSelector,
-    LongName,
-    Natural,
-    Object,
-    ObjectName,
-    Positive,
-    ResourceList,
-    Time,
-)
+from unisono.api import base
 from unisono.api.groups.topology import NetworkTopologySpec
 
 PodGroupPhase = Annotated[
@@ -29,18 +17,17 @@ PodGroupPhase = Annotated[
 QueueState = Annotated[str, Meta(extra_json_schema={"enum": ["Open", "Closed", "Closing", "Unknown"]})]
 
 
-class SubGroupKey(Base):
+class SubGroupKey(base.Base):
     """One label of the form in which earlier versions named them.
 
     Attributes:
         label_key: the label.
-
     """
 
     label_key: str | None = None
 
 
-class SubGroupPolicySpec(Base):
+class SubGroupPolicySpec(base.Base):
     """A part of a pod group that is a gang of its own.
 
     Attributes:
@@ -54,18 +41,17 @@ class SubGroupPolicySpec(Base):
             ``min_sub_groups`` counts the subgroups below it, and its topology binds all their pods together.
         min_sub_groups: subgroups that the gang needs.
         network_topology: topology constraint of each subgroup.
-
     """
 
-    name: LongName | None = None
-    label_selector: LabelSelector | None = None
+    name: base.LongName | None = None
+    label_selector: base.LabelSelector | None = None
     match_label_keys: list[str] | None = None
     match_policy: list[SubGroupKey] | None = None
-    sub_group_size: Positive | None = None
-    min_sub_groups: Natural | None = None
+    sub_group_size: base.Positive | None = None
+    min_sub_groups: base.Natural | None = None
     network_topology: NetworkTopologySpec | None = None
-    pod_group_name: LongName | None = None
-    parent: LongName | None = None
+    pod_group_name: base.LongName | None = None
+    parent: base.LongName | None = None
 
     @property
     def splitting_keys(self) -> tuple[str, ...]:
@@ -85,7 +71,6 @@ def policies_above(name: str | None, parents: Mapping[str | None, str | None]) -
     Args:
         name: of the policy.
         parents: what each policy says, by its name.
-
     """
     nearest_first: list[str | None] = []
     above = parents.get(name)
@@ -95,7 +80,7 @@ def policies_above(name: str | None, parents: Mapping[str | None, str | None]) -
     return nearest_first
 
 
-class PodGroupSpec(Base):
+class PodGroupSpec(base.Base):
     """What a gang needs before any of it starts.
 
     Attributes:
@@ -106,32 +91,32 @@ class PodGroupSpec(Base):
         min_resources: resources of the smallest gang, in quota-style names.
         network_topology: how close the pods must be.
         sub_group_policy: gangs within the gang.
-
     """
 
-    min_member: Natural | None = None
-    min_task_member: dict[str, Int32] | None = None
+    min_member: base.Natural | None = None
+    min_task_member: dict[str, base.Int32] | None = None
     queue: (
-        Annotated[str, Meta(extra_json_schema={"maxLength": 253, "pattern": NAME_PATTERN, "default": "default"})] | None
+        Annotated[str, Meta(extra_json_schema={"maxLength": 253, "pattern": base.NAME_PATTERN, "default": "default"})]
+        | None
     ) = None
-    priority_class_name: LongName | None = None
-    min_resources: ResourceList | None = None
+    priority_class_name: base.LongName | None = None
+    min_resources: base.ResourceList | None = None
     network_topology: NetworkTopologySpec | None = None
     sub_group_policy: list[SubGroupPolicySpec] | None = None
 
 
-class PodGroupCondition(Base):
+class PodGroupCondition(base.Base):
     """Types are Unschedulable and Scheduled."""
 
     type: str | None = None
     status: str | None = None
     transition_id: str | None = msgspec.field(default=None, name="transitionID")
-    last_transition_time: Time | None = None
+    last_transition_time: base.Time | None = None
     reason: str | None = None
     message: str | None = None
 
 
-class PodGroupStatus(Base):
+class PodGroupStatus(base.Base):
     """State of a gang; the scheduler writes it.
 
     Attributes:
@@ -139,59 +124,58 @@ class PodGroupStatus(Base):
         running: pods that run.
         succeeded: pods that succeeded.
         failed: pods that failed.
-
     """
 
     phase: PodGroupPhase | None = None
     conditions: list[PodGroupCondition] | None = None
-    running: Natural | None = None
-    succeeded: Natural | None = None
-    failed: Natural | None = None
+    running: base.Natural | None = None
+    succeeded: base.Natural | None = None
+    failed: base.Natural | None = None
 
 
-class PodGroup(Object):
+class PodGroup(base.Object):
     """Pods that are scheduled together or not at all."""
 
     spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
     status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
 
 
-class ClusterSpec(Base):
+class ClusterSpec(base.Base):
     """A further cluster that a queue may use."""
 
     name: str | None = None
-    weight: Int32 | None = None
-    capacity: ResourceList | None = None
+    weight: base.Int32 | None = None
+    capacity: base.ResourceList | None = None
 
 
-class Guarantee(Base):
+class Guarantee(base.Base):
     """Resources reserved for a queue."""
 
-    resource: ResourceList | None = None
+    resource: base.ResourceList | None = None
 
 
-class NodeGroupAffinity(Base):
+class NodeGroupAffinity(base.Base):
     """Node groups that a queue's pods must or should run on."""
 
     required_during_scheduling_ignored_during_execution: list[str] | None = None
     preferred_during_scheduling_ignored_during_execution: list[str] | None = None
 
 
-class NodeGroupAntiAffinity(Base):
+class NodeGroupAntiAffinity(base.Base):
     """Node groups that a queue's pods must not or should not run on."""
 
     required_during_scheduling_ignored_during_execution: list[str] | None = None
     preferred_during_scheduling_ignored_during_execution: list[str] | None = None
 
 
-class QueueAffinity(Base):
+class QueueAffinity(base.Base):
     """Node groups of a queue."""
 
     node_group_affinity: NodeGroupAffinity | None = None
     node_group_anti_affinity: NodeGroupAntiAffinity | None = None
 
 
-class QueueSpec(Base):
+class QueueSpec(base.Base):
     """How much a queue may use and how it shares.
 
     Attributes:
@@ -206,54 +190,52 @@ class QueueSpec(Base):
         deserved: the queue's share (capacity).
         priority: higher goes first and is reclaimed later.
         dequeue_strategy: "fifo" stops at the first job that does not fit, "traverse" goes on.
-
     """
 
     weight: (
         Annotated[int, Meta(extra_json_schema={"format": "int32", "minimum": 1, "maximum": 65535, "default": 1})] | None
     ) = None
-    capability: ResourceList | None = None
+    capability: base.ResourceList | None = None
     reclaimable: bool | None = None
     extend_clusters: list[ClusterSpec] | None = None
     guarantee: Guarantee | None = None
     affinity: QueueAffinity | None = None
-    type: LongName | None = None
-    parent: ObjectName | None = None
-    deserved: ResourceList | None = None
-    priority: Natural | None = None
+    type: base.LongName | None = None
+    parent: base.ObjectName | None = None
+    deserved: base.ResourceList | None = None
+    priority: base.Natural | None = None
     dequeue_strategy: (
         Annotated[str, Meta(extra_json_schema={"enum": ["fifo", "traverse"], "default": "traverse"})] | None
     ) = None
 
 
-class Reservation(Base):
+class Reservation(base.Base):
     """Nodes and resources reserved for a queue."""
 
     nodes: list[str] | None = None
-    resource: ResourceList | None = None
+    resource: base.ResourceList | None = None
 
 
-class QueueStatus(Base):
+class QueueStatus(base.Base):
     """State of a queue.
 
     Attributes:
         state: Open, Closing (closed with work left), Closed or Unknown.
         allocated: what pods of the queue and of its children use.
         reservation: nodes and resources reserved for the queue.
-
     """
 
     state: QueueState | None = None
-    unknown: Natural | None = None
-    pending: Natural | None = None
-    running: Natural | None = None
-    inqueue: Natural | None = None
-    completed: Natural | None = None
+    unknown: base.Natural | None = None
+    pending: base.Natural | None = None
+    running: base.Natural | None = None
+    inqueue: base.Natural | None = None
+    completed: base.Natural | None = None
     reservation: Reservation | None = None
-    allocated: ResourceList | None = None
+    allocated: base.ResourceList | None = None
 
 
-class Queue(Object):
+class Queue(base.Object):
     """Where jobs wait, and the share of the cluster that they wait for."""
 
     spec: QueueSpec = msgspec.field(default_factory=QueueSpec)

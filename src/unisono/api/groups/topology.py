@@ -19,7 +19,6 @@ class NetworkTopologySpec(Base):
         mode: "hard" must hold, "soft" is a preference.
         highest_tier_allowed: the highest HyperNode tier that may join the pods.
         highest_tier_name: the same by name; excludes ``highestTierAllowed``.
-
     """
 
     mode: Annotated[str, Meta(extra_json_schema={"enum": ["hard", "soft"], "default": "hard"})] | None = None
@@ -46,7 +45,6 @@ class MemberSelector(Base):
         exact_match: one member by name; the only form for members that are HyperNodes.
         regex_match: nodes by name.
         label_match: nodes by labels; an empty selector matches none.
-
     """
 
     exact_match: ExactMatch | None = None
@@ -60,7 +58,6 @@ class MemberSpec(Base):
     Attributes:
         type: "Node" or "HyperNode".
         selector: which ones.
-
     """
 
     type: Annotated[str, Meta(extra_json_schema={"enum": ["Node", "HyperNode"]}, extra={"required": True})] = ""
@@ -74,7 +71,6 @@ class HyperNodeSpec(Base):
         tier: the lower, the better the network between its nodes.
         tier_name: a name that jobs may use instead of the number.
         members: what is below.
-
     """
 
     tier: Natural | None = None
@@ -87,7 +83,6 @@ class HyperNodeStatus(Base):
 
     Attributes:
         node_count: members that exist: nodes, or HyperNodes.
-
     """
 
     conditions: list[Condition] | None = None
@@ -110,7 +105,6 @@ class ResourceInfo(Base):
     Attributes:
         allocatable: what is free: for ``cpu`` numbers and ranges such as ``0-3,8``.
         capacity: how many there are.
-
     """
 
     allocatable: str | None = None
@@ -122,7 +116,6 @@ class CPUInfo(Base):
 
     Attributes:
         numa, socket, core: ids of its NUMA node, socket and core.
-
     """
 
     numa: int | None = None
@@ -155,7 +148,6 @@ class NumatopologySpec(Base):
         numares: what is free, by resource.
         cpu_detail: by CPU number.
         pod_allocations: pods that ``numares`` takes into account already.
-
     """
 
     policies: dict[str, str] | None = None

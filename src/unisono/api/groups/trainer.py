@@ -24,7 +24,6 @@ class RuntimeRef(Base):
         name: its name.
         api_group: ``trainer.kubeflow.org`` when absent.
         kind: ClusterTrainingRuntime when absent, or TrainingRuntime.
-
     """
 
     name: Required = ""
@@ -39,7 +38,6 @@ class AssetInitializer(Base):
         storage_uri: such as ``hf://org/name`` or ``s3://bucket/path``.
         env: further variables of the initializer.
         secret_ref: Secret with credentials; its keys become variables.
-
     """
 
     storage_uri: str | None = None
@@ -65,7 +63,6 @@ class Trainer(Base):
         num_nodes: number of pods.
         resources_per_node: resources of each.
         num_proc_per_node: processes on each.
-
     """
 
     image: str | None = None
@@ -84,7 +81,6 @@ class RuntimePatch(Base):
         manager: who made it.
         time: when.
         training_runtime_spec: the part of the runtime's spec to merge, lists of named things by name.
-
     """
 
     manager: Required = ""
@@ -105,7 +101,6 @@ class PodTemplateOverride(Base):
         target_jobs: whose pods; absent for all.
         metadata: labels and annotations to merge.
         spec: the part of the pods' spec to merge, lists of named things by name.
-
     """
 
     target_jobs: list[TargetJob] | None = None
@@ -140,7 +135,6 @@ class TrainJobSpec(Base):
         suspend: take all pods away until it is false again.
         active_deadline_seconds: fail the job when it has been active for so long.
         managed_by: who runs the job.
-
     """
 
     runtime_ref: Annotated[RuntimeRef, Meta(extra_json_schema=_FIXED)] = msgspec.field(default_factory=RuntimeRef)
@@ -174,7 +168,6 @@ class TrainJobStatus(Base):
         conditions: Suspended, Complete and Failed.
         jobs_status: by step.
         trainer_status: what the training itself reports.
-
     """
 
     conditions: list[Condition] | None = None
@@ -225,7 +218,6 @@ class MLPolicy(Base):
 
     Attributes:
         num_nodes: number of pods of the step that trains.
-
     """
 
     num_nodes: Int32 | None = None
@@ -269,7 +261,6 @@ class TrainingRuntimeSpec(Base):
         ml_policy: how processes find each other.
         pod_group_policy: how the gang is scheduled.
         template: the JobSet.
-
     """
 
     ml_policy: MLPolicy | None = None

@@ -75,7 +75,6 @@ class _Group(Base):
         priority_class_name: priority of the group.
         priority: the value of that class.
         preemption_policy: ``Never`` or ``PreemptLowerPriority``.
-
     """
 
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
@@ -102,7 +101,6 @@ class _GroupPolicies(_Group):
     Attributes:
         scheduling_policy: basic or gang.
         resource_claims: claims of the whole group.
-
     """
 
     scheduling_policy: PodGroupSchedulingPolicy = msgspec.field(default_factory=PodGroupSchedulingPolicy)
@@ -133,7 +131,6 @@ class _CompositePolicies(_Group):
 
     Attributes:
         scheduling_policy: basic or gang.
-
     """
 
     scheduling_policy: CompositePodGroupSchedulingPolicy = msgspec.field(
@@ -158,7 +155,6 @@ class InnermostCompositeTemplate(_CompositePolicies):
 
     Attributes:
         composite_pod_group_templates: there must be none: the tree would be too deep.
-
     """
 
     name: Required = ""
@@ -222,7 +218,6 @@ class WorkloadPodGroupSpec(_GroupPolicies):
     Attributes:
         parent_composite_pod_group_name: the group of groups that it is one of.
         workload_ref: what it was made after; ``pod_group_template_ref`` in v1alpha2.
-
     """
 
     parent_composite_pod_group_name: str | None = None
@@ -257,7 +252,6 @@ class CompositePodGroupSpec(_CompositePolicies):
     Attributes:
         parent_composite_pod_group_name: the group of groups that it is one of itself.
         workload_ref: what it was made after.
-
     """
 
     parent_composite_pod_group_name: str | None = None
@@ -285,7 +279,6 @@ class JobSchedulingConfiguration(Base):
         scheduling_constraints: topology.
         disruption_mode: as of a PodGroup.
         resource_claims: claims that all pods share.
-
     """
 
     scheduling_policy: PodGroupSchedulingPolicy | None = None

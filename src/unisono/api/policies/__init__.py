@@ -52,7 +52,6 @@ POLICIES: tuple[Policy, ...] = (
     Policy(HYPER_JOBS, "hyperjobs", {"spec": "object.spec"}, hyper_job_rules()),
 )
 
-
 _OTHERS = tuple(kind for kind in SUBMITTED if kind is not kinds.POD_GROUPS)
 RIGHTS: tuple[Policy, ...] = (
     Policy(kinds.COMMANDS, "commands", {}, command_rules()),

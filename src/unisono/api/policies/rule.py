@@ -26,7 +26,6 @@ class Rule:
         holds: CEL expression; true when all is well.
         message: CEL expression of the refusal's text.
         creation: the rule is about new objects only.
-
     """
 
     holds: str
@@ -60,7 +59,6 @@ class Policy:
         without_label: objects that have this label are not looked at, which is cheaper than any expression. Anybody
             may set a label, so it must not stand for a right. Empty for none.
         also: other kinds whose objects must hold to the same rules.
-
     """
 
     kind: Kind[Any]

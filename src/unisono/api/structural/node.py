@@ -21,7 +21,6 @@ class Rule:
         reason: ``reason`` of the Status cause.
         field_path: field below the schema's that is to blame, such as ``.spec.size``.
         optional_old_self: the rule runs without an old value too, and ``oldSelf`` is an optional.
-
     """
 
     rule: str
@@ -44,7 +43,6 @@ class Node:
         open: ``additionalProperties`` is ``true`` (any value) or ``false`` (none); None when it says neither.
         has_rules: a CEL rule stands here or in a structural schema below.
         bounds: value rules by their names in JSON schema (minimum, pattern, maxItems, enum, ...).
-
     """
 
     type: str = ""
@@ -178,7 +176,6 @@ def field_path(path: str, node: Node, *, brackets: bool = True) -> tuple[list[st
 
     Raises:
         PathError: the path is malformed or names no field of the schema.
-
     """
     names: list[str] = []
     shown, position = "", 0

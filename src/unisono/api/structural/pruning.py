@@ -33,10 +33,7 @@ _KINDS: dict[str, str] = {
         "string",
     ),
     **dict.fromkeys(("maximum", "minimum", "multipleOf"), "number"),
-    **dict.fromkeys(
-        ("maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"),
-        "integer",
-    ),
+    **dict.fromkeys(("maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"), "integer"),
     **dict.fromkeys(
         (
             "exclusiveMaximum",
@@ -73,7 +70,6 @@ def read_schema(schema: Any, path: str) -> tuple[Any, list[str], list[FieldError
 
     Returns:
         The clean schema, the paths of unknown words, and the wrong types.
-
     """
     reader = _Reader()
     return reader.schema(schema, path), reader.unknown, reader.errors
@@ -231,7 +227,6 @@ def prune(node: Node | None, value: Any, *, root: bool = False) -> list[str]:
 
     Returns:
         Paths of what was dropped, such as ``spec.tasks[0].bogus``, sorted.
-
     """
     dropped: list[str] = []
     _prune(node, value, "", dropped, whole=root)

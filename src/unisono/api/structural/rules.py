@@ -221,7 +221,6 @@ def check_schema(schema: Schema, path: str, *, status: bool = False) -> list[Fie
         schema: the schema of a version.
         path: of the schema, for the errors.
         status: the version has the status subresource.
-
     """
     errors = [*_root(schema, path, status=status)]
     structural = check_structure(schema, path)
@@ -254,7 +253,6 @@ class _Place:
     Attributes:
         no_defaults: why defaults are refused; empty when they are not.
         in_meta: below apiVersion, kind or metadata of an object.
-
     """
 
     root: bool = True

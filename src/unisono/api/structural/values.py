@@ -241,7 +241,6 @@ def check_value(node: Node, value: Any, old: Any = ABSENT) -> list[FieldError]:
         node: the schema.
         value: decoded JSON, pruned and defaulted.
         old: the value before an update.
-
     """
     walk = _CheckingWalk()
     walk.node(node, value, old, "")

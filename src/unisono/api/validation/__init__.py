@@ -13,16 +13,6 @@ from unisono.api.field_error import FieldError
 from unisono.api.gang_affinity import WORDS
 from unisono.api.groups.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from unisono.api.kind import Kind
-from unisono.api.kind_families import (
-    CLUSTER_TRAINING_RUNTIMES,
-    JOB_SETS,
-    KUBEFLOW_KINDS,
-    RAY_CLUSTERS,
-    RAY_JOBS,
-    RAY_SERVICES,
-    TRAIN_JOBS,
-    TRAINING_RUNTIMES,
-)
 from unisono.api.selecting import controller_of
 from unisono.api.validation import (
     access,
@@ -118,14 +108,14 @@ _RULES: dict[type[Object], Rules] = {
     kinds.FLOATING_RESOURCES.struct: scheduling.validate_floating_resource,
     kinds.BUDGETS.struct: scheduling.validate_budget,
     kinds.PRICE_LISTS.struct: scheduling.validate_price_list,
-    **{kind.struct: training.validate_training_job for kind in KUBEFLOW_KINDS},
-    JOB_SETS.struct: training.validate_job_set,
-    TRAIN_JOBS.struct: training.validate_train_job,
-    TRAINING_RUNTIMES.struct: training.validate_runtime,
-    CLUSTER_TRAINING_RUNTIMES.struct: training.validate_runtime,
-    RAY_CLUSTERS.struct: training.validate_ray_cluster,
-    RAY_JOBS.struct: training.validate_ray_job,
-    RAY_SERVICES.struct: training.validate_ray_service,
+    **{kind.struct: training.validate_training_job for kind in kind_families.KUBEFLOW_KINDS},
+    kind_families.JOB_SETS.struct: training.validate_job_set,
+    kind_families.TRAIN_JOBS.struct: training.validate_train_job,
+    kind_families.TRAINING_RUNTIMES.struct: training.validate_runtime,
+    kind_families.CLUSTER_TRAINING_RUNTIMES.struct: training.validate_runtime,
+    kind_families.RAY_CLUSTERS.struct: training.validate_ray_cluster,
+    kind_families.RAY_JOBS.struct: training.validate_ray_job,
+    kind_families.RAY_SERVICES.struct: training.validate_ray_service,
 }
 _CUSTOM = frozenset(kind.struct for kind in kinds.CUSTOM_KINDS)
 
@@ -155,7 +145,7 @@ def validate(kind: Kind[T], obj: T, old: T | None = None) -> list[FieldError]:
     if rules is not None:
         errors += rules(obj, old)
     errors += validate_bounds(kind.struct, obj, old)
-    return _once(errors)
+    return list({error.message(): error for error in errors}.values())
 
 
 def _is_of_job(obj: Object) -> bool:
@@ -165,7 +155,3 @@ def _is_of_job(obj: Object) -> bool:
         and controller.kind == kinds.JOBS.kind
         and controller.api_version.startswith(f"{kinds.JOBS.group}/")
     )
-
-
-def _once(errors: list[FieldError]) -> list[FieldError]:
-    return list({error.message(): error for error in errors}.values())

@@ -21,26 +21,10 @@ from unisono.api.core.cluster import (
     ScopeSelector,
 )
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_supported, required
+from unisono.api.groups import admission_registration
 from unisono.api.groups.access import GROUP, ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, Subject
-from unisono.api.groups.admission_registration import (
-    CONDITION_VARIABLES,
-    MatchCondition,
-    MutatingWebhook,
-    MutatingWebhookConfiguration,
-    RuleWithOperations,
-    ValidatingWebhook,
-    ValidatingWebhookConfiguration,
-    WebhookClientConfig,
-)
 from unisono.api.quantity import canonical, parse_quantity, to_milli
-from unisono.api.validation.meta import (
-    by,
-    is_extended,
-    one_of,
-    validate_amount,
-    validate_resource_map,
-    validate_selector,
-)
+from unisono.api.validation import meta
 
 
 def validate_role(role: Role, old: Role | None) -> Iterator[FieldError]:
@@ -60,7 +44,7 @@ def validate_cluster_role(role: ClusterRole, old: ClusterRole | None) -> Iterato
     if not aggregation.cluster_role_selectors:
         yield required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil")
     for index, selector in enumerate(aggregation.cluster_role_selectors or ()):
-        yield from validate_selector(selector, f"{path}[{index}]")
+        yield from meta.validate_selector(selector, f"{path}[{index}]")
 
 
 def validate_role_binding(binding: RoleBinding, old: RoleBinding | None) -> Iterator[FieldError]:
@@ -106,7 +90,7 @@ def _reference(
     if not ref.name:
         yield required("roleRef.name")
     else:
-        yield from by(names.path_segment, "roleRef.name", ref.name)
+        yield from meta.by(names.path_segment, "roleRef.name", ref.name)
     if old is not None and old.role_ref != ref:
         yield invalid("roleRef", ref, "cannot change roleRef")
 
@@ -118,7 +102,7 @@ def _subject(subject: Subject, path: str, *, namespaced: bool) -> Iterator[Field
     match subject.kind:
         case "ServiceAccount":
             if subject.name:
-                yield from by(names.dns_subdomain, f"{path}.name", subject.name)
+                yield from meta.by(names.dns_subdomain, f"{path}.name", subject.name)
             if group:
                 yield not_supported(f"{path}.apiGroup", group, ("",))
             if not namespaced and not subject.namespace:
@@ -134,7 +118,9 @@ _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _LONGEST_SECONDS = 30
 _MOST_CONDITIONS = 64
 
-Configuration = MutatingWebhookConfiguration | ValidatingWebhookConfiguration
+Configuration = (
+    admission_registration.MutatingWebhookConfiguration | admission_registration.ValidatingWebhookConfiguration
+)
 
 
 def validate_webhooks(configuration: Configuration, old: Configuration | None) -> Iterator[FieldError]:
@@ -153,17 +139,17 @@ def validate_webhooks(configuration: Configuration, old: Configuration | None) -
         yield from _hook(hook, stored, path)
 
 
-def _name(hook: ValidatingWebhook, path: str) -> Iterator[FieldError]:
+def _name(hook: admission_registration.ValidatingWebhook, path: str) -> Iterator[FieldError]:
     if not hook.name:
         yield required(f"{path}.name")
         return
-    yield from by(names.dns_subdomain, f"{path}.name", hook.name)
+    yield from meta.by(names.dns_subdomain, f"{path}.name", hook.name)
     if hook.name.count(".") < 2:
         detail = "should be a domain with at least three segments separated by dots"
         yield invalid(f"{path}.name", hook.name, detail)
 
 
-def _hook(hook: ValidatingWebhook, stored: Collection[str], path: str) -> Iterator[FieldError]:
+def _hook(hook: admission_registration.ValidatingWebhook, stored: Collection[str], path: str) -> Iterator[FieldError]:
     versions = hook.admission_review_versions
     if not versions:
         yield required(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1")
@@ -171,8 +157,8 @@ def _hook(hook: ValidatingWebhook, stored: Collection[str], path: str) -> Iterat
         yield invalid(f"{path}.admissionReviewVersions", versions, "must include at least one of v1")
     for number, rule in enumerate(hook.rules or ()):
         yield from _webhook_rule(rule, f"{path}.rules[{number}]")
-    yield from one_of(f"{path}.failurePolicy", hook.failure_policy, ("Fail", "Ignore"))
-    yield from one_of(f"{path}.matchPolicy", hook.match_policy, ("Equivalent", "Exact"))
+    yield from meta.one_of(f"{path}.failurePolicy", hook.failure_policy, ("Fail", "Ignore"))
+    yield from meta.one_of(f"{path}.matchPolicy", hook.match_policy, ("Equivalent", "Exact"))
     if hook.side_effects is None:
         yield required(f"{path}.sideEffects", 'must specify one of "None", "NoneOnDryRun"')
     elif hook.side_effects not in ("None", "NoneOnDryRun"):
@@ -181,15 +167,17 @@ def _hook(hook: ValidatingWebhook, stored: Collection[str], path: str) -> Iterat
     if seconds is not None and not 1 <= seconds <= _LONGEST_SECONDS:
         detail = f"the timeout value must be between 1 and {_LONGEST_SECONDS} seconds"
         yield invalid(f"{path}.timeoutSeconds", seconds, detail)
-    yield from validate_selector(hook.namespace_selector, f"{path}.namespaceSelector")
-    yield from validate_selector(hook.object_selector, f"{path}.objectSelector")
-    if isinstance(hook, MutatingWebhook):
-        yield from one_of(f"{path}.reinvocationPolicy", hook.reinvocation_policy, ("IfNeeded", "Never"))
+    yield from meta.validate_selector(hook.namespace_selector, f"{path}.namespaceSelector")
+    yield from meta.validate_selector(hook.object_selector, f"{path}.objectSelector")
+    if isinstance(hook, admission_registration.MutatingWebhook):
+        yield from meta.one_of(f"{path}.reinvocationPolicy", hook.reinvocation_policy, ("IfNeeded", "Never"))
     yield from validate_client(hook.client_config, f"{path}.clientConfig")
     yield from _conditions(hook.match_conditions or (), stored, f"{path}.matchConditions")
 
 
-def _conditions(conditions: Sequence[MatchCondition], stored: Collection[str], path: str) -> Iterator[FieldError]:
+def _conditions(
+    conditions: Sequence[admission_registration.MatchCondition], stored: Collection[str], path: str
+) -> Iterator[FieldError]:
     if len(conditions) > _MOST_CONDITIONS:
         yield FieldError(path, "FieldValueTooMany", len(conditions), f"must have at most {_MOST_CONDITIONS} items")
         return
@@ -198,18 +186,18 @@ def _conditions(conditions: Sequence[MatchCondition], stored: Collection[str], p
         if not condition.name:
             yield required(f"{at}.name")
         else:
-            yield from by(names.qualified_name, f"{at}.name", condition.name)
+            yield from meta.by(names.qualified_name, f"{at}.name", condition.name)
         expression = condition.expression.strip()
         if not expression:
             yield required(f"{at}.expression")
         elif condition.expression not in stored:
             try:
-                compile_expression(expression, CONDITION_VARIABLES)
+                compile_expression(expression, admission_registration.CONDITION_VARIABLES)
             except CompileError as error:
                 yield invalid(f"{at}.expression", expression, f"compilation failed: {error}")
 
 
-def _webhook_rule(rule: RuleWithOperations, path: str) -> Iterator[FieldError]:
+def _webhook_rule(rule: admission_registration.RuleWithOperations, path: str) -> Iterator[FieldError]:
     for name, values in (
         ("operations", rule.operations),
         ("apiGroups", rule.api_groups),
@@ -224,10 +212,10 @@ def _webhook_rule(rule: RuleWithOperations, path: str) -> Iterator[FieldError]:
     for index, operation in enumerate(rule.operations or ()):
         if operation not in _OPERATIONS:
             yield not_supported(f"{path}.operations[{index}]", operation, _OPERATIONS)
-    yield from one_of(f"{path}.scope", rule.scope, ("*", "Cluster", "Namespaced"))
+    yield from meta.one_of(f"{path}.scope", rule.scope, ("*", "Cluster", "Namespaced"))
 
 
-def validate_client(client: WebhookClientConfig | None, path: str) -> Iterator[FieldError]:
+def validate_client(client: admission_registration.WebhookClientConfig | None, path: str) -> Iterator[FieldError]:
     """Rules of where a webhook listens; ``path`` names the field."""
     if client is None or (client.url is None) == (client.service is None):
         yield required(path, "exactly one of url or service is required")
@@ -309,18 +297,18 @@ def validate_quota(quota: ResourceQuota, old: ResourceQuota | None) -> Iterator[
     spec = quota.spec
     for name, amount in (spec.hard or {}).items():
         path = f"spec.hard[{name}]"
-        yield from by(names.qualified_name, path, name)
+        yield from meta.by(names.qualified_name, path, name)
         if "/" not in name and not is_standard_quota(name):
             yield invalid(path, name, "must be a standard resource type or fully qualified")
             yield invalid(path, name, "must be a standard resource for quota")
-        yield from validate_amount(path, amount)
+        yield from meta.validate_amount(path, amount)
     yield from _scopes(spec)
     if spec.scope_selector is not None:
         yield from _selector(spec, spec.scope_selector)
     if old is not None and set(spec.scopes or ()) != set(old.spec.scopes or ()):
         yield invalid("spec.scopes", spec.scopes, "field is immutable")
-    yield from validate_resource_map(quota.status.hard, "status.hard")
-    yield from validate_resource_map(quota.status.used, "status.used")
+    yield from meta.validate_resource_map(quota.status.hard, "status.hard")
+    yield from meta.validate_resource_map(quota.status.used, "status.used")
 
 
 def is_standard_quota(name: str) -> bool:
@@ -380,9 +368,9 @@ def validate_budget(budget: PodDisruptionBudget, old: PodDisruptionBudget | None
         yield invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
     yield from _amount("spec.minAvailable", spec.min_available)
     yield from _amount("spec.maxUnavailable", spec.max_unavailable)
-    yield from validate_selector(spec.selector, "spec.selector")
+    yield from meta.validate_selector(spec.selector, "spec.selector")
     policy = spec.unhealthy_pod_eviction_policy
-    yield from one_of("spec.unhealthyPodEvictionPolicy", policy, ("AlwaysAllow", "IfHealthyBudget"))
+    yield from meta.one_of("spec.unhealthyPodEvictionPolicy", policy, ("AlwaysAllow", "IfHealthyBudget"))
 
 
 def _amount(path: str, value: IntOrString | None) -> Iterator[FieldError]:
@@ -414,7 +402,7 @@ def validate_limit_range(limits: LimitRange, old: LimitRange | None) -> Iterator
 def _item(item: LimitRangeItem, path: str) -> Iterator[FieldError]:
     broken = False
     for attribute, name in _FIELDS:
-        for error in validate_resource_map(getattr(item, attribute), f"{path}.{name}"):
+        for error in meta.validate_resource_map(getattr(item, attribute), f"{path}.{name}"):
             broken = True
             yield error
     if item.type == "Pod":
@@ -471,7 +459,7 @@ def _order(texts: dict[str, str], path: str, resource: str) -> Iterator[FieldErr
             detail = wording.format(texts[lower], texts[upper])
             yield invalid(f"{path}.{blamed}[{resource}]", texts[shown], detail)
     limit, request = texts.get("default"), texts.get("defaultRequest")
-    fixed = is_extended(resource) or resource.startswith("hugepages-")
+    fixed = meta.is_extended(resource) or resource.startswith("hugepages-")
     if fixed and limit is not None and request is not None and parse_quantity(limit) != parse_quantity(request):
         detail = f"default value {limit} must equal to defaultRequest value {request} in {resource}"
         yield invalid(f"{path}.defaultRequest[{resource}]", request, detail)

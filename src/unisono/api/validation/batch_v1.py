@@ -14,16 +14,7 @@ from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.cron import parse_schedule, parse_zone
 from unisono.api.defaulting.workloads import JOB_NAME_LABELS, JOB_UID_LABELS
 from unisono.api.field_error import FieldError, forbidden, invalid, not_supported, required
-from unisono.api.groups.batch_v1 import (
-    BatchCronJob,
-    BatchJob,
-    BatchJobSpec,
-    Indexes,
-    PodFailurePolicyOnExitCodesRequirement,
-    PodFailurePolicyRule,
-    SuccessPolicyRule,
-    parse_indexes,
-)
+from unisono.api.groups import batch_v1
 from unisono.api.selecting import selects
 from unisono.api.validation.meta import at_least, by, one_of, validate_selector
 from unisono.api.validation.pod import validate_template
@@ -44,7 +35,7 @@ _IMMUTABLE = (
 )
 
 
-def validate_batch_job(job: BatchJob, old: BatchJob | None) -> Iterator[FieldError]:
+def validate_batch_job(job: batch_v1.BatchJob, old: batch_v1.BatchJob | None) -> Iterator[FieldError]:
     """Counts, policies, template and the labels that tie pods to the Job; on an update also what may change."""
     spec, meta = job.spec, job.metadata
     if not spec.manual_selector and meta.uid:
@@ -67,7 +58,7 @@ def validate_batch_job(job: BatchJob, old: BatchJob | None) -> Iterator[FieldErr
         yield from _update(job, old)
 
 
-def validate_batch_cron_job(cron_job: BatchCronJob, old: BatchCronJob | None) -> Iterator[FieldError]:
+def validate_batch_cron_job(cron_job: batch_v1.BatchCronJob, old: batch_v1.BatchCronJob | None) -> Iterator[FieldError]:
     """Schedule, time zone, the name's length, and the Job that it makes."""
     spec, name = cron_job.spec, cron_job.metadata.name
     if old is None and len(name) > _LONGEST_CRON_JOB:
@@ -89,7 +80,7 @@ def validate_batch_cron_job(cron_job: BatchCronJob, old: BatchCronJob | None) ->
         yield invalid("spec.jobTemplate.spec.selector", job.selector, "`selector` will be auto-generated")
 
 
-def validate_batch_job_spec(spec: BatchJobSpec, path: str) -> Iterator[FieldError]:
+def validate_batch_job_spec(spec: batch_v1.BatchJobSpec, path: str) -> Iterator[FieldError]:
     """Rules of a Job's spec, also within a CronJob."""
     for wire, value in (
         ("parallelism", spec.parallelism),
@@ -132,7 +123,7 @@ def _manager(name: str | None, path: str) -> Iterator[FieldError]:
         yield FieldError(path, "FieldValueTooLong", "", f"may not be more than {_LONGEST_MANAGER} bytes")
 
 
-def _restart_policy(spec: BatchJobSpec, path: str) -> Iterator[FieldError]:
+def _restart_policy(spec: batch_v1.BatchJobSpec, path: str) -> Iterator[FieldError]:
     policy = spec.template.spec.restart_policy
     if policy in (None, "Always"):
         yield required(path, 'valid values: "OnFailure", "Never"')
@@ -142,7 +133,7 @@ def _restart_policy(spec: BatchJobSpec, path: str) -> Iterator[FieldError]:
         yield invalid(path, policy, 'only "Never" is supported when podFailurePolicy is specified')
 
 
-def _indexing(spec: BatchJobSpec, path: str) -> Iterator[FieldError]:
+def _indexing(spec: batch_v1.BatchJobSpec, path: str) -> Iterator[FieldError]:
     yield from one_of(f"{path}.completionMode", spec.completion_mode, ("NonIndexed", "Indexed"))
     if spec.max_failed_indexes is not None and spec.backoff_limit_per_index is None:
         yield required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
@@ -164,7 +155,7 @@ def _indexing(spec: BatchJobSpec, path: str) -> Iterator[FieldError]:
             yield invalid(f"{path}.{wire}", value, "requires indexed completion mode")
 
 
-def _failure_rule(spec: BatchJobSpec, rule: PodFailurePolicyRule, path: str) -> Iterator[FieldError]:
+def _failure_rule(spec: batch_v1.BatchJobSpec, rule: batch_v1.PodFailurePolicyRule, path: str) -> Iterator[FieldError]:
     if not rule.action:
         yield required(f"{path}.action", 'valid values: ["Count" "FailIndex" "FailJob" "Ignore"]')
     else:
@@ -183,7 +174,9 @@ def _failure_rule(spec: BatchJobSpec, rule: PodFailurePolicyRule, path: str) -> 
         yield from one_of(f"{path}.onPodConditions[{index}].status", pattern.status, ("False", "True", "Unknown"))
 
 
-def _exit_codes(spec: BatchJobSpec, codes: PodFailurePolicyOnExitCodesRequirement, path: str) -> Iterator[FieldError]:
+def _exit_codes(
+    spec: batch_v1.BatchJobSpec, codes: batch_v1.PodFailurePolicyOnExitCodesRequirement, path: str
+) -> Iterator[FieldError]:
     pod = spec.template.spec
     container_names = {each.name for each in (*(pod.containers or ()), *(pod.init_containers or ()))}
     if not codes.operator:
@@ -205,7 +198,7 @@ def _exit_codes(spec: BatchJobSpec, codes: PodFailurePolicyOnExitCodesRequiremen
             yield FieldError(f"{path}.values[{index}]", "FieldValueDuplicate", value, "")
 
 
-def _success_policy(spec: BatchJobSpec, path: str) -> Iterator[FieldError]:
+def _success_policy(spec: batch_v1.BatchJobSpec, path: str) -> Iterator[FieldError]:
     policy = spec.success_policy
     if policy is None:
         return
@@ -219,13 +212,13 @@ def _success_policy(spec: BatchJobSpec, path: str) -> Iterator[FieldError]:
         yield from _success_rule(spec, rule, f"{path}.rules[{index}]")
 
 
-def _success_rule(spec: BatchJobSpec, rule: SuccessPolicyRule, path: str) -> Iterator[FieldError]:
+def _success_rule(spec: batch_v1.BatchJobSpec, rule: batch_v1.SuccessPolicyRule, path: str) -> Iterator[FieldError]:
     if rule.succeeded_count is None and rule.succeeded_indexes is None:
         yield required(path, "at least one of succeededCount or succeededIndexes must be specified")
-    indexes: Indexes | None = None
+    indexes: batch_v1.Indexes | None = None
     if rule.succeeded_indexes is not None:
         try:
-            indexes = parse_indexes(rule.succeeded_indexes, spec.completions)
+            indexes = batch_v1.parse_indexes(rule.succeeded_indexes, spec.completions)
         except ValueError as error:
             detail = f"error parsing succeededIndexes: {error}"
             yield invalid(f"{path}.succeededIndexes", rule.succeeded_indexes, detail)
@@ -244,7 +237,7 @@ def _success_rule(spec: BatchJobSpec, rule: SuccessPolicyRule, path: str) -> Ite
         yield invalid(f"{path}.succeededCount", count, detail)
 
 
-def _generated(job: BatchJob) -> Iterator[FieldError]:
+def _generated(job: batch_v1.BatchJob) -> Iterator[FieldError]:
     """The labels that the server makes are there, and are this Job's."""
     labels, path = job.spec.template.metadata.labels or {}, "spec.template.metadata.labels"
     own = dict.fromkeys(JOB_UID_LABELS, job.metadata.uid or "") | dict.fromkeys(JOB_NAME_LABELS, job.metadata.name)
@@ -257,7 +250,7 @@ def _generated(job: BatchJob) -> Iterator[FieldError]:
         yield invalid("spec.selector", job.spec.selector, "`selector` not auto-generated")
 
 
-def _update(job: BatchJob, old: BatchJob) -> Iterator[FieldError]:
+def _update(job: batch_v1.BatchJob, old: batch_v1.BatchJob) -> Iterator[FieldError]:
     new, before = job.spec, old.spec
     for attribute, wire in _IMMUTABLE:
         if getattr(new, attribute) != getattr(before, attribute):

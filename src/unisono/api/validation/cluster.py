@@ -12,32 +12,14 @@ import msgspec
 from unisono.api import names
 from unisono.api.cel import CompileError, compile_expression
 from unisono.api.cel.syntax import LONGEST
+from unisono.api.core import devices
 from unisono.api.core.cluster import ConfigMap, Event, Lease, Node, PriorityClass, RuntimeClass, Secret, ServiceAccount
 from unisono.api.core.container import ResourceRequirements
-from unisono.api.core.devices import (
-    DeviceClass,
-    DeviceSelector,
-    DeviceSubRequest,
-    ExactDeviceRequest,
-    ResourceClaim,
-    ResourceClaimSpec,
-    ResourceClaimTemplate,
-    ResourceSlice,
-)
 from unisono.api.core.volume import PersistentVolumeClaim, PersistentVolumeClaimSpec
 from unisono.api.field_error import FieldError, forbidden, invalid, required, too_long
 from unisono.api.keys import SSH_AUTH
 from unisono.api.quantity import QuantityError, parse_quantity
-from unisono.api.validation.meta import (
-    at_least,
-    by,
-    named,
-    one_of,
-    validate_labels,
-    validate_requirements,
-    validate_resource_map,
-    validate_selector,
-)
+from unisono.api.validation import meta
 from unisono.api.validation.pod import validate_taints, validate_tolerations
 from unisono.api.volumes import stored_bytes
 
@@ -49,8 +31,8 @@ _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOnc
 def validate_node(node: Node, old: Node | None) -> Iterator[FieldError]:
     """Taints and amounts; a provider ID stays once it is set."""
     yield from validate_taints(node.spec.taints, "spec.taints")
-    yield from validate_resource_map(node.status.capacity, "status.capacity")
-    yield from validate_resource_map(node.status.allocatable, "status.allocatable")
+    yield from meta.validate_resource_map(node.status.capacity, "status.capacity")
+    yield from meta.validate_resource_map(node.status.allocatable, "status.allocatable")
     before = old.spec.provider_id if old is not None else None
     if before and node.spec.provider_id != before:
         yield forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid')
@@ -71,7 +53,7 @@ def validate_event(event: Event, old: Event | None) -> Iterator[FieldError]:
 
 def validate_service_account(account: ServiceAccount, old: ServiceAccount | None) -> Iterator[FieldError]:
     """References need names."""
-    yield from named("imagePullSecrets", account.image_pull_secrets)
+    yield from meta.named("imagePullSecrets", account.image_pull_secrets)
 
 
 def validate_priority_class(new: PriorityClass, old: PriorityClass | None) -> Iterator[FieldError]:
@@ -83,7 +65,7 @@ def validate_priority_class(new: PriorityClass, old: PriorityClass | None) -> It
             yield forbidden("metadata.name", detail)
     elif value > HIGHEST_USER_PRIORITY:
         yield forbidden("value", f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}")
-    yield from one_of("preemptionPolicy", new.preemption_policy, ("PreemptLowerPriority", "Never"))
+    yield from meta.one_of("preemptionPolicy", new.preemption_policy, ("PreemptLowerPriority", "Never"))
     if old is not None:
         if value != (old.value or 0):
             yield forbidden("value", "may not be changed in an update.")
@@ -93,11 +75,11 @@ def validate_priority_class(new: PriorityClass, old: PriorityClass | None) -> It
 
 def validate_runtime_class(new: RuntimeClass, old: RuntimeClass | None) -> Iterator[FieldError]:
     """A handler that stays, amounts as limits of containers have them, labels and tolerations as of pods."""
-    yield from by(names.dns_label, "handler", new.handler)
+    yield from meta.by(names.dns_label, "handler", new.handler)
     if new.overhead is not None:
-        yield from validate_requirements(ResourceRequirements(limits=new.overhead.pod_fixed), "overhead")
+        yield from meta.validate_requirements(ResourceRequirements(limits=new.overhead.pod_fixed), "overhead")
     if new.scheduling is not None:
-        yield from validate_labels(new.scheduling.node_selector, "scheduling.nodeSelector")
+        yield from meta.validate_labels(new.scheduling.node_selector, "scheduling.nodeSelector")
         yield from validate_tolerations(new.scheduling.tolerations, "scheduling.tolerations")
     if old is not None and new.handler != old.handler:
         yield invalid("handler", new.handler, "field is immutable")
@@ -147,9 +129,9 @@ def validate_claim_spec(spec: PersistentVolumeClaimSpec, path: str) -> Iterator[
     if not spec.access_modes:
         yield required(f"{path}.accessModes", "at least 1 access mode is required")
     for mode in spec.access_modes or ():
-        yield from one_of(f"{path}.accessModes", mode, _ACCESS_MODES)
-    yield from validate_selector(spec.selector, f"{path}.selector")
-    yield from one_of(f"{path}.volumeMode", spec.volume_mode, ("Block", "Filesystem"))
+        yield from meta.one_of(f"{path}.accessModes", mode, _ACCESS_MODES)
+    yield from meta.validate_selector(spec.selector, f"{path}.selector")
+    yield from meta.one_of(f"{path}.volumeMode", spec.volume_mode, ("Block", "Filesystem"))
     storage = (spec.resources.requests or {}).get("storage")
     if storage is None:
         yield required(f"{path}.resources[storage]")
@@ -177,12 +159,12 @@ def validate_config_map(config: ConfigMap, old: ConfigMap | None) -> Iterator[Fi
     """Keys, size, base64, and nothing changes once it is immutable."""
     size = 0
     for key, text in (config.data or {}).items():
-        yield from by(names.config_key, f"data[{key}]", key)
+        yield from meta.by(names.config_key, f"data[{key}]", key)
         if key in (config.binary_data or {}):
             yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
         size += len(text.encode())
     for key in config.binary_data or {}:
-        yield from by(names.config_key, f"binaryData[{key}]", key)
+        yield from meta.by(names.config_key, f"binaryData[{key}]", key)
     yield from _sized(size, config.binary_data, "binaryData", "")
     if old is not None and old.immutable:
         if not config.immutable:
@@ -196,7 +178,7 @@ def validate_config_map(config: ConfigMap, old: ConfigMap | None) -> Iterator[Fi
 def validate_secret(secret: Secret, old: Secret | None) -> Iterator[FieldError]:
     """Keys, size, base64, keys of known types, and what must not change."""
     for key in secret.data or {}:
-        yield from by(names.config_key, f"data[{key}]", key)
+        yield from meta.by(names.config_key, f"data[{key}]", key)
     yield from _sized(0, secret.data, "data", "data")
     for key in _REQUIRED_KEYS.get(secret.type or "", ()):
         if key not in (secret.data or {}):
@@ -230,7 +212,7 @@ _MOST_SELECTORS = 32
 _VARIABLES = frozenset(("device",))
 
 
-def validate_resource_claim(claim: ResourceClaim, old: ResourceClaim | None) -> Iterator[FieldError]:
+def validate_resource_claim(claim: devices.ResourceClaim, old: devices.ResourceClaim | None) -> Iterator[FieldError]:
     """Named requests, each for one thing or for one of several; the spec stays as it is."""
     yield from _requests(claim.spec, "spec")
     if old is not None and claim.spec != old.spec:
@@ -238,7 +220,7 @@ def validate_resource_claim(claim: ResourceClaim, old: ResourceClaim | None) -> 
 
 
 def validate_resource_claim_template(
-    template: ResourceClaimTemplate, old: ResourceClaimTemplate | None
+    template: devices.ResourceClaimTemplate, old: devices.ResourceClaimTemplate | None
 ) -> Iterator[FieldError]:
     """The rules of the claims that are made from it; it stays as it is."""
     yield from _requests(template.spec.spec, "spec.spec")
@@ -246,7 +228,7 @@ def validate_resource_claim_template(
         yield invalid("spec", template.spec, "field is immutable")
 
 
-def _requests(spec: ResourceClaimSpec, where: str) -> Iterator[FieldError]:
+def _requests(spec: devices.ResourceClaimSpec, where: str) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, request in enumerate(spec.devices.requests or ()):
         path = f"{where}.devices.requests[{index}]"
@@ -263,24 +245,24 @@ def _requests(spec: ResourceClaimSpec, where: str) -> Iterator[FieldError]:
             yield from _request(alternative, f"{path}.firstAvailable[{at}]")
 
 
-def _request(request: ExactDeviceRequest | DeviceSubRequest, path: str) -> Iterator[FieldError]:
+def _request(request: devices.ExactDeviceRequest | devices.DeviceSubRequest, path: str) -> Iterator[FieldError]:
     if not request.device_class_name:
         yield required(f"{path}.deviceClassName")
     yield from _selectors(request.selectors, f"{path}.selectors")
-    yield from one_of(f"{path}.allocationMode", request.allocation_mode, ("All", "ExactCount"))
+    yield from meta.one_of(f"{path}.allocationMode", request.allocation_mode, ("All", "ExactCount"))
     if request.allocation_mode == "ExactCount":
-        yield from at_least(f"{path}.count", request.count, 1)
+        yield from meta.at_least(f"{path}.count", request.count, 1)
     elif request.count:
         yield invalid(f"{path}.count", request.count, "must not be specified when allocationMode is 'All'")
 
 
-def validate_device_class(device_class: DeviceClass, old: DeviceClass | None) -> Iterator[FieldError]:
+def validate_device_class(device_class: devices.DeviceClass, old: devices.DeviceClass | None) -> Iterator[FieldError]:
     """Its selectors can be compiled."""
     del old
     yield from _selectors(device_class.spec.selectors, "spec.selectors")
 
 
-def _selectors(selectors: Sequence[DeviceSelector] | None, path: str) -> Iterator[FieldError]:
+def _selectors(selectors: Sequence[devices.DeviceSelector] | None, path: str) -> Iterator[FieldError]:
     given = selectors or ()
     if len(given) > _MOST_SELECTORS:
         yield FieldError(path, "FieldValueTooMany", len(given), f"must have at most {_MOST_SELECTORS} items")
@@ -302,14 +284,16 @@ def _selectors(selectors: Sequence[DeviceSelector] | None, path: str) -> Iterato
                 yield invalid(f"{at}.expression", text, f"compilation failed: {error}")
 
 
-def validate_resource_slice(resource_slice: ResourceSlice, old: ResourceSlice | None) -> Iterator[FieldError]:
+def validate_resource_slice(
+    resource_slice: devices.ResourceSlice, old: devices.ResourceSlice | None
+) -> Iterator[FieldError]:
     """A driver, a pool, and one way to say which nodes."""
     spec = resource_slice.spec
     if not spec.driver:
         yield required("spec.driver")
     if not spec.pool.name:
         yield required("spec.pool.name")
-    yield from at_least("spec.pool.resourceSliceCount", spec.pool.resource_slice_count or 0, 1)
+    yield from meta.at_least("spec.pool.resourceSliceCount", spec.pool.resource_slice_count or 0, 1)
     ways = (spec.node_name, spec.node_selector, spec.all_nodes, spec.per_device_node_selection)
     if sum(bool(way) for way in ways) != 1:
         text = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"

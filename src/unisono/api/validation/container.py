@@ -191,10 +191,7 @@ def _env_source(source: EnvVarSource, path: str, volumes: frozenset[str]) -> Ite
                 f"{side}.{name}" for side in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory")
             ]
             yield not_supported(f"{path}.resourceFieldRef.resource", resource, supported)
-    for name, reference in (
-        ("configMapKeyRef", source.config_map_key_ref),
-        ("secretKeyRef", source.secret_key_ref),
-    ):
+    for name, reference in (("configMapKeyRef", source.config_map_key_ref), ("secretKeyRef", source.secret_key_ref)):
         if reference is None:
             continue
         if not reference.name:

@@ -13,16 +13,7 @@ from unisono.api.annotations import ONE_OF
 from unisono.api.cron import HINT, parse_schedule, parse_zone
 from unisono.api.defaulting.kubeflow import default_job
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_supported, required
-from unisono.api.groups.batch import (
-    POLICY_EVENTS,
-    CronJob,
-    HyperJob,
-    Job,
-    JobSpec,
-    LifecyclePolicy,
-    TaskSpec,
-    VolumeSpec,
-)
+from unisono.api.groups import batch
 from unisono.api.groups.flow import Flow, FlowProbe, JobFlow, JobTemplate
 from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.messages import TOPOLOGY_EXCLUSIVE, UPDATE_SCOPE
@@ -47,7 +38,7 @@ ACTIONS = (
 )
 
 
-def validate_policies(policies: list[LifecyclePolicy] | None, path: str) -> Iterator[FieldError]:
+def validate_policies(policies: list[batch.LifecyclePolicy] | None, path: str) -> Iterator[FieldError]:
     """Each policy is about events or an exit code, each event and code has one policy, and ``*`` stands alone."""
     events: set[str] = set()
     codes: set[int] = set()
@@ -61,7 +52,7 @@ def validate_policies(policies: list[LifecyclePolicy] | None, path: str) -> Iter
         yield from _action(policy, at)
         for event in named:
             # Unknown events are refused by the schema's enum.
-            if event in POLICY_EVENTS and event not in EVENTS:
+            if event in batch.POLICY_EVENTS and event not in EVENTS:
                 yield invalid(at, event, f"invalid policy event, valid events are {', '.join(EVENTS)}")
             elif event in events:
                 yield duplicate(at, event, f"duplicate event {event}  across different policy")
@@ -77,19 +68,19 @@ def validate_policies(policies: list[LifecyclePolicy] | None, path: str) -> Iter
         yield forbidden(path, "if there's * here, no other policy should be here")
 
 
-def policy_events(policy: LifecyclePolicy) -> list[str]:
+def policy_events(policy: batch.LifecyclePolicy) -> list[str]:
     """``event`` and ``events`` together, each once, in order."""
     return list(dict.fromkeys([*([policy.event] if policy.event else ()), *(policy.events or ())]))
 
 
-def _action(policy: LifecyclePolicy, path: str) -> Iterator[FieldError]:
+def _action(policy: batch.LifecyclePolicy, path: str) -> Iterator[FieldError]:
     if not policy.action:
         yield required(f"{path}.action", f"invalid policy action, valid actions are {', '.join(ACTIONS)}")
     elif policy.action not in ACTIONS:
         yield not_supported(f"{path}.action", policy.action, ACTIONS)
 
 
-def _timeout(policy: LifecyclePolicy, path: str) -> Iterator[FieldError]:
+def _timeout(policy: batch.LifecyclePolicy, path: str) -> Iterator[FieldError]:
     if not policy.timeout:
         return
     try:
@@ -103,7 +94,7 @@ _NAMING = frozenset({"jax", "mpi", "pytorch", "ray", "ssh", "svc", "tensorflow"}
 PLUGINS = ("env", "hcclrank", "jax", "mpi", "pytorch", "ray", "ssh", "svc", "tensorflow")
 
 
-def validate_job(job: Job, old: Job | None) -> Iterator[FieldError]:
+def validate_job(job: batch.Job, old: batch.Job | None) -> Iterator[FieldError]:
     """Rules of a job; on an update also what may change."""
     name, spec = job.metadata.name, job.spec
     yield from _sizes(name, spec)
@@ -128,7 +119,7 @@ def validate_job(job: Job, old: Job | None) -> Iterator[FieldError]:
         yield from _duration(spec.running_estimate, "spec.runningEstimate")
 
 
-def _sizes(name: str, spec: JobSpec) -> Iterator[FieldError]:
+def _sizes(name: str, spec: batch.JobSpec) -> Iterator[FieldError]:
     """Gang sizes against replicas; these hold after every update, too."""
     tasks = spec.tasks or []
     if not tasks:
@@ -146,7 +137,7 @@ def _sizes(name: str, spec: JobSpec) -> Iterator[FieldError]:
         yield invalid("spec.minAvailable", spec.min_available, detail)
 
 
-def _partition(name: str, task: TaskSpec, path: str) -> Iterator[FieldError]:
+def _partition(name: str, task: batch.TaskSpec, path: str) -> Iterator[FieldError]:
     policy = task.partition_policy
     if policy is None:
         return
@@ -174,7 +165,7 @@ def validate_topology(topology: NetworkTopologySpec | None, path: str) -> Iterat
         yield invalid(path, topology.highest_tier_name, TOPOLOGY_EXCLUSIVE)
 
 
-def _tasks(job: str, spec: JobSpec) -> Iterator[FieldError]:
+def _tasks(job: str, spec: batch.JobSpec) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, task in enumerate(spec.tasks or ()):
         path = f"spec.tasks[{index}]"
@@ -189,7 +180,7 @@ def _tasks(job: str, spec: JobSpec) -> Iterator[FieldError]:
     yield from _dependencies(spec)
 
 
-def _pod_name(job: str, task: TaskSpec, path: str) -> Iterator[FieldError]:
+def _pod_name(job: str, task: batch.TaskSpec, path: str) -> Iterator[FieldError]:
     """The pod with the longest name must have a valid one; Volcano looks at another pod and fails later."""
     if not job or not task.name:
         return
@@ -199,7 +190,7 @@ def _pod_name(job: str, task: TaskSpec, path: str) -> Iterator[FieldError]:
         yield invalid(f"{path}.name", task.name, f"create pod with name {pod} validate failed [{problem}]")
 
 
-def _host_names(job: str, spec: JobSpec) -> Iterator[FieldError]:
+def _host_names(job: str, spec: batch.JobSpec) -> Iterator[FieldError]:
     """Plug-ins that name hosts, Services and volumes after the job; all other names may have dots."""
     naming = [plugin for plugin in spec.plugins or {} if plugin in _NAMING]
     if naming and "." in job:
@@ -210,7 +201,7 @@ def _host_names(job: str, spec: JobSpec) -> Iterator[FieldError]:
         yield invalid("metadata.name", job, detail)
 
 
-def _whole_cores(task: TaskSpec, path: str) -> Iterator[FieldError]:
+def _whole_cores(task: batch.TaskSpec, path: str) -> Iterator[FieldError]:
     pod = task.template.spec
     for index, container in enumerate((*(pod.init_containers or ()), *(pod.containers or ()))):
         amounts = container.resources.requests or container.resources.limits or {}
@@ -223,7 +214,7 @@ def _whole_cores(task: TaskSpec, path: str) -> Iterator[FieldError]:
             yield invalid(f"{path}.template.spec", str(amounts.get("cpu", 0)), detail)
 
 
-def _dependencies(spec: JobSpec) -> Iterator[FieldError]:
+def _dependencies(spec: batch.JobSpec) -> Iterator[FieldError]:
     tasks = spec.tasks or []
     task_names = {task.name for task in tasks}
     graph: dict[str, list[str]] = {}
@@ -242,7 +233,7 @@ def _dependencies(spec: JobSpec) -> Iterator[FieldError]:
         yield invalid("spec.tasks", sorted(graph), detail)
 
 
-def _has_mpi_master(spec: JobSpec) -> bool:
+def _has_mpi_master(spec: batch.JobSpec) -> bool:
     arguments = (spec.plugins or {}).get("mpi", [])
     master = "master"
     for position, argument in enumerate(arguments):
@@ -252,7 +243,7 @@ def _has_mpi_master(spec: JobSpec) -> bool:
     return any(task.name == master for task in spec.tasks or ())
 
 
-def _volumes(volumes: list[VolumeSpec] | None) -> Iterator[FieldError]:
+def _volumes(volumes: list[batch.VolumeSpec] | None) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, volume in enumerate(volumes or ()):
         path = f"spec.volumes[{index}]"
@@ -281,7 +272,7 @@ def _duration(text: str, path: str) -> Iterator[FieldError]:
         yield invalid(path, text, f"{error}: write it as 90s, 5m or 1h30m")
 
 
-def _update(new: JobSpec, old: JobSpec) -> Iterator[FieldError]:
+def _update(new: batch.JobSpec, old: batch.JobSpec) -> Iterator[FieldError]:
     if len(new.tasks or ()) != len(old.tasks or ()):
         yield forbidden("spec.tasks", "job updates may not add or remove tasks")
         return
@@ -293,7 +284,7 @@ def _update(new: JobSpec, old: JobSpec) -> Iterator[FieldError]:
         yield forbidden("spec", f"{UPDATE_SCOPE}; changed: {changed}")
 
 
-def _choice(job: Job, old: Job) -> Iterator[FieldError]:
+def _choice(job: batch.Job, old: batch.Job) -> Iterator[FieldError]:
     """What the gang got stays: the list of kinds of nodes may change while no pod of the job runs."""
     new, before = ((each.metadata.annotations or {}).get(ONE_OF, "") for each in (job, old))
     if new != before and (running := old.status.running or 0):
@@ -301,7 +292,7 @@ def _choice(job: Job, old: Job) -> Iterator[FieldError]:
         yield invalid(f"metadata.annotations[{ONE_OF}]", new, detail)
 
 
-def _frozen(spec: JobSpec) -> JobSpec:
+def _frozen(spec: batch.JobSpec) -> batch.JobSpec:
     """The spec without what an update may change."""
     tasks = [msgspec.structs.replace(task, replicas=None, min_available=None) for task in spec.tasks or ()]
     # The controller writes the generated claim name into volumes that ask for a claim.
@@ -340,7 +331,7 @@ _ZONE_IN_SCHEDULE = re.compile(r"\b(CRON_)?TZ=")
 _NOT_DAG = "jobflow Flow is not DAG"
 
 
-def validate_cron_job(cron_job: CronJob, old: CronJob | None) -> Iterator[FieldError]:
+def validate_cron_job(cron_job: batch.CronJob, old: batch.CronJob | None) -> Iterator[FieldError]:
     """Schedule, time zone, the name's length, and the job that it makes."""
     spec, name = cron_job.spec, cron_job.metadata.name
     if len(name) > LONGEST_CRON_JOB:
@@ -383,7 +374,7 @@ def validate_job_flow(job_flow: JobFlow, old: JobFlow | None) -> Iterator[FieldE
         yield invalid("spec.flows", sorted(graph), _NOT_DAG)
 
 
-def validate_hyper_job(hyper_job: HyperJob, old: HyperJob | None) -> Iterator[FieldError]:
+def validate_hyper_job(hyper_job: batch.HyperJob, old: batch.HyperJob | None) -> Iterator[FieldError]:
     """Names of replicated jobs, and the jobs that they make."""
     before = {job.name: job for job in (old.spec.replicated_jobs or ())} if old is not None else {}
     seen: set[str] = set()
@@ -399,16 +390,15 @@ def validate_hyper_job(hyper_job: HyperJob, old: HyperJob | None) -> Iterator[Fi
             yield from validate_embedded(job.template_spec, f"{path}.templateSpec", name)
 
 
-def validate_embedded(spec: JobSpec, path: str, job_name: str) -> Iterator[FieldError]:
+def validate_embedded(spec: batch.JobSpec, path: str, job_name: str) -> Iterator[FieldError]:
     """The rules of a job for one that is yet to be made.
 
     Args:
         spec: its spec, as the user wrote it.
         path: where the spec stands in the object that holds it.
         job_name: the longest name that such a job will have.
-
     """
-    job = Job(spec=msgspec.json.decode(msgspec.json.encode(spec), type=JobSpec))
+    job = batch.Job(spec=msgspec.json.decode(msgspec.json.encode(spec), type=batch.JobSpec))
     job.metadata.name = job_name
     default_job(job)
     for error in validate_job(job, None):

@@ -26,20 +26,8 @@ from unisono.api.core.pod import (
 from unisono.api.core.volume import EmptyDirVolumeSource, Volume
 from unisono.api.decode import Known
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_found, not_supported, required
+from unisono.api.validation import meta
 from unisono.api.validation.container import validate_container, validate_host_ports
-from unisono.api.validation.meta import (
-    at_least,
-    by,
-    named,
-    one_of,
-    validate_between,
-    validate_labels,
-    validate_one_of,
-    validate_requirements,
-    validate_resource_map,
-    validate_selector,
-    validate_template_meta,
-)
 from unisono.api.validation.volume import validate_volumes
 
 # Rules of affinity, tolerations, taints and spreading.
@@ -107,7 +95,7 @@ def _requirement(requirement: NodeSelectorRequirement, path: str) -> Iterator[Fi
                 yield invalid(f"{path}.values[0]", values[0], "for 'Gt', 'Lt' operators, the value must be an integer")
         case operator:
             yield invalid(f"{path}.operator", operator, "not a valid selector operator")
-    yield from by(names.qualified_name, f"{path}.key", requirement.key)
+    yield from meta.by(names.qualified_name, f"{path}.key", requirement.key)
 
 
 def _pods(affinity: PodAffinity | PodAntiAffinity | None, path: str) -> Iterator[FieldError]:
@@ -125,10 +113,10 @@ def _pods(affinity: PodAffinity | PodAntiAffinity | None, path: str) -> Iterator
 
 
 def _pod_term(term: PodAffinityTerm, path: str) -> Iterator[FieldError]:
-    yield from validate_selector(term.label_selector, f"{path}.labelSelector")
-    yield from validate_selector(term.namespace_selector, f"{path}.namespaceSelector")
+    yield from meta.validate_selector(term.label_selector, f"{path}.labelSelector")
+    yield from meta.validate_selector(term.namespace_selector, f"{path}.namespaceSelector")
     for index, namespace in enumerate(term.namespaces or ()):
-        yield from by(names.dns_label, f"{path}.namespaces[{index}]", namespace)
+        yield from meta.by(names.dns_label, f"{path}.namespaces[{index}]", namespace)
     yield from _label_keys(term.match_label_keys, f"{path}.matchLabelKeys", term.label_selector)
     yield from _label_keys(term.mismatch_label_keys, f"{path}.mismatchLabelKeys", term.label_selector)
     for index, key in enumerate(term.mismatch_label_keys or ()):
@@ -138,7 +126,7 @@ def _pod_term(term: PodAffinityTerm, path: str) -> Iterator[FieldError]:
     if not term.topology_key:
         yield required(f"{path}.topologyKey", "can not be empty")
     else:
-        yield from by(names.qualified_name, f"{path}.topologyKey", term.topology_key)
+        yield from meta.by(names.qualified_name, f"{path}.topologyKey", term.topology_key)
 
 
 def _label_keys(keys: list[str] | None, path: str, selector: LabelSelector | None) -> Iterator[FieldError]:
@@ -146,7 +134,7 @@ def _label_keys(keys: list[str] | None, path: str, selector: LabelSelector | Non
         yield forbidden(path, "must not be specified when labelSelector is not set")
         return
     for index, key in enumerate(keys or ()):
-        yield from by(names.qualified_name, f"{path}[{index}]", key)
+        yield from meta.by(names.qualified_name, f"{path}[{index}]", key)
 
 
 def validate_tolerations(tolerations: list[Toleration] | None, path: str) -> Iterator[FieldError]:
@@ -158,13 +146,13 @@ def validate_tolerations(tolerations: list[Toleration] | None, path: str) -> Ite
 def _toleration(toleration: Toleration, path: str) -> Iterator[FieldError]:
     operator = toleration.operator or "Equal"
     if toleration.key:
-        yield from by(names.qualified_name, f"{path}.key", toleration.key)
+        yield from meta.by(names.qualified_name, f"{path}.key", toleration.key)
     elif operator != "Exists":
         detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
         yield invalid(f"{path}.operator", toleration.operator or "", detail)
     match operator:
         case "Equal":
-            yield from by(names.label_value, f"{path}.operator", toleration.value or "")
+            yield from meta.by(names.label_value, f"{path}.operator", toleration.value or "")
         case "Exists":
             if toleration.value:
                 yield invalid(f"{path}.operator", toleration.value, "value must be empty when `operator` is 'Exists'")
@@ -173,7 +161,7 @@ def _toleration(toleration: Toleration, path: str) -> Iterator[FieldError]:
     if toleration.toleration_seconds is not None and toleration.effect != "NoExecute":
         detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
         yield invalid(f"{path}.effect", toleration.effect or "", detail)
-    yield from one_of(f"{path}.effect", toleration.effect or None, EFFECTS)
+    yield from meta.one_of(f"{path}.effect", toleration.effect or None, EFFECTS)
 
 
 def validate_taints(taints: list[Taint] | None, path: str) -> Iterator[FieldError]:
@@ -181,12 +169,12 @@ def validate_taints(taints: list[Taint] | None, path: str) -> Iterator[FieldErro
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints or ()):
         at = f"{path}[{index}]"
-        yield from by(names.qualified_name, f"{at}.key", taint.key)
-        yield from by(names.label_value, f"{at}.value", taint.value or "")
+        yield from meta.by(names.qualified_name, f"{at}.key", taint.key)
+        yield from meta.by(names.label_value, f"{at}.value", taint.value or "")
         if not taint.effect:
             yield required(f"{at}.effect")
         else:
-            yield from one_of(f"{at}.effect", taint.effect, EFFECTS)
+            yield from meta.one_of(f"{at}.effect", taint.effect, EFFECTS)
         if (taint.key, taint.effect) in seen:
             detail = {"key": taint.key, "value": taint.value or "", "effect": taint.effect}
             yield duplicate(at, detail, "taints must be unique by key and effect pair")
@@ -203,7 +191,7 @@ def validate_spread(constraints: list[TopologySpreadConstraint] | None, path: st
         if not constraint.topology_key:
             yield required(f"{at}.topologyKey", "can not be empty")
         else:
-            yield from by(names.qualified_name, f"{at}.topologyKey", constraint.topology_key)
+            yield from meta.by(names.qualified_name, f"{at}.topologyKey", constraint.topology_key)
         if constraint.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
             yield not_supported(
                 f"{at}.whenUnsatisfiable", constraint.when_unsatisfiable, ("DoNotSchedule", "ScheduleAnyway")
@@ -224,8 +212,8 @@ def validate_spread(constraints: list[TopologySpreadConstraint] | None, path: st
             ("nodeAffinityPolicy", constraint.node_affinity_policy),
             ("nodeTaintsPolicy", constraint.node_taints_policy),
         ):
-            yield from one_of(f"{at}.{name}", policy, ("Honor", "Ignore"))
-        yield from validate_selector(constraint.label_selector, f"{at}.labelSelector")
+            yield from meta.one_of(f"{at}.{name}", policy, ("Honor", "Ignore"))
+        yield from meta.validate_selector(constraint.label_selector, f"{at}.labelSelector")
         yield from _label_keys(constraint.match_label_keys, f"{at}.matchLabelKeys", constraint.label_selector)
         for place, key in enumerate(constraint.match_label_keys or ()):
             if key in ((constraint.label_selector and constraint.label_selector.match_labels) or ()):
@@ -278,9 +266,9 @@ def with_volumes(template: PodTemplateSpec, names: Iterable[str]) -> PodTemplate
 
 def validate_template(template: PodTemplateSpec, path: str, *, remade: bool = False) -> Iterator[FieldError]:
     """Rules of a pod template; ``remade`` as for `validate_one_of`."""
-    yield from validate_template_meta(template.metadata, f"{path}.metadata")
-    yield from validate_one_of(template.metadata.annotations or {}, f"{path}.metadata", remade=remade)
-    yield from validate_between(template.metadata.annotations or {}, f"{path}.metadata")
+    yield from meta.validate_template_meta(template.metadata, f"{path}.metadata")
+    yield from meta.validate_one_of(template.metadata.annotations or {}, f"{path}.metadata", remade=remade)
+    yield from meta.validate_between(template.metadata.annotations or {}, f"{path}.metadata")
     yield from validate_pod_spec(template.spec, f"{path}.spec")
     if template.spec.ephemeral_containers:
         yield forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
@@ -290,34 +278,34 @@ def validate_pod_spec(spec: PodSpec, path: str) -> Iterator[FieldError]:
     """Rules of a pod's spec."""
     yield from validate_volumes(spec.volumes, f"{path}.volumes")
     yield from _containers(spec, path)
-    yield from one_of(f"{path}.restartPolicy", spec.restart_policy, _RESTART)
-    yield from one_of(f"{path}.dnsPolicy", spec.dns_policy, _DNS)
-    yield from one_of(f"{path}.preemptionPolicy", spec.preemption_policy, ("PreemptLowerPriority", "Never"))
+    yield from meta.one_of(f"{path}.restartPolicy", spec.restart_policy, _RESTART)
+    yield from meta.one_of(f"{path}.dnsPolicy", spec.dns_policy, _DNS)
+    yield from meta.one_of(f"{path}.preemptionPolicy", spec.preemption_policy, ("PreemptLowerPriority", "Never"))
     if spec.dns_policy == "None" and not (spec.dns_config and spec.dns_config.nameservers):
         yield required(
             f"{path}.dnsConfig.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None"
         )
-    yield from at_least(f"{path}.terminationGracePeriodSeconds", spec.termination_grace_period_seconds, 0)
+    yield from meta.at_least(f"{path}.terminationGracePeriodSeconds", spec.termination_grace_period_seconds, 0)
     deadline = spec.active_deadline_seconds
     if deadline is not None and not 1 <= deadline <= _LONGEST_DEADLINE:
         yield invalid(
             f"{path}.activeDeadlineSeconds", deadline, f"must be between 1 and {_LONGEST_DEADLINE}, inclusive"
         )
     yield from _names(spec, path)
-    yield from validate_labels(spec.node_selector, f"{path}.nodeSelector")
+    yield from meta.validate_labels(spec.node_selector, f"{path}.nodeSelector")
     yield from validate_affinity(spec.affinity, f"{path}.affinity")
     yield from validate_tolerations(spec.tolerations, f"{path}.tolerations")
     yield from validate_spread(spec.topology_spread_constraints, f"{path}.topologySpreadConstraints")
     yield from _gates(spec, path)
-    yield from validate_resource_map(spec.overhead, f"{path}.overhead")
+    yield from meta.validate_resource_map(spec.overhead, f"{path}.overhead")
     if spec.resources is not None:
-        yield from validate_requirements(spec.resources, f"{path}.resources", pod=True)
+        yield from meta.validate_requirements(spec.resources, f"{path}.resources", pod=True)
     for index, alias in enumerate(spec.host_aliases or ()):
-        yield from by(names.ip_address, f"{path}.hostAliases[{index}].ip", alias.ip)
+        yield from meta.by(names.ip_address, f"{path}.hostAliases[{index}].ip", alias.ip)
         for hostname in alias.hostnames or ():
-            yield from by(names.dns_subdomain, f"{path}.hostAliases[{index}].hostnames", hostname)
+            yield from meta.by(names.dns_subdomain, f"{path}.hostAliases[{index}].hostnames", hostname)
     if spec.os is not None:
-        yield from one_of(f"{path}.os.name", spec.os.name, ("linux", "windows"))
+        yield from meta.one_of(f"{path}.os.name", spec.os.name, ("linux", "windows"))
 
 
 def _names(spec: PodSpec, path: str) -> Iterator[FieldError]:
@@ -331,15 +319,15 @@ def _names(spec: PodSpec, path: str) -> Iterator[FieldError]:
         ("schedulerName", spec.scheduler_name, names.qualified_name),
     ):
         if value:
-            yield from by(check, f"{path}.{wire}", value)
-    yield from named(f"{path}.imagePullSecrets", spec.image_pull_secrets)
+            yield from meta.by(check, f"{path}.{wire}", value)
+    yield from meta.named(f"{path}.imagePullSecrets", spec.image_pull_secrets)
 
 
 def _gates(spec: PodSpec, path: str) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, gate in enumerate(spec.scheduling_gates or ()):
         at = f"{path}.schedulingGates[{index}]"
-        yield from by(names.qualified_name, at, gate.name)
+        yield from meta.by(names.qualified_name, at, gate.name)
         if gate.name in seen:
             yield duplicate(at, gate.name)
         seen.add(gate.name)
@@ -347,9 +335,11 @@ def _gates(spec: PodSpec, path: str) -> Iterator[FieldError]:
     if group is not None and group.pod_group_name is None:
         yield required(at, "must specify one of: `podGroupName`")
     elif group is not None:
-        yield from by(names.dns_subdomain, f"{at}.podGroupName", group.pod_group_name or "")
+        yield from meta.by(names.dns_subdomain, f"{at}.podGroupName", group.pod_group_name or "")
     for index, readiness in enumerate(spec.readiness_gates or ()):
-        yield from by(names.qualified_name, f"{path}.readinessGates[{index}].conditionType", readiness.condition_type)
+        yield from meta.by(
+            names.qualified_name, f"{path}.readinessGates[{index}].conditionType", readiness.condition_type
+        )
 
 
 def _containers(spec: PodSpec, path: str) -> Iterator[FieldError]:

@@ -12,18 +12,11 @@ from unisono.api.budgets import mistakes as wrong_budget
 from unisono.api.budgets import wrong_prices
 from unisono.api.defaulting.kubeflow import ROOT_QUEUE
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_supported, required
+from unisono.api.groups import propagation
 from unisono.api.groups.budgets import Budget, PriceList
 from unisono.api.groups.calendar import Reservation, TemporaryQuota
 from unisono.api.groups.fleet import Application, ApplicationDestination, AttachedCluster, Fleet, SyncPolicy
 from unisono.api.groups.health import NodeCheck
-from unisono.api.groups.propagation import (
-    CHOICES,
-    ClusterAffinity,
-    ClusterPropagationPolicy,
-    DataSource,
-    Placement,
-    PropagationPolicy,
-)
 from unisono.api.groups.quota import FloatingResource
 from unisono.api.groups.scheduling import MOST_LEVELS, PodGroup, Queue, SubGroupPolicySpec, policies_above
 from unisono.api.groups.topology import HyperNode, MemberSpec
@@ -330,7 +323,8 @@ def _fleets(whole: ApplicationDestination | None, policies: list[SyncPolicy] | t
 
 
 def validate_policy(
-    policy: PropagationPolicy | ClusterPropagationPolicy, _old: PropagationPolicy | ClusterPropagationPolicy | None
+    policy: propagation.PropagationPolicy | propagation.ClusterPropagationPolicy,
+    _old: propagation.PropagationPolicy | propagation.ClusterPropagationPolicy | None,
 ) -> Iterator[FieldError]:
     """It says what it is about, and either one group of clusters or several."""
     spec, placement = policy.spec, policy.spec.placement
@@ -358,8 +352,8 @@ def validate_policy(
         if term.burst_after is not None and duration_or_none(term.burst_after) is None:
             yield invalid(f"{path}.burstAfter", term.burst_after, "must be a duration such as 10m")
         yield from _affinity(term, path)
-    if placement.choice is not None and placement.choice not in CHOICES:
-        yield not_supported("spec.placement.choice", placement.choice, CHOICES)
+    if placement.choice is not None and placement.choice not in propagation.CHOICES:
+        yield not_supported("spec.placement.choice", placement.choice, propagation.CHOICES)
     yield from _replica_scheduling(placement)
     for index, each in enumerate(placement.spread_constraints or ()):
         low, high = each.min_groups or 0, each.max_groups
@@ -368,7 +362,7 @@ def validate_policy(
             yield invalid(path, high, f"must be at least 1 and not less than minGroups ({low})")
 
 
-def _replica_scheduling(placement: Placement) -> Iterator[FieldError]:
+def _replica_scheduling(placement: propagation.Placement) -> Iterator[FieldError]:
     given, path = placement.replica_scheduling, "spec.placement.replicaScheduling"
     if given is None:
         return
@@ -389,7 +383,7 @@ def _replica_scheduling(placement: Placement) -> Iterator[FieldError]:
         yield from _affinity(each.target_cluster, f"{at}.targetCluster")
 
 
-def _affinity(affinity: ClusterAffinity, path: str) -> Iterator[FieldError]:
+def _affinity(affinity: propagation.ClusterAffinity, path: str) -> Iterator[FieldError]:
     yield from validate_selector(affinity.label_selector, f"{path}.labelSelector")
     selector = affinity.field_selector
     for index, each in enumerate((selector.match_expressions if selector is not None else None) or ()):
@@ -400,7 +394,7 @@ def _affinity(affinity: ClusterAffinity, path: str) -> Iterator[FieldError]:
             yield not_supported(f"{at}.operator", each.operator, _OPERATORS)
 
 
-def validate_data_source(source: DataSource, _old: DataSource | None) -> Iterator[FieldError]:
+def validate_data_source(source: propagation.DataSource, _old: propagation.DataSource | None) -> Iterator[FieldError]:
     """Its size is a number."""
     text = (source.metadata.annotations or {}).get(GIGABYTES)
     if text is not None and amount_or_none(text) is None:

@@ -8,46 +8,17 @@ from typing import Any
 
 import msgspec
 
-from unisono.api import names
+from unisono.api import keys, names
 from unisono.api.annotations import ONE_OF
 from unisono.api.base import FreeObject
 from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.defaulting.kubeflow import CLEAN_ALL, CLEAN_NONE, CLEAN_RUNNING, TRAINING, TrainingDefaults, run_policy
 from unisono.api.field_error import OMITTED, FieldError, duplicate, forbidden, invalid, not_supported, required
+from unisono.api.groups import kubeflow, ray
 from unisono.api.groups.autoscaling import MetricSpec
 from unisono.api.groups.batch import Job
 from unisono.api.groups.job_set import VALUE_IMMUTABLE, JobSet, JobSetSpec
-from unisono.api.groups.kubeflow import (
-    QUEUE_IMMUTABLE,
-    AnyTrainingJob,
-    MPIJob,
-    PyTorchJob,
-    ReplicaSpec,
-    ReplicaSpecs,
-    RunPolicy,
-    TFJob,
-    XGBoostJob,
-)
-from unisono.api.groups.ray import (
-    RayCluster,
-    RayClusterSpec,
-    RayHeadGroupSpec,
-    RayJob,
-    RayJobSpec,
-    RayService,
-    RayWorkerGroupSpec,
-)
 from unisono.api.groups.trainer import FIELD_IMMUTABLE, ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from unisono.api.keys import (
-    MPI_OPERATOR,
-    MULTIKUEUE,
-    RAY_OPERATOR,
-    TASK_TOPOLOGY_AFFINITY,
-    TASK_TOPOLOGY_ANTI_AFFINITY,
-    TASK_TOPOLOGY_ORDER,
-    TRAINING_OPERATOR,
-    TRAINJOB_CONTROLLER,
-)
 from unisono.api.kind import Kind
 from unisono.api.kind_families import KUBEFLOW_KINDS, TRAIN_JOBS
 from unisono.api.one_of import multiplied_in_vain
@@ -120,8 +91,8 @@ def validate_train_job(job: TrainJob, old: TrainJob | None) -> Iterator[FieldErr
         yield not_supported("spec.runtimeRef.kind", spec.runtime_ref.kind, kinds)
     if spec.runtime_ref.api_group and spec.runtime_ref.api_group != TRAIN_JOBS.group:
         yield not_supported("spec.runtimeRef.apiGroup", spec.runtime_ref.api_group, (TRAIN_JOBS.group,))
-    if spec.managed_by and spec.managed_by not in (TRAINJOB_CONTROLLER, MULTIKUEUE):
-        detail = f"ManagedBy must be {TRAINJOB_CONTROLLER} or {MULTIKUEUE} if set"
+    if spec.managed_by and spec.managed_by not in (keys.TRAINJOB_CONTROLLER, keys.MULTIKUEUE):
+        detail = f"ManagedBy must be {keys.TRAINJOB_CONTROLLER} or {keys.MULTIKUEUE} if set"
         yield invalid("spec.managedBy", spec.managed_by, detail)
     if spec.active_deadline_seconds is not None and spec.active_deadline_seconds < 1:
         yield invalid("spec.activeDeadlineSeconds", spec.active_deadline_seconds, "must be greater than or equal to 1")
@@ -155,14 +126,14 @@ def validate_runtime(
     yield from _job_set_spec(runtime.spec.template.spec, "spec.template.spec")
 
 
-def validate_ray_cluster(cluster: RayCluster, old: RayCluster | None) -> Iterator[FieldError]:
+def validate_ray_cluster(cluster: ray.RayCluster, old: ray.RayCluster | None) -> Iterator[FieldError]:
     """Name and groups."""
     yield from _short_name(cluster.metadata.name, LONGEST_RAY_CLUSTER)
     yield from _ray_cluster(cluster.spec, "spec")
     yield from _ray_manager(cluster, old)
 
 
-def validate_ray_job(job: RayJob, old: RayJob | None) -> Iterator[FieldError]:
+def validate_ray_job(job: ray.RayJob, old: ray.RayJob | None) -> Iterator[FieldError]:
     """Name, cluster and mode."""
     spec = job.spec
     yield from _short_name(job.metadata.name, LONGEST_RAY_JOB)
@@ -180,16 +151,16 @@ def validate_ray_job(job: RayJob, old: RayJob | None) -> Iterator[FieldError]:
 
 
 def _ray_manager(
-    obj: RayCluster | RayJob | RayService, old: RayCluster | RayJob | RayService | None
+    obj: ray.RayCluster | ray.RayJob | ray.RayService, old: ray.RayCluster | ray.RayJob | ray.RayService | None
 ) -> Iterator[FieldError]:
     spec = obj.spec
-    if spec.managed_by and spec.managed_by not in (RAY_OPERATOR, MULTIKUEUE):
-        yield not_supported("spec.managedBy", spec.managed_by, (RAY_OPERATOR, MULTIKUEUE))
+    if spec.managed_by and spec.managed_by not in (keys.RAY_OPERATOR, keys.MULTIKUEUE):
+        yield not_supported("spec.managedBy", spec.managed_by, (keys.RAY_OPERATOR, keys.MULTIKUEUE))
     if old is not None and spec.managed_by != old.spec.managed_by:
         yield invalid("spec.managedBy", spec.managed_by or "", "the managedBy field is immutable")
 
 
-def validate_ray_service(service: RayService, old: RayService | None) -> Iterator[FieldError]:
+def validate_ray_service(service: ray.RayService, old: ray.RayService | None) -> Iterator[FieldError]:
     """Name, cluster, and applications that can be read."""
     spec = service.spec
     yield from _short_name(service.metadata.name, LONGEST_RAY_JOB)
@@ -216,7 +187,7 @@ def _serve_config(text: str) -> Iterator[FieldError]:
             yield invalid(path, OMITTED, detail)
 
 
-def _own_submitter(spec: RayJobSpec) -> bool:
+def _own_submitter(spec: ray.RayJobSpec) -> bool:
     """Whether a pod submits whose container has a command of its own, which needs no entrypoint."""
     template = spec.submitter_pod_template if spec.submission_mode != "HTTPMode" else None
     pod = template.get("spec") if isinstance(template, dict) else None
@@ -225,7 +196,7 @@ def _own_submitter(spec: RayJobSpec) -> bool:
     return isinstance(first, dict) and bool(first.get("command") or first.get("args"))
 
 
-def _sidecar(job: RayJob) -> Iterator[FieldError]:
+def _sidecar(job: ray.RayJob) -> Iterator[FieldError]:
     """The submitter is a container of the head, whose pod must not start again by itself."""
     spec = job.spec
     for field, given in (
@@ -242,7 +213,7 @@ def _sidecar(job: RayJob) -> Iterator[FieldError]:
         yield invalid(path, policy, "must be Never or unset in SidecarMode")
 
 
-def _ray_cluster(spec: RayClusterSpec, path: str) -> Iterator[FieldError]:
+def _ray_cluster(spec: ray.RayClusterSpec, path: str) -> Iterator[FieldError]:
     yield from _template(spec.head_group_spec.template, f"{path}.headGroupSpec.template")
     yield from _told_to_ray(spec.head_group_spec, f"{path}.headGroupSpec")
     seen: set[str] = set()
@@ -266,7 +237,7 @@ def _ray_cluster(spec: RayClusterSpec, path: str) -> Iterator[FieldError]:
         yield from _told_to_ray(group, at)
 
 
-def _told_to_ray(group: RayHeadGroupSpec | RayWorkerGroupSpec, path: str) -> Iterator[FieldError]:
+def _told_to_ray(group: ray.RayHeadGroupSpec | ray.RayWorkerGroupSpec, path: str) -> Iterator[FieldError]:
     """Amounts and labels that stand beside ``rayStartParams`` and go before it."""
     for name, amount in (group.resources or {}).items():
         try:
@@ -308,7 +279,7 @@ _IMPLEMENTATIONS = ("Intel", "MPICH", "OpenMPI")
 _LAUNCHER_CREATION = ("AtStartup", "WaitForWorkersReady")
 
 
-def validate_training_job(job: AnyTrainingJob, old: AnyTrainingJob | None) -> Iterator[FieldError]:
+def validate_training_job(job: kubeflow.AnyTrainingJob, old: kubeflow.AnyTrainingJob | None) -> Iterator[FieldError]:
     """Rules that all training jobs share, then those of the kind."""
     facts = TRAINING[type(job)]
     name = job.metadata.name
@@ -318,33 +289,33 @@ def validate_training_job(job: AnyTrainingJob, old: AnyTrainingJob | None) -> It
     yield from _run_policy(run_policy(job.spec), job)
     if old is not None:
         yield from _update(run_policy(job.spec), run_policy(old.spec))
-    specs: ReplicaSpecs | None = getattr(job.spec, facts.field)
+    specs: kubeflow.ReplicaSpecs | None = getattr(job.spec, facts.field)
     if not specs:
         yield required(f"spec.{facts.wire}", "must be required")
         return
     for role, spec in specs.items():
         yield from _replica_spec(role, spec, facts)
-    before: ReplicaSpecs = (getattr(old.spec, facts.field) or {}) if old is not None else {}
-    if not isinstance(job, MPIJob) and not problems:
+    before: kubeflow.ReplicaSpecs = (getattr(old.spec, facts.field) or {}) if old is not None else {}
+    if not isinstance(job, kubeflow.MPIJob) and not problems:
         yield from _hosts(name, specs, before)
     match job:
-        case PyTorchJob():
+        case kubeflow.PyTorchJob():
             yield from _pytorch(job, specs)
-        case TFJob():
+        case kubeflow.TFJob():
             leaders = [role for role in specs if role.lower() in ("chief", "master")]
             if len(leaders) > 1:
                 yield forbidden("spec.tfReplicaSpecs", "must not have more than 1 Chief or Master role")
-        case XGBoostJob():
+        case kubeflow.XGBoostJob():
             if "Master" not in specs:
                 yield required("spec.xgbReplicaSpecs[Master]", "must be present")
             yield from _one_master("spec.xgbReplicaSpecs", specs)
-        case MPIJob():
+        case kubeflow.MPIJob():
             yield from _mpi(job, specs)
         case _:
             return
 
 
-def _hosts(name: str, specs: ReplicaSpecs, before: ReplicaSpecs) -> Iterator[FieldError]:
+def _hosts(name: str, specs: kubeflow.ReplicaSpecs, before: kubeflow.ReplicaSpecs) -> Iterator[FieldError]:
     """Each pod has a Service of its name, which holds 63 characters; the operator takes the job and never starts it."""
     for role, spec in specs.items():
         count = 1 if spec.replicas is None else spec.replicas
@@ -357,10 +328,10 @@ def _hosts(name: str, specs: ReplicaSpecs, before: ReplicaSpecs) -> Iterator[Fie
             yield invalid("metadata.name", name, detail)
 
 
-def _run_policy(policy: RunPolicy, job: AnyTrainingJob) -> Iterator[FieldError]:
-    managers = [TRAINING_OPERATOR, MULTIKUEUE]
-    if isinstance(job, MPIJob):
-        managers.append(MPI_OPERATOR)
+def _run_policy(policy: kubeflow.RunPolicy, job: kubeflow.AnyTrainingJob) -> Iterator[FieldError]:
+    managers = [keys.TRAINING_OPERATOR, keys.MULTIKUEUE]
+    if isinstance(job, kubeflow.MPIJob):
+        managers.append(keys.MPI_OPERATOR)
     if policy.managed_by is not None and policy.managed_by not in managers:
         yield not_supported("spec.runPolicy.managedBy", policy.managed_by, managers)
     if policy.clean_pod_policy not in _CLEAN:
@@ -376,16 +347,16 @@ def _run_policy(policy: RunPolicy, job: AnyTrainingJob) -> Iterator[FieldError]:
             yield invalid(f"spec.runPolicy.{field}", value, "must be greater than or equal to 0")
 
 
-def _update(new: RunPolicy, old: RunPolicy) -> Iterator[FieldError]:
+def _update(new: kubeflow.RunPolicy, old: kubeflow.RunPolicy) -> Iterator[FieldError]:
     if new.managed_by != old.managed_by:
         yield invalid("spec.runPolicy.managedBy", new.managed_by or "", "field is immutable")
     before = old.scheduling_policy.queue if old.scheduling_policy else None
     after = new.scheduling_policy.queue if new.scheduling_policy else None
     if before is not None and after is not None and before != after:
-        yield invalid("spec.runPolicy.schedulingPolicy.queue", after, QUEUE_IMMUTABLE)
+        yield invalid("spec.runPolicy.schedulingPolicy.queue", after, kubeflow.QUEUE_IMMUTABLE)
 
 
-def _replica_spec(role: str, spec: ReplicaSpec, facts: TrainingDefaults) -> Iterator[FieldError]:
+def _replica_spec(role: str, spec: kubeflow.ReplicaSpec, facts: TrainingDefaults) -> Iterator[FieldError]:
     path = f"spec.{facts.wire}[{role}]"
     spelled = facts.types if facts.strict else (*facts.types, *(each.lower() for each in facts.types))
     if role not in spelled:
@@ -400,7 +371,7 @@ def _replica_spec(role: str, spec: ReplicaSpec, facts: TrainingDefaults) -> Iter
     yield from (each for each in _replica_template(spec, f"{path}.template") if each.path not in reported)
 
 
-def _containers(path: str, spec: ReplicaSpec, facts: TrainingDefaults) -> Iterator[FieldError]:
+def _containers(path: str, spec: kubeflow.ReplicaSpec, facts: TrainingDefaults) -> Iterator[FieldError]:
     containers = spec.template.spec.containers or []
     if not containers:
         yield required(path, "must be specified")
@@ -414,37 +385,37 @@ def _containers(path: str, spec: ReplicaSpec, facts: TrainingDefaults) -> Iterat
         yield required(path, f"must have at least one container with name {facts.container}")
 
 
-def _replica_template(spec: ReplicaSpec, path: str) -> Iterator[FieldError]:
+def _replica_template(spec: kubeflow.ReplicaSpec, path: str) -> Iterator[FieldError]:
     """Rules of the pod, except those of `pods_lack`."""
     return (error for error in _template_errors(spec, path) if error.reason != "FieldValueNotFound")
 
 
-def _template_errors(spec: ReplicaSpec, path: str) -> Iterator[FieldError]:
+def _template_errors(spec: kubeflow.ReplicaSpec, path: str) -> Iterator[FieldError]:
     """Rules of the pod; its restart policy does not count, for the one beside the template replaces it."""
     pod = msgspec.structs.replace(spec.template.spec, restart_policy=None)
     yield from validate_template(msgspec.structs.replace(spec.template, spec=pod), path)
 
 
-def pods_lack(job: AnyTrainingJob) -> Iterator[FieldError]:
+def pods_lack(job: kubeflow.AnyTrainingJob) -> Iterator[FieldError]:
     """What templates of pods refer to and do not have, such as a volume that only another role declares.
 
     The operator's definitions let a cluster store such a job; its pods are refused.
     """
     facts = TRAINING[type(job)]
-    specs: ReplicaSpecs = getattr(job.spec, facts.field) or {}
+    specs: kubeflow.ReplicaSpecs = getattr(job.spec, facts.field) or {}
     for role, spec in specs.items():
         pods = msgspec.structs.replace(spec, template=with_volumes(spec.template, facts.volumes))
         errors = _template_errors(pods, f"spec.{facts.wire}[{role}].template")
         yield from (error for error in errors if error.reason == "FieldValueNotFound")
 
 
-def _pytorch(job: PyTorchJob, specs: ReplicaSpecs) -> Iterator[FieldError]:
+def _pytorch(job: kubeflow.PyTorchJob, specs: kubeflow.ReplicaSpecs) -> Iterator[FieldError]:
     yield from _one_master("spec.pytorchReplicaSpecs", specs)
     for role, spec in specs.items():
         if role != "Master" and spec.replicas is not None and spec.replicas < 1:
             yield forbidden(f"spec.pytorchReplicaSpecs[{role}].replicas", "must be at least 1")
     policy, nproc = job.spec.elastic_policy, job.spec.nproc_per_node
-    if nproc is not None and nproc not in ("auto", "cpu", "gpu") and not _positive(nproc):
+    if nproc is not None and nproc not in ("auto", "cpu", "gpu") and not (nproc.isdecimal() and int(nproc) > 0):
         yield invalid("spec.nprocPerNode", nproc, 'must be "auto", "cpu", "gpu" or a number above 0')
     if policy is None:
         return
@@ -471,14 +442,14 @@ def _metric(value: FreeObject, path: str) -> Iterator[FieldError]:
     yield from validate_metric(metric, path)
 
 
-def _one_master(path: str, specs: ReplicaSpecs) -> Iterator[FieldError]:
+def _one_master(path: str, specs: kubeflow.ReplicaSpecs) -> Iterator[FieldError]:
     """One master; without a number it is one as well, which the operator refuses."""
     master = specs.get("Master")
     if master is not None and master.replicas not in (None, 1):
         yield forbidden(f"{path}[Master].replicas", "must be 1")
 
 
-def _mpi(job: MPIJob, specs: ReplicaSpecs) -> Iterator[FieldError]:
+def _mpi(job: kubeflow.MPIJob, specs: kubeflow.ReplicaSpecs) -> Iterator[FieldError]:
     path = "spec.mpiReplicaSpecs"
     launcher, worker = specs.get("Launcher"), specs.get("Worker")
     if launcher is None:
@@ -501,10 +472,6 @@ def _mpi(job: MPIJob, specs: ReplicaSpecs) -> Iterator[FieldError]:
             yield invalid("metadata.name", job.metadata.name, detail)
 
 
-def _positive(text: str) -> bool:
-    return text.isdecimal() and int(text) > 0
-
-
 # What to tell the writer of an object that is stored all the same, as far as the object itself tells.
 
 
@@ -514,20 +481,20 @@ def object_warnings(kind: Kind[Any], obj: Any) -> list[str]:
         return [f"{error.message()}: its pods are refused until it is corrected" for error in pods_lack(obj)]
     if isinstance(obj, Job):
         return [*_unknown_tasks(obj), *_multiplied_in_vain(obj)]
-    if isinstance(obj, RayCluster):
+    if isinstance(obj, ray.RayCluster):
         return _outside_bounds(obj.spec, "spec")
-    if isinstance(obj, RayJob):
+    if isinstance(obj, ray.RayJob):
         kept = obj.spec.ttl_seconds_after_finished and not obj.spec.shutdown_after_job_finishes
         ttl_warning = [
             "spec.ttlSecondsAfterFinished has no effect without spec.shutdownAfterJobFinishes: the job stays"
         ]
         return [*(ttl_warning if kept else ()), *_outside_bounds(obj.spec.ray_cluster_spec, "spec.rayClusterSpec")]
-    if isinstance(obj, RayService):
+    if isinstance(obj, ray.RayService):
         return _outside_bounds(obj.spec.ray_cluster_config, "spec.rayClusterConfig")
     return []
 
 
-def _outside_bounds(spec: RayClusterSpec | None, path: str) -> list[str]:
+def _outside_bounds(spec: ray.RayClusterSpec | None, path: str) -> list[str]:
     warnings = []
     for index, group in enumerate((spec.worker_group_specs if spec else None) or ()):
         at, requested = f"{path}.workerGroupSpecs[{index}]", group.replicas
@@ -551,7 +518,7 @@ def _multiplied_in_vain(job: Job) -> list[str]:
     ]
 
 
-_OF_TASKS = (TASK_TOPOLOGY_AFFINITY, TASK_TOPOLOGY_ANTI_AFFINITY, TASK_TOPOLOGY_ORDER)
+_OF_TASKS = (keys.TASK_TOPOLOGY_AFFINITY, keys.TASK_TOPOLOGY_ANTI_AFFINITY, keys.TASK_TOPOLOGY_ORDER)
 
 
 def _unknown_tasks(job: Job) -> list[str]:

@@ -12,16 +12,7 @@ from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, r
 from unisono.api.validation.container import validate_relative
 from unisono.api.validation.meta import by, one_of, validate_amount, validate_resource_map
 
-_HOST_PATH_TYPES = (
-    "",
-    "BlockDevice",
-    "CharDevice",
-    "Directory",
-    "DirectoryOrCreate",
-    "File",
-    "FileOrCreate",
-    "Socket",
-)
+_HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
 _HIGHEST_MODE = 0o777
 _PROJECTIONS = (
     "secret",

@@ -12,38 +12,12 @@ from unisono.api import names
 from unisono.api.base import IntOrString, LabelSelector, Quantity
 from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_supported, required
-from unisono.api.groups.apps import (
-    ControllerRevision,
-    DaemonSet,
-    Deployment,
-    DeploymentStrategy,
-    ReplicaSet,
-    ReplicationController,
-    StatefulSet,
-    StatefulSetSpec,
-)
-from unisono.api.groups.autoscaling import (
-    CrossVersionObjectReference,
-    HorizontalPodAutoscaler,
-    HPAScalingPolicy,
-    HPAScalingRules,
-    MetricIdentifier,
-    MetricSpec,
-    MetricTarget,
-)
+from unisono.api.groups import apps, autoscaling
 from unisono.api.keda import MOST_TRIGGERS, ScaledObject, mistakes
 from unisono.api.knative import KnativeService, TrafficTarget
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.selecting import is_empty, selects
-from unisono.api.validation.meta import (
-    at_least,
-    by,
-    one_of,
-    validate_amount,
-    validate_labels,
-    validate_selector,
-    validate_template_meta,
-)
+from unisono.api.validation import meta
 from unisono.api.validation.pod import validate_pod_spec, validate_template, with_volumes
 
 _PERCENT = re.compile(r"[0-9]+%")
@@ -67,42 +41,42 @@ _STATEFUL_MUTABLE = (
 )
 
 
-def validate_deployment(deployment: Deployment, old: Deployment | None) -> Iterator[FieldError]:
+def validate_deployment(deployment: apps.Deployment, old: apps.Deployment | None) -> Iterator[FieldError]:
     """Counts, selector, template and strategy."""
     spec = deployment.spec
-    yield from at_least("spec.replicas", spec.replicas, 0)
+    yield from meta.at_least("spec.replicas", spec.replicas, 0)
     yield from validate_owner(spec.selector, spec.template, "deployment")
     yield from _deployment_strategy(spec.strategy)
-    yield from at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
-    yield from at_least("spec.revisionHistoryLimit", spec.revision_history_limit, 0)
+    yield from meta.at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
+    yield from meta.at_least("spec.revisionHistoryLimit", spec.revision_history_limit, 0)
     deadline = spec.progress_deadline_seconds
     if deadline is not None:
-        yield from at_least("spec.progressDeadlineSeconds", deadline, 0)
+        yield from meta.at_least("spec.progressDeadlineSeconds", deadline, 0)
         if deadline <= (spec.min_ready_seconds or 0):
             yield invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
     yield from _same_selector(spec.selector, old.spec.selector if old else None, created=old is None)
 
 
-def validate_replica_set(replica_set: ReplicaSet, old: ReplicaSet | None) -> Iterator[FieldError]:
+def validate_replica_set(replica_set: apps.ReplicaSet, old: apps.ReplicaSet | None) -> Iterator[FieldError]:
     """Counts, selector and template."""
     spec = replica_set.spec
-    yield from at_least("spec.replicas", spec.replicas, 0)
-    yield from at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
+    yield from meta.at_least("spec.replicas", spec.replicas, 0)
+    yield from meta.at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
     yield from validate_owner(spec.selector, spec.template, "deployment")
     yield from _same_selector(spec.selector, old.spec.selector if old else None, created=old is None)
 
 
-def validate_stateful_set(stateful_set: StatefulSet, old: StatefulSet | None) -> Iterator[FieldError]:
+def validate_stateful_set(stateful_set: apps.StatefulSet, old: apps.StatefulSet | None) -> Iterator[FieldError]:
     """Counts, selector, template, order and strategy; on an update also what may change."""
     spec = stateful_set.spec
     if old is None:
         # A pod is named after the set, and its name becomes a label and a host name.
-        yield from by(names.dns_label, "metadata.name", stateful_set.metadata.name)
-    yield from at_least("spec.replicas", spec.replicas, 0)
-    yield from at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
-    yield from at_least("spec.revisionHistoryLimit", spec.revision_history_limit, 0)
+        yield from meta.by(names.dns_label, "metadata.name", stateful_set.metadata.name)
+    yield from meta.at_least("spec.replicas", spec.replicas, 0)
+    yield from meta.at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
+    yield from meta.at_least("spec.revisionHistoryLimit", spec.revision_history_limit, 0)
     if spec.ordinals is not None:
-        yield from at_least("spec.ordinals.start", spec.ordinals.start, 0)
+        yield from meta.at_least("spec.ordinals.start", spec.ordinals.start, 0)
     if spec.pod_management_policy not in (None, "OrderedReady", "Parallel"):
         detail = "must be 'OrderedReady' or 'Parallel'"
         yield invalid("spec.podManagementPolicy", spec.pod_management_policy, detail)
@@ -112,20 +86,20 @@ def validate_stateful_set(stateful_set: StatefulSet, old: StatefulSet | None) ->
     retention = spec.persistent_volume_claim_retention_policy
     if retention is not None:
         path = "spec.persistentVolumeClaimRetentionPolicy"
-        yield from one_of(f"{path}.whenDeleted", retention.when_deleted, _RETENTION)
-        yield from one_of(f"{path}.whenScaled", retention.when_scaled, _RETENTION)
+        yield from meta.one_of(f"{path}.whenDeleted", retention.when_deleted, _RETENTION)
+        yield from meta.one_of(f"{path}.whenScaled", retention.when_scaled, _RETENTION)
     if old is not None and _fixed(spec) != _fixed(old.spec):
         yield forbidden("spec", _STATEFUL_UPDATE)
 
 
-def validate_daemon_set(daemon_set: DaemonSet, old: DaemonSet | None) -> Iterator[FieldError]:
+def validate_daemon_set(daemon_set: apps.DaemonSet, old: apps.DaemonSet | None) -> Iterator[FieldError]:
     """Selector, template and strategy."""
     spec = daemon_set.spec
     yield from validate_owner(spec.selector, spec.template, "daemonset", kind="DaemonSet")
-    yield from at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
-    yield from at_least("spec.revisionHistoryLimit", spec.revision_history_limit, 0)
+    yield from meta.at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
+    yield from meta.at_least("spec.revisionHistoryLimit", spec.revision_history_limit, 0)
     strategy, path = spec.update_strategy, "spec.updateStrategy"
-    yield from one_of(f"{path}.type", strategy.type, ("RollingUpdate", "OnDelete"))
+    yield from meta.one_of(f"{path}.type", strategy.type, ("RollingUpdate", "OnDelete"))
     rolling = strategy.rolling_update
     if strategy.type == "RollingUpdate" and rolling is not None:
         path = f"{path}.rollingUpdate"
@@ -139,11 +113,13 @@ def validate_daemon_set(daemon_set: DaemonSet, old: DaemonSet | None) -> Iterato
     yield from _same_selector(spec.selector, old.spec.selector if old else None, created=old is None)
 
 
-def validate_controller_revision(revision: ControllerRevision, old: ControllerRevision | None) -> Iterator[FieldError]:
+def validate_controller_revision(
+    revision: apps.ControllerRevision, old: apps.ControllerRevision | None
+) -> Iterator[FieldError]:
     """Data that never changes, and a number that is not negative."""
     if revision.data is None:
         yield required("data", "data is mandatory")
-    yield from at_least("revision", revision.revision, 0)
+    yield from meta.at_least("revision", revision.revision, 0)
     if old is not None and revision.data != old.data:
         yield invalid("data", "", "field is immutable")
 
@@ -155,7 +131,7 @@ def validate_owner(
     if selector is None:
         yield required("spec.selector")
     else:
-        yield from validate_selector(selector, "spec.selector")
+        yield from meta.validate_selector(selector, "spec.selector")
         if is_empty(selector):
             yield invalid("spec.selector", selector, f"empty selector is invalid for {word}")
         elif not selects(selector, template.metadata.labels):
@@ -172,14 +148,14 @@ def validate_owner(
 def validate_rolling_amount(path: str, value: IntOrString | None) -> Iterator[FieldError]:
     """A number that is not negative, or a percentage up to 100%."""
     if isinstance(value, int):
-        yield from at_least(path, value, 0)
+        yield from meta.at_least(path, value, 0)
     elif value is not None and not _PERCENT.fullmatch(value):
         yield invalid(path, value, _PERCENT_RULE)
 
 
-def _deployment_strategy(strategy: DeploymentStrategy) -> Iterator[FieldError]:
+def _deployment_strategy(strategy: apps.DeploymentStrategy) -> Iterator[FieldError]:
     path, rolling = "spec.strategy", strategy.rolling_update
-    yield from one_of(f"{path}.type", strategy.type, ("Recreate", "RollingUpdate"))
+    yield from meta.one_of(f"{path}.type", strategy.type, ("Recreate", "RollingUpdate"))
     if strategy.type == "Recreate" and rolling is not None:
         yield forbidden(f"{path}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
     if strategy.type != "RollingUpdate" or rolling is None:
@@ -192,7 +168,7 @@ def _deployment_strategy(strategy: DeploymentStrategy) -> Iterator[FieldError]:
         yield invalid(f"{path}.maxUnavailable", rolling.max_unavailable, "may not be 0 when `maxSurge` is 0")
 
 
-def _stateful_strategy(spec: StatefulSetSpec) -> Iterator[FieldError]:
+def _stateful_strategy(spec: apps.StatefulSetSpec) -> Iterator[FieldError]:
     strategy, path = spec.update_strategy, "spec.updateStrategy"
     if strategy.type not in (None, "RollingUpdate", "OnDelete"):
         yield invalid(path, strategy.type, "must be 'RollingUpdate' or 'OnDelete'")
@@ -202,7 +178,7 @@ def _stateful_strategy(spec: StatefulSetSpec) -> Iterator[FieldError]:
     if strategy.type == "OnDelete":
         yield invalid(f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'")
         return
-    yield from at_least(f"{path}.rollingUpdate.partition", rolling.partition, 0)
+    yield from meta.at_least(f"{path}.rollingUpdate.partition", rolling.partition, 0)
     if rolling.max_unavailable is not None:
         at = f"{path}.rollingUpdate.maxUnavailable"
         yield from validate_rolling_amount(at, rolling.max_unavailable)
@@ -228,21 +204,21 @@ def _same_selector(new: LabelSelector | None, old: LabelSelector | None, *, crea
         yield invalid("spec.selector", new, "field is immutable")
 
 
-def _fixed(spec: StatefulSetSpec) -> Any:
+def _fixed(spec: apps.StatefulSetSpec) -> Any:
     """The spec without what an update may change."""
     return msgspec.structs.replace(spec, **dict.fromkeys(_STATEFUL_MUTABLE))
 
 
 def validate_replication_controller(
-    controller: ReplicationController, old: ReplicationController | None
+    controller: apps.ReplicationController, old: apps.ReplicationController | None
 ) -> Iterator[FieldError]:
     """Counts, selector and template."""
     spec, status, path = controller.spec, controller.status, "spec.template"
-    yield from at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
+    yield from meta.at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
     if not spec.selector:
         yield required("spec.selector")
-    yield from validate_labels(spec.selector, "spec.selector")
-    yield from at_least("spec.replicas", spec.replicas, 0)
+    yield from meta.validate_labels(spec.selector, "spec.selector")
+    yield from meta.at_least("spec.replicas", spec.replicas, 0)
     template = spec.template
     if template is None:
         yield required(path)
@@ -262,9 +238,9 @@ def validate_replication_controller(
         "readyReplicas": status.ready_replicas,
         "availableReplicas": status.available_replicas,
     }
-    yield from at_least("status.replicas", status.replicas, 0)
+    yield from meta.at_least("status.replicas", status.replicas, 0)
     for name, count in counts.items():
-        yield from at_least(f"status.{name}", count, 0)
+        yield from meta.at_least(f"status.{name}", count, 0)
         if (count or 0) > (status.replicas or 0):
             yield invalid(f"status.{name}", count, "cannot be greater than status.replicas")
 
@@ -288,15 +264,15 @@ _WHOLE = 100
 
 
 def validate_autoscaler(
-    autoscaler: HorizontalPodAutoscaler, old: HorizontalPodAutoscaler | None
+    autoscaler: autoscaling.HorizontalPodAutoscaler, old: autoscaling.HorizontalPodAutoscaler | None
 ) -> Iterator[FieldError]:
     """Bounds, target, metrics and behaviour."""
     spec = autoscaler.spec
-    yield from at_least("spec.minReplicas", spec.min_replicas, 1)
+    yield from meta.at_least("spec.minReplicas", spec.min_replicas, 1)
     if not spec.max_replicas:
         yield required("spec.maxReplicas", "must be set and greater than 0")
     else:
-        yield from at_least("spec.maxReplicas", spec.max_replicas, 1)
+        yield from meta.at_least("spec.maxReplicas", spec.max_replicas, 1)
     if spec.min_replicas is not None and spec.max_replicas < spec.min_replicas:
         yield invalid("spec.maxReplicas", spec.max_replicas, "must be greater than or equal to `minReplicas`")
     yield from _reference(spec.scale_target_ref, "spec.scaleTargetRef")
@@ -306,22 +282,22 @@ def validate_autoscaler(
         yield from _rules(spec.behavior.scale_up, "spec.behavior.scaleUp")
         yield from _rules(spec.behavior.scale_down, "spec.behavior.scaleDown")
     status = autoscaler.status
-    yield from at_least("status.currentReplicas", status.current_replicas, 0)
-    yield from at_least("status.desiredReplicas", status.desired_replicas, 0)
+    yield from meta.at_least("status.currentReplicas", status.current_replicas, 0)
+    yield from meta.at_least("status.desiredReplicas", status.desired_replicas, 0)
 
 
-def _reference(reference: CrossVersionObjectReference, path: str) -> Iterator[FieldError]:
+def _reference(reference: autoscaling.CrossVersionObjectReference, path: str) -> Iterator[FieldError]:
     for name, value in (("kind", reference.kind), ("name", reference.name)):
         if not value:
             yield required(f"{path}.{name}")
         else:
-            yield from by(names.path_segment, f"{path}.{name}", value)
+            yield from meta.by(names.path_segment, f"{path}.{name}", value)
     version = reference.api_version or ""
     if version.count("/") > 1:
         yield invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
 
 
-def validate_metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+def validate_metric(metric: autoscaling.MetricSpec, path: str) -> Iterator[FieldError]:
     """A metric of an autoscaler, or of what makes one."""
     present = [name for name in _SOURCES if _source(metric, name) is not None]
     if not metric.type:
@@ -340,11 +316,11 @@ def validate_metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
                 yield forbidden(f"{path}.{name}", "must populate the given metric source only")
 
 
-def _source(metric: MetricSpec, name: str) -> object:
+def _source(metric: autoscaling.MetricSpec, name: str) -> object:
     return metric.container_resource if name == "containerResource" else getattr(metric, name)
 
 
-def _object(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+def _object(metric: autoscaling.MetricSpec, path: str) -> Iterator[FieldError]:
     source = metric.object
     if source is None:
         return
@@ -355,7 +331,7 @@ def _object(metric: MetricSpec, path: str) -> Iterator[FieldError]:
         yield required(f"{path}.target.averageValue", "must set either a target value or averageValue")
 
 
-def _external(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+def _external(metric: autoscaling.MetricSpec, path: str) -> Iterator[FieldError]:
     source = metric.external
     if source is None:
         return
@@ -369,7 +345,7 @@ def _external(metric: MetricSpec, path: str) -> Iterator[FieldError]:
         yield forbidden(f"{path}.target.value", "may not set both a target value for metric and a per-pod target")
 
 
-def _pods(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+def _pods(metric: autoscaling.MetricSpec, path: str) -> Iterator[FieldError]:
     source = metric.pods
     if source is None:
         return
@@ -379,7 +355,7 @@ def _pods(metric: MetricSpec, path: str) -> Iterator[FieldError]:
         yield required(f"{path}.target.averageValue", "must specify a positive target averageValue")
 
 
-def _resource(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+def _resource(metric: autoscaling.MetricSpec, path: str) -> Iterator[FieldError]:
     source = metric.resource if path.endswith(".resource") else metric.container_resource
     if source is None:
         return
@@ -389,7 +365,7 @@ def _resource(metric: MetricSpec, path: str) -> Iterator[FieldError]:
         if not metric.container_resource.container:
             yield required(f"{path}.container", "must specify a container")
         else:
-            yield from by(names.dns_label, f"{path}.container", metric.container_resource.container)
+            yield from meta.by(names.dns_label, f"{path}.container", metric.container_resource.container)
     yield from _target(source.target, f"{path}.target")
     percent, average = source.target.average_utilization, source.target.average_value
     if percent is None and average is None:
@@ -409,15 +385,15 @@ _CHECKS = {
 }
 
 
-def _identifier(metric: MetricIdentifier, path: str) -> Iterator[FieldError]:
+def _identifier(metric: autoscaling.MetricIdentifier, path: str) -> Iterator[FieldError]:
     if not metric.name:
         yield required(f"{path}.name", "must specify a metric name")
     else:
-        yield from by(names.path_segment, f"{path}.name", metric.name)
-    yield from validate_selector(metric.selector, f"{path}.selector")
+        yield from meta.by(names.path_segment, f"{path}.name", metric.name)
+    yield from meta.validate_selector(metric.selector, f"{path}.selector")
 
 
-def _target(target: MetricTarget, path: str) -> Iterator[FieldError]:
+def _target(target: autoscaling.MetricTarget, path: str) -> Iterator[FieldError]:
     if not target.type:
         yield required(f"{path}.type", "must specify a metric target type")
     if target.type not in ("Utilization", "Value", "AverageValue"):
@@ -438,7 +414,7 @@ def _positive(quantity: Quantity | None, path: str) -> Iterator[FieldError]:
         yield invalid(path, quantity, _QUANTITY)
 
 
-def _rules(rules: HPAScalingRules | None, path: str) -> Iterator[FieldError]:
+def _rules(rules: autoscaling.HPAScalingRules | None, path: str) -> Iterator[FieldError]:
     if rules is None:
         return
     window = rules.stabilization_window_seconds
@@ -447,16 +423,16 @@ def _rules(rules: HPAScalingRules | None, path: str) -> Iterator[FieldError]:
     if window is not None and window > _LONGEST_WINDOW:
         detail = f"must be less than or equal to {_LONGEST_WINDOW}"
         yield invalid(f"{path}.stabilizationWindowSeconds", window, detail)
-    yield from one_of(f"{path}.selectPolicy", rules.select_policy, ("Disabled", "Max", "Min"))
+    yield from meta.one_of(f"{path}.selectPolicy", rules.select_policy, ("Disabled", "Max", "Min"))
     if not rules.policies:
         yield required(f"{path}.policies", "must specify at least one Policy")
     for index, policy in enumerate(rules.policies or ()):
         yield from _policy(policy, f"{path}.policies[{index}]")
     if rules.tolerance is not None:
-        yield from validate_amount(f"{path}.tolerance", rules.tolerance)
+        yield from meta.validate_amount(f"{path}.tolerance", rules.tolerance)
 
 
-def _policy(policy: HPAScalingPolicy, path: str) -> Iterator[FieldError]:
+def _policy(policy: autoscaling.HPAScalingPolicy, path: str) -> Iterator[FieldError]:
     if policy.type not in ("Pods", "Percent"):
         yield not_supported(f"{path}.type", policy.type, ("Percent", "Pods"))
     if policy.value <= 0:
@@ -474,7 +450,7 @@ def validate_scaled_object(scaled: ScaledObject, _old: ScaledObject | None) -> I
     if not spec.scale_target_ref.name:
         yield required("spec.scaleTargetRef.name")
     else:
-        yield from by(names.path_segment, "spec.scaleTargetRef.name", spec.scale_target_ref.name)
+        yield from meta.by(names.path_segment, "spec.scaleTargetRef.name", spec.scale_target_ref.name)
     for name, value, lowest in (
         ("pollingInterval", spec.polling_interval, 1),
         ("cooldownPeriod", spec.cooldown_period, 0),
@@ -483,7 +459,7 @@ def validate_scaled_object(scaled: ScaledObject, _old: ScaledObject | None) -> I
         ("minReplicaCount", spec.min_replica_count, 0),
         ("maxReplicaCount", spec.max_replica_count, 1),
     ):
-        yield from at_least(f"spec.{name}", value, lowest)
+        yield from meta.at_least(f"spec.{name}", value, lowest)
     least, most = spec.min_replica_count or 0, 100 if spec.max_replica_count is None else spec.max_replica_count
     if most > _MOST_REPLICAS:
         yield invalid("spec.maxReplicaCount", most, f"must be less than or equal to {_MOST_REPLICAS}")
@@ -508,10 +484,10 @@ def validate_scaled_object(scaled: ScaledObject, _old: ScaledObject | None) -> I
 def validate_knative_service(service: KnativeService, _old: KnativeService | None) -> Iterator[FieldError]:
     """The pod, its concurrency, and the traffic."""
     template = service.spec.template
-    yield from validate_template_meta(template.metadata, "spec.template.metadata")
+    yield from meta.validate_template_meta(template.metadata, "spec.template.metadata")
     yield from validate_pod_spec(template.spec, "spec.template.spec")
     concurrency = template.spec.container_concurrency
-    yield from at_least("spec.template.spec.containerConcurrency", concurrency, 0)
+    yield from meta.at_least("spec.template.spec.containerConcurrency", concurrency, 0)
     if concurrency is not None and concurrency > _MOST_CONCURRENT:
         detail = f"must be less than or equal to {_MOST_CONCURRENT}"
         yield invalid("spec.template.spec.containerConcurrency", concurrency, detail)

@@ -42,7 +42,6 @@ def bind(host: str, port: int) -> socket.socket:
 
     Raises:
         ConfigError: the address is taken, or not one of this machine.
-
     """
     try:
         return socket.create_server(
@@ -65,7 +64,6 @@ def write_private(path: Path, data: bytes, mode: int = 0o600) -> None:
 
     Raises:
         OSError: the file cannot be written; the old content is still there.
-
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with contextlib.suppress(FileNotFoundError):
@@ -108,7 +106,6 @@ def write_kubeconfig(path: Path, server_url: str, ca_pem: bytes, token: str) -> 
 
     Raises:
         OSError: the file cannot be written.
-
     """
     config = {
         "apiVersion": "v1",
@@ -116,10 +113,7 @@ def write_kubeconfig(path: Path, server_url: str, ca_pem: bytes, token: str) -> 
         "clusters": [
             {
                 "name": _NAME,
-                "cluster": {
-                    "server": server_url,
-                    "certificate-authority-data": base64.b64encode(ca_pem).decode(),
-                },
+                "cluster": {"server": server_url, "certificate-authority-data": base64.b64encode(ca_pem).decode()},
             }
         ],
         "users": [{"name": _NAME, "user": {"token": token}}],

@@ -34,7 +34,6 @@ class KeyPair:
     Attributes:
         certificate: the X.509 certificate.
         key: its EC P-256 private key.
-
     """
 
     certificate: x509.Certificate
@@ -73,7 +72,7 @@ class Authority:
         """
         pair = self._load("server")
         if pair is None or not self._serves(pair.certificate, names):
-            self._save("server", self._issue_server(names))
+            self._save("server", issue_server(self.pair, "unisono-apiserver", names, self._now, _LEAF_LIFE))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(self._directory / "server.crt", self._directory / "server.key")
@@ -99,9 +98,6 @@ class Authority:
             token = secrets.token_urlsafe(32)
             write_private(path, token.encode())
         return token
-
-    def _issue_server(self, names: Sequence[str]) -> KeyPair:
-        return issue_server(self.pair, "unisono-apiserver", names, self._now, _LEAF_LIFE)
 
     def _serves(self, certificate: x509.Certificate, names: Sequence[str]) -> bool:
         if certificate.not_valid_after_utc - self._now < _RENEW_BEFORE:
@@ -185,11 +181,7 @@ def _key_usage(
 
 
 def _sign(
-    subject: x509.Name,
-    issuer: KeyPair | None,
-    now: datetime,
-    life: timedelta,
-    extensions: Sequence[Extension],
+    subject: x509.Name, issuer: KeyPair | None, now: datetime, life: timedelta, extensions: Sequence[Extension]
 ) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     issuer_key = issuer.key if issuer else key

@@ -55,7 +55,6 @@ class Identity:
         audiences: for whom the token is.
         bound: kind (``pod``, ``secret``, ``node``) to name and uid of what the token is bound to.
         token_id: the token's own id.
-
     """
 
     namespace: str
@@ -72,7 +71,6 @@ class TokenSigner:
     Args:
         directory: where the key is, or is made.
         clock: Unix seconds.
-
     """
 
     def __init__(self, directory: Path, clock: Callable[[], float]) -> None:
@@ -108,7 +106,6 @@ class TokenSigner:
 
         Raises:
             TokenError: with what is wrong; the text never holds the token.
-
         """
         claims = self._checked(token)
         now = self._clock()
@@ -204,7 +201,6 @@ class ServiceAccountTokens:
         signer: holds the key.
         view: the accounts, and what tokens are bound to.
         clock: is the signer's own.
-
     """
 
     def __init__(self, signer: TokenSigner, view: View) -> None:
@@ -215,7 +211,6 @@ class ServiceAccountTokens:
 
         Raises:
             TokenError: the token is not valid, or the account or what the token is bound to is gone.
-
         """
         identity = self.signer.verify(token, audiences)
         self._check_alive(identity)
@@ -235,7 +230,6 @@ class ServiceAccountTokens:
             NotFound: the account, or what the token shall be bound to, does not exist.
             Invalid: the life is too short or too long.
             ApiError: 400 or 409 for something that a token cannot be bound to.
-
         """
         account = self._view.find(SERVICE_ACCOUNTS, name, namespace)
         if account is None:

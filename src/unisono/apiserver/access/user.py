@@ -10,33 +10,19 @@ from unisono.api.annotations import SERVICE_ACCOUNT_PREFIX, SERVICE_ACCOUNTS
 from unisono.api.groups import access as identity
 from unisono.api.groups import access as rights
 from unisono.api.keys import MASTERS
-from unisono.api.kind import Kind
+from unisono.api.kind import Kind, served
 
 # Kinds that are answered at once and never stored: reviews of rights and identities, and requests for tokens.
 
 _AUTHORIZATION, _AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
 
-TOKEN_REQUESTS: Kind[identity.TokenRequest] = Kind(
-    _AUTHENTICATION, "v1", "TokenRequest", "tokenrequests", identity.TokenRequest
-)
-TOKEN_REVIEWS: Kind[identity.TokenReview] = Kind(
-    _AUTHENTICATION, "v1", "TokenReview", "tokenreviews", identity.TokenReview, False
-)
-SELF_SUBJECT_REVIEWS: Kind[identity.SelfSubjectReview] = Kind(
-    _AUTHENTICATION, "v1", "SelfSubjectReview", "selfsubjectreviews", identity.SelfSubjectReview, False
-)
-LOCAL_SUBJECT_ACCESS_REVIEWS: Kind[rights.LocalSubjectAccessReview] = Kind(
-    _AUTHORIZATION, "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews", rights.LocalSubjectAccessReview
-)
-SELF_SUBJECT_ACCESS_REVIEWS: Kind[rights.SelfSubjectAccessReview] = Kind(
-    _AUTHORIZATION, "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", rights.SelfSubjectAccessReview, False
-)
-SELF_SUBJECT_RULES_REVIEWS: Kind[rights.SelfSubjectRulesReview] = Kind(
-    _AUTHORIZATION, "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", rights.SelfSubjectRulesReview, False
-)
-SUBJECT_ACCESS_REVIEWS: Kind[rights.SubjectAccessReview] = Kind(
-    _AUTHORIZATION, "v1", "SubjectAccessReview", "subjectaccessreviews", rights.SubjectAccessReview, False
-)
+TOKEN_REQUESTS = served(_AUTHENTICATION, "v1", identity.TokenRequest)
+TOKEN_REVIEWS = served(_AUTHENTICATION, "v1", identity.TokenReview, namespaced=False)
+SELF_SUBJECT_REVIEWS = served(_AUTHENTICATION, "v1", identity.SelfSubjectReview, namespaced=False)
+LOCAL_SUBJECT_ACCESS_REVIEWS = served(_AUTHORIZATION, "v1", rights.LocalSubjectAccessReview)
+SELF_SUBJECT_ACCESS_REVIEWS = served(_AUTHORIZATION, "v1", rights.SelfSubjectAccessReview, namespaced=False)
+SELF_SUBJECT_RULES_REVIEWS = served(_AUTHORIZATION, "v1", rights.SelfSubjectRulesReview, namespaced=False)
+SUBJECT_ACCESS_REVIEWS = served(_AUTHORIZATION, "v1", rights.SubjectAccessReview, namespaced=False)
 REVIEW_KINDS: tuple[Kind[Any], ...] = (
     TOKEN_REVIEWS,
     SELF_SUBJECT_REVIEWS,
@@ -45,7 +31,6 @@ REVIEW_KINDS: tuple[Kind[Any], ...] = (
     SELF_SUBJECT_RULES_REVIEWS,
     SUBJECT_ACCESS_REVIEWS,
 )
-
 
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
@@ -60,7 +45,6 @@ class User:
         groups: what bindings name, too.
         uid: of a service account.
         extra: further facts from the credentials.
-
     """
 
     name: str

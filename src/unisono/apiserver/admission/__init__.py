@@ -110,7 +110,6 @@ class Admission:
 
         Raises:
             ApiError: the request is refused.
-
         """
         cluster.check_live(request, view)
         cluster.check_not_terminating(request)
@@ -131,7 +130,6 @@ class Admission:
 
         Raises:
             ApiError: the request is refused.
-
         """
         for rule in self._checking.get(request.kind.resource, ()):
             rule(request, view)

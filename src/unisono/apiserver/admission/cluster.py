@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
-from unisono.api import field_error
+from unisono.api import field_error, kinds
 from unisono.api.annotations import (
     ADMITTED_QUEUES,
     CYCLES_LEASE,
@@ -32,32 +32,10 @@ from unisono.api.kind_families import (
     HYPER_JOBS,
     PROPAGATION_POLICIES,
 )
-from unisono.api.kinds import (
-    CLUSTER_ROLE_BINDINGS,
-    COMMANDS,
-    CONFIG_MAPS,
-    CUSTOM_KINDS,
-    CUSTOM_RESOURCE_DEFINITIONS,
-    HYPER_NODES,
-    JOBS,
-    LEASES,
-    NAMESPACES,
-    NODES,
-    PODS,
-    QUEUES,
-    ROLE_BINDINGS,
-    SERVICES,
-)
 from unisono.api.queues import Rules, admitted_to, limits_of, mistakes, names_users, refusal, rules_of
 from unisono.api.selecting import controller_of
 from unisono.apiserver.admission.request import Clocked, Request, View
-from unisono.apiserver.custom.definitions import (
-    NAMED_DEFINITIONS,
-    TERMINATING,
-    accept_names,
-    note_storage,
-    set_condition,
-)
+from unisono.apiserver.custom import definitions
 from unisono.apiserver.custom.kinds import CustomKind, as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid, not_found
 from unisono.jobkinds.idle_fields import unknown_arguments
@@ -87,7 +65,7 @@ def queue_of_namespace(request: Request, view: View) -> None:
 
 def named_by_namespace(request: Request, view: View) -> str | None:
     """The queue of a request's namespace, for what names none."""
-    namespace = view.find(NAMESPACES, request.namespace or "")
+    namespace = view.find(kinds.NAMESPACES, request.namespace or "")
     return (namespace.metadata.annotations or {}).get(POD_QUEUE) if namespace else None
 
 
@@ -128,7 +106,7 @@ def note_queues(may_use: MayUse, request: Request, view: View) -> None:
     elif not named and (of_namespace := named_by_namespace(request, view)):
         named = {of_namespace}
     if kind.refers:
-        named |= {queue.metadata.name for queue in view.all(QUEUES)}
+        named |= {queue.metadata.name for queue in view.all(kinds.QUEUES)}
     admitted |= {
         queue for queue in named if names_users(queue, queues) and not _refusal(queue, queues, may_use, request)
     }
@@ -145,7 +123,7 @@ def _naming(
     """Where an object names a queue, and the queue: also behind LocalQueues, where its namespace serves these."""
     shown = as_json(obj)
     yield from kind.named_queues(shown, all_places=all_places)
-    space = view.find(NAMESPACES, request.namespace or "") if request.namespace else None
+    space = view.find(kinds.NAMESPACES, request.namespace or "") if request.namespace else None
     yield from queues_behind(kind, shown, space.metadata.annotations if space is not None else None)
 
 
@@ -161,7 +139,6 @@ def check_use(may_use: MayUse, request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 naming the queue.
-
     """
     if request.operation not in ("CREATE", "UPDATE") or request.subresource:
         return
@@ -169,7 +146,7 @@ def check_use(may_use: MayUse, request: Request, view: View) -> None:
     if kind is None:
         return
     # Controllers write on pods in which queue their job is; nothing is led by that.
-    anywhere = request.kind is not PODS or controller_of(request.object) is None
+    anywhere = request.kind is not kinds.PODS or controller_of(request.object) is None
     before = _named(kind, request.old, request, view) if request.old is not None else set()
     for path, name in _naming(kind, request.object, request, view, all_places=anywhere):
         if name in before:
@@ -185,13 +162,13 @@ def _refusal(name: str, queues: Callable[[str], Rules | None], may_use: MayUse, 
 
 
 def _queues_in(view: View) -> Callable[[str], Rules | None]:
-    return lambda name: rules_of(view.find(QUEUES, name))
+    return lambda name: rules_of(view.find(kinds.QUEUES, name))
 
 
 def unheeded(request: Request, view: View) -> list[str]:
     """What to tell the writer of an object: queues named in vain, words of others, what is not read."""
     # What agents write on their nodes is not for people.
-    if request.kind is NODES or controller_of(request.object) is not None:
+    if request.kind is kinds.NODES or controller_of(request.object) is not None:
         return []
     kind, shown = as_job(request.kind), as_json(request.object)
     if kind is None:
@@ -199,7 +176,7 @@ def unheeded(request: Request, view: View) -> list[str]:
         return [*warnings, *without_effect(shown), *unreadable(shown), *misplaced_elsewhere(request.kind, shown)]
     inside = (*kind.inner, *kind.templates)
     words = without_effect(shown, inside)
-    if words and (space := view.find(NAMESPACES, request.namespace or "")) is not None:
+    if words and (space := view.find(kinds.NAMESPACES, request.namespace or "")) is not None:
         words = without_effect(shown, inside, words_read(kind, space.metadata.annotations))
     warnings = [*_closed(kind, request, view), *kind.unheeded(shown), *words, *unreadable(shown, inside)]
     warnings += _unknown_tiers(kind, shown, view)
@@ -235,7 +212,7 @@ def _unknown_tiers(kind: JobKind, shown: Any, view: View) -> list[str]:
     if not asked:
         return told
     tiers: dict[int, set[str]] = {}
-    for one in view.all(HYPER_NODES):
+    for one in view.all(kinds.HYPER_NODES):
         tiers.setdefault(one.spec.tier or 0, set()).update([one.spec.tier_name] if one.spec.tier_name else ())
     there = [name for tier in sorted(tiers) for name in (f"tier-{tier}", *sorted(tiers[tier]))]
     known = f"there are {', '.join(there[:_MOST_TIERS])}" if there else "there are no HyperNodes"
@@ -249,7 +226,7 @@ def _unknown_tiers(kind: JobKind, shown: Any, view: View) -> list[str]:
 def _closed(kind: JobKind, request: Request, view: View) -> Iterator[str]:
     """Queues that an object names where that counts, and that admit nothing."""
     for field, name in dict(_naming(kind, request.object, request, view, all_places=False)).items():
-        queue = view.find(QUEUES, name)
+        queue = view.find(kinds.QUEUES, name)
         state = queue.status.state if queue is not None else ""
         if state in ("Closed", "Closing"):
             yield f"{field}: queue {name} is not open (state {state}): its pods wait until it is opened"
@@ -257,12 +234,12 @@ def _closed(kind: JobKind, request: Request, view: View) -> Iterator[str]:
 
 def unenforced(request: Request, view: View) -> list[str]:
     """Bounds that an object states and that the scheduler's configuration does not keep, as it tells by its Lease."""
-    if request.kind is NODES or controller_of(request.object) is not None:
+    if request.kind is kinds.NODES or controller_of(request.object) is not None:
         return []
     stated = dict(_bounds(request))
-    lease = view.find(LEASES, CYCLES_LEASE, "kube-system") if stated else None
+    lease = view.find(kinds.LEASES, CYCLES_LEASE, "kube-system") if stated else None
     parts = parts_told(lease.metadata.annotations) if lease is not None else None
-    bounds = OF_QUEUES if request.kind is QUEUES else {**OF_KINDS, **OF_JOBS}
+    bounds = OF_QUEUES if request.kind is kinds.QUEUES else {**OF_KINDS, **OF_JOBS}
     unenforced_bounds = () if parts is None else in_vain(stated, bounds, parts)
     return [
         f"{stated[word]}: the scheduler's configuration does not enforce it; {what}" for word, what in unenforced_bounds
@@ -272,7 +249,7 @@ def unenforced(request: Request, view: View) -> list[str]:
 def _bounds(request: Request) -> Iterator[tuple[str, str]]:
     """The bounds that an object states, and where."""
     kind, name = as_job(request.kind), request.kind.kind
-    if request.kind is QUEUES or kind is not None:
+    if request.kind is kinds.QUEUES or kind is not None:
         shown = as_json(request.object)
         for above in ("", *(f"{each}." for each in (*kind.inner, *kind.templates))) if kind is not None else ("",):
             for part in ("labels", "annotations"):
@@ -287,7 +264,7 @@ def _bounds(request: Request) -> Iterator[tuple[str, str]]:
 
 def _configures_others(request: Request) -> list[str]:
     """Configurations of other schedulers."""
-    warning = of_others(request.name, request.object.data) if request.kind is CONFIG_MAPS else ""
+    warning = of_others(request.name, request.object.data) if request.kind is kinds.CONFIG_MAPS else ""
     return [warning] if warning else []
 
 
@@ -296,7 +273,6 @@ def check_namespace(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 naming the queue.
-
     """
     check_use(lambda _request, _queue: True, request, view)
 
@@ -306,7 +282,6 @@ def check_notes(request: Request, _: View) -> None:
 
     Raises:
         Invalid: names the annotation.
-
     """
     if request.operation == "DELETE" or request.subresource:
         return
@@ -333,14 +308,13 @@ def check_live(request: Request, view: View) -> None:
     Raises:
         NotFound: the namespace does not exist.
         ApiError: 403 while it is being deleted.
-
     """
     if request.operation != "CREATE" or not request.kind.namespaced:
         return
     name = request.namespace or ""
-    namespace = view.find(NAMESPACES, name)
+    namespace = view.find(kinds.NAMESPACES, name)
     if namespace is None:
-        raise not_found(NAMESPACES, name)
+        raise not_found(kinds.NAMESPACES, name)
     if namespace.metadata.deletion_timestamp:
         cause = {
             "reason": "NamespaceTerminating",
@@ -356,7 +330,6 @@ def protect(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 for their deletion.
-
     """
     if request.operation == "DELETE" and request.name in PROTECTED:
         raise forbidden(request.kind, request.name, "this namespace may not be deleted")
@@ -376,7 +349,7 @@ def taint_new(request: Request, view: View) -> None:
 # CustomResourceDefinitions: names are accepted when they are free, and a deletion takes the objects along.
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-_BUILT_IN = frozenset(kind.resource for kind in CUSTOM_KINDS)
+_BUILT_IN = frozenset(kind.resource for kind in kinds.CUSTOM_KINDS)
 
 
 def accept(request: Request, view: Clocked) -> None:
@@ -386,8 +359,8 @@ def accept(request: Request, view: Clocked) -> None:
         return
     if request.operation == "CREATE":
         crd.status = type(crd.status)()
-    note_storage(crd)
-    accept_names(crd, view.all(NAMED_DEFINITIONS), view.now())
+    definitions.note_storage(crd)
+    definitions.accept_names(crd, view.all(definitions.NAMED_DEFINITIONS), view.now())
 
 
 def begin_deletion(request: Request, view: Clocked) -> None:
@@ -395,7 +368,6 @@ def begin_deletion(request: Request, view: Clocked) -> None:
 
     Raises:
         ApiError: 403 for the deletion of a built-in kind.
-
     """
     if request.operation != "DELETE":
         return
@@ -406,12 +378,12 @@ def begin_deletion(request: Request, view: Clocked) -> None:
         return
     crd.metadata.finalizers = [*(crd.metadata.finalizers or ()), CLEANUP]
     message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
-    set_condition(crd, TERMINATING, "True", "InstanceDeletionPending", message, view.now())
+    definitions.set_condition(crd, definitions.TERMINATING, "True", "InstanceDeletionPending", message, view.now())
 
 
 def unusable(request: Request) -> list[str]:
     """What to tell the writer of a definition whose table of jobs cannot be used."""
-    if request.kind is not CUSTOM_RESOURCE_DEFINITIONS:
+    if request.kind is not kinds.CUSTOM_RESOURCE_DEFINITIONS:
         return []
     _, wrong = described([request.object], alone=True)
     return [f"metadata.annotations[{JOB_KIND}]: {why}; objects of the kind count as no jobs" for why in wrong.values()]
@@ -435,7 +407,7 @@ def without_members(request: Request, view: View) -> list[str]:
 
 def aimless(request: Request, view: View) -> list[str]:
     """Warnings for a Command that has no effect; it is deleted like any other."""
-    if request.kind is not COMMANDS or request.operation != "CREATE":
+    if request.kind is not kinds.COMMANDS or request.operation != "CREATE":
         return []
     command: Command = request.object
     target, resolved = command.target, target_of(command)
@@ -444,7 +416,7 @@ def aimless(request: Request, view: View) -> list[str]:
     kind, live = resolved[0], view.find(resolved[0], target.name, request.namespace if resolved[0].namespaced else None)
     if live is None:
         return [f"target: there is no {kind.kind} {target.name}: nothing comes of this command"]
-    if target.uid not in ("", live.metadata.uid) and kind is JOBS:
+    if target.uid not in ("", live.metadata.uid) and kind is kinds.JOBS:
         return [f"target.uid: {kind.kind} {target.name} has another uid: nothing comes of this command"]
     if command.action not in COMMANDS_OF[kind]:
         return [f"action: a {kind.kind} does not obey {command.action}: write one of {', '.join(COMMANDS_OF[kind])}"]
@@ -456,7 +428,6 @@ def check_not_terminating(request: Request) -> None:
 
     Raises:
         ApiError: 403.
-
     """
     kind = request.kind
     if request.operation == "CREATE" and isinstance(kind, CustomKind) and kind.definition.terminating:
@@ -473,7 +444,9 @@ def unreached(request: Request, view: View) -> list[str]:
             warnings.append(f"webhook {hook.name} is not asked: this API server has its defaults and rules itself")
         elif service is not None:
             why = hindrance(
-                service, view.find(SERVICES, service.name, service.namespace), view.all(PODS, service.namespace)
+                service,
+                view.find(kinds.SERVICES, service.name, service.namespace),
+                view.all(kinds.PODS, service.namespace),
             )
             fails = "is passed over" if hook.failure_policy == "Ignore" else "refuses every request that it is shown"
             warnings += [f"webhook {hook.name} {fails} until a pod answers: {why}"] if why else []
@@ -482,11 +455,11 @@ def unreached(request: Request, view: View) -> list[str]:
 
 def lends_folders(request: Request, view: View) -> list[str]:
     """A warning for who gives rights where pods may write in folders of the machine with their owner's rights."""
-    if request.kind is ROLE_BINDINGS:
-        space = view.find(NAMESPACES, request.namespace or "")
+    if request.kind is kinds.ROLE_BINDINGS:
+        space = view.find(kinds.NAMESPACES, request.namespace or "")
         spaces = [space] if space is not None else []
-    elif request.kind is CLUSTER_ROLE_BINDINGS:
-        spaces = list(view.all(NAMESPACES))
+    elif request.kind is kinds.CLUSTER_ROLE_BINDINGS:
+        spaces = list(view.all(kinds.NAMESPACES))
     else:
         return []
     names = [one.metadata.name for one in spaces if (one.metadata.annotations or {}).get(WRITABLE_DIRECTORIES)]

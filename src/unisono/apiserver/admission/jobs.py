@@ -41,7 +41,6 @@ def check_job_queue(request: Request, view: View) -> None:
 
     Raises:
         Invalid: names ``spec.queue``.
-
     """
     if request.operation != "CREATE":
         return
@@ -91,7 +90,6 @@ def check_group_queue(request: Request, view: View) -> None:
 
     Raises:
         Invalid: names ``spec.queue``.
-
     """
     if request.operation != "CREATE":
         return
@@ -115,7 +113,6 @@ def check_size(settings: Settings, request: Request, _: View) -> None:
 
     Raises:
         ApiError: 403 with both figures.
-
     """
     if request.operation == "DELETE" or not isinstance(request.object, Object):
         return
@@ -146,7 +143,6 @@ def keep(request: Request, _: View) -> None:
 
     Raises:
         ApiError: 403 when a user sends a job to a member.
-
     """
     if request.operation not in ("CREATE", "UPDATE"):
         return
@@ -278,7 +274,6 @@ def protect(settings: Settings, request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 for a deletion, 422 for a change of root.
-
     """
     queue: Queue = request.object
     if request.operation == "DELETE":
@@ -317,7 +312,6 @@ def check_parent(settings: Settings, request: Request, view: View) -> None:
 
     Raises:
         Invalid: names ``spec.parent``.
-
     """
     if request.operation == "DELETE" or request.subresource:
         return
@@ -358,7 +352,6 @@ def check_family(settings: Settings, request: Request, view: View) -> None:
 
     Raises:
         Invalid: names the field.
-
     """
     if request.operation == "DELETE" or request.subresource or request.name == ROOT:
         return

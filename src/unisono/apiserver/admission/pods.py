@@ -6,20 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from unisono.api import field_error, messages
+from unisono.api import core, field_error, messages
 from unisono.api.base import ResourceList
-from unisono.api.core import (
-    Pod,
-    PodAffinityTerm,
-    PodSpec,
-    PriorityClass,
-    ResourceClaim,
-    ResourceClaimSpec,
-    ResourceClaimTemplate,
-    ResourceQuota,
-    RuntimeClass,
-    Toleration,
-)
 from unisono.api.field_error import FieldError
 from unisono.api.field_error import forbidden as forbidden_field
 from unisono.api.groups.batch import Job
@@ -54,9 +42,8 @@ def check_disruption_budget(request: Request, view: View) -> None:
 
     Raises:
         Invalid: an annotation breaks that.
-
     """
-    pod: Pod = request.object
+    pod: core.Pod = request.object
     if request.operation != "CREATE" or pod.spec.scheduler_name != _SCHEDULER:
         return
     annotations = pod.metadata.annotations or {}
@@ -92,9 +79,8 @@ def check_exists(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 that names it.
-
     """
-    pod: Pod = request.object
+    pod: core.Pod = request.object
     name = pod.spec.service_account_name or _ALWAYS_THERE
     if request.operation != "CREATE" or request.subresource or name == _ALWAYS_THERE:
         return
@@ -114,11 +100,10 @@ def complete(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 when the class does not exist, or the pod says otherwise.
-
     """
     if request.operation != "CREATE" or request.subresource:
         return
-    pod: Pod = request.object
+    pod: core.Pod = request.object
     runtime_class = _runtime_class(request, view)
     overhead = _overhead(runtime_class)
     if overhead is not None:
@@ -135,7 +120,7 @@ def merge_label_keys(request: Request, _: View) -> None:
     """Add what ``matchLabelKeys`` and ``mismatchLabelKeys`` of a new pod stand for to the selectors beside them."""
     if request.operation != "CREATE" or request.subresource:
         return
-    pod: Pod = request.object
+    pod: core.Pod = request.object
     labels, affinity = pod.metadata.labels or {}, pod.spec.affinity
     for side in (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity is not None else ():
         preferred = (side.preferred_during_scheduling_ignored_during_execution if side is not None else None) or ()
@@ -154,7 +139,6 @@ def check_overhead(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 when a new pod has another one.
-
     """
     if request.operation != "CREATE" or request.subresource:
         return
@@ -166,7 +150,7 @@ def check_overhead(request: Request, view: View) -> None:
         raise forbidden(request.kind, request.name, _OTHER_OVERHEAD)
 
 
-def _runtime_class(request: Request, view: View) -> RuntimeClass | None:
+def _runtime_class(request: Request, view: View) -> core.RuntimeClass | None:
     name: str | None = request.object.spec.runtime_class_name
     if name is None:
         return None
@@ -176,7 +160,7 @@ def _runtime_class(request: Request, view: View) -> RuntimeClass | None:
     return runtime_class
 
 
-def _overhead(found: RuntimeClass | None) -> ResourceList | None:
+def _overhead(found: core.RuntimeClass | None) -> ResourceList | None:
     if found is None or found.overhead is None:
         return None
     return found.overhead.pod_fixed or {}
@@ -186,7 +170,7 @@ def _same(one: ResourceList | None, other: ResourceList) -> bool:
     return resource_list(one) == resource_list(other)
 
 
-def _select_nodes(request: Request, pod: Pod, wanted: dict[str, str]) -> None:
+def _select_nodes(request: Request, pod: core.Pod, wanted: dict[str, str]) -> None:
     own = pod.spec.node_selector or {}
     for key, value in wanted.items():
         if own.get(key, value) != value:
@@ -197,19 +181,19 @@ def _select_nodes(request: Request, pod: Pod, wanted: dict[str, str]) -> None:
         pod.spec.node_selector = {**own, **wanted}
 
 
-def merge_tolerations(given: tuple[Toleration, ...]) -> list[Toleration]:
+def merge_tolerations(given: tuple[core.Toleration, ...]) -> list[core.Toleration]:
     """Those that no other one covers; of equal ones the first."""
     return list(_needed(given))
 
 
-def _needed(given: tuple[Toleration, ...]) -> Iterator[Toleration]:
+def _needed(given: tuple[core.Toleration, ...]) -> Iterator[core.Toleration]:
     for at, one in enumerate(given):
         before = any(_covers(other, one) for other in given[:at])
         if not before and not any(other != one and _covers(other, one) for other in given[at + 1 :]):
             yield one
 
 
-def _covers(wide: Toleration, narrow: Toleration) -> bool:
+def _covers(wide: core.Toleration, narrow: core.Toleration) -> bool:
     """Whether ``wide`` endures every taint that ``narrow`` endures, for as long."""
     if wide == narrow:
         return True
@@ -239,11 +223,10 @@ def resolve(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 when the class does not exist, or the pod's own numbers contradict it.
-
     """
     if request.operation != "CREATE":
         return
-    pod: Pod = request.object
+    pod: core.Pod = request.object
     priority_class = _priority_class(request, pod, view)
     value = (priority_class.value or 0) if priority_class else 0
     policy = (priority_class.preemption_policy if priority_class else None) or DEFAULT_PREEMPTION
@@ -265,7 +248,6 @@ def resolve_group(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 when the class does not exist, or the group's own number contradicts it.
-
     """
     if request.operation != "CREATE":
         return
@@ -282,7 +264,7 @@ def resolve_group(request: Request, view: View) -> None:
     spec.priority = value if priority_class else spec.priority
 
 
-def _priority_class(request: Request, pod: Pod, view: View) -> PriorityClass | None:
+def _priority_class(request: Request, pod: core.Pod, view: View) -> core.PriorityClass | None:
     name = pod.spec.priority_class_name
     if name:
         priority_class = view.find(PRIORITY_CLASSES, name)
@@ -303,13 +285,12 @@ def protect(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 for a second global default or the deletion of a system class.
-
     """
     if request.operation == "DELETE":
         if request.name in SYSTEM:
             raise forbidden(request.kind, request.name, "this is a system priority class and cannot be deleted")
         return
-    new: PriorityClass = request.object
+    new: core.PriorityClass = request.object
     if new.global_default:
         others = (one.metadata.name for one in view.all(PRIORITY_CLASSES) if one.global_default)
         other = next((name for name in others if name != request.name), None)
@@ -329,11 +310,10 @@ def check_same_group(request: Request, _: View) -> None:
 
     Raises:
         ApiError: 403 naming the PodGroup.
-
     """
     if request.operation != "UPDATE" or request.subresource or not request.user or MASTERS in request.groups:
         return
-    old: Pod = request.old
+    old: core.Pod = request.old
     before = pod_group_name(old.metadata.annotations, old.spec)
     if before and old.spec.node_name and before != pod_group_name(request.object.metadata.annotations, old.spec):
         raise forbidden(request.kind, request.name, f"metadata.annotations: {messages.same_group(before)}")
@@ -353,7 +333,6 @@ def check_system_priority(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 naming the class.
-
     """
     if request.operation == "DELETE" or request.subresource or request.namespace == NAMESPACE:
         return
@@ -368,7 +347,7 @@ _OTHER_CLASS = "use another priority class, or have an administrator give the na
 
 
 def _may_have(name: str, namespace: str | None, view: View) -> bool:
-    quotas: list[ResourceQuota] = list(view.all(RESOURCE_QUOTAS, namespace))
+    quotas: list[core.ResourceQuota] = list(view.all(RESOURCE_QUOTAS, namespace))
     return any(covers_class(quota, name) for quota in quotas)
 
 
@@ -397,7 +376,7 @@ def unusable_classes(request: Request, view: View) -> list[str]:
 def _classes(obj: Any) -> set[str]:
     """Names of the system's classes that the object asks for."""
     named: list[str | None] = []
-    if isinstance(obj, Pod | PodGroup | Job):
+    if isinstance(obj, core.Pod | PodGroup | Job):
         named.append(obj.spec.priority_class_name)
     if isinstance(obj, Job):
         named += [task.template.spec.priority_class_name for task in obj.spec.tasks or ()]
@@ -418,13 +397,12 @@ def check_foreign_pods(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 naming the scope.
-
     """
     if request.operation == "DELETE" or request.subresource or request.namespace == NAMESPACE:
         return
     if not _keeps_out(request.object, request.namespace) or _keeps_out(request.old, request.namespace):
         return
-    quotas: list[ResourceQuota] = list(view.all(RESOURCE_QUOTAS, request.namespace))
+    quotas: list[core.ResourceQuota] = list(view.all(RESOURCE_QUOTAS, request.namespace))
     if not any(has_scope(quota, CROSS_NAMESPACE) for quota in quotas):
         why = (
             f"insufficient quota to match these scopes: [{{{CROSS_NAMESPACE} Exists}}]; required podAntiAffinity with "
@@ -445,15 +423,15 @@ def _keeps_out(obj: Any, namespace: str | None) -> bool:
     return False
 
 
-def _concerns_job_sets_only(term: PodAffinityTerm) -> bool:
+def _concerns_job_sets_only(term: core.PodAffinityTerm) -> bool:
     """Whether the term is about pods that JobSets have made, and no others."""
     selector = term.label_selector
     expressions = (selector.match_expressions if selector is not None else None) or ()
     return any(one.key == JOBSET_JOB_KEY and one.operator == "Exists" for one in expressions)
 
 
-def _specs(obj: Any) -> Iterator[PodSpec]:
-    if isinstance(obj, Pod):
+def _specs(obj: Any) -> Iterator[core.PodSpec]:
+    if isinstance(obj, core.Pod):
         yield obj.spec
     elif isinstance(obj, Job):
         for task in obj.spec.tasks or ():
@@ -468,7 +446,6 @@ def check_admin_access(request: Request, view: View) -> None:
 
     Raises:
         Invalid: the namespace has no such label.
-
     """
     if request.operation == "DELETE" or request.subresource:
         return
@@ -480,9 +457,9 @@ def check_admin_access(request: Request, view: View) -> None:
         raise invalid(request.kind, request.name, errors)
 
 
-def _asking(obj: ResourceClaim | ResourceClaimTemplate) -> Iterator[FieldError]:
-    path, spec = ("spec.spec", obj.spec.spec) if isinstance(obj, ResourceClaimTemplate) else ("spec", obj.spec)
-    assert isinstance(spec, ResourceClaimSpec)
+def _asking(obj: core.ResourceClaim | core.ResourceClaimTemplate) -> Iterator[FieldError]:
+    path, spec = ("spec.spec", obj.spec.spec) if isinstance(obj, core.ResourceClaimTemplate) else ("spec", obj.spec)
+    assert isinstance(spec, core.ResourceClaimSpec)
     for number, device_request in enumerate(spec.devices.requests or ()):
         if device_request.exactly is not None and device_request.exactly.admin_access:
             yield forbidden_field(

@@ -38,7 +38,6 @@ class QuotaLedger:
     Args:
         store: the objects.
         kinds: stored kinds by resource; may grow.
-
     """
 
     def __init__(self, store: Store, kinds: Mapping[str, Kind[Any]]) -> None:
@@ -181,7 +180,6 @@ def check_quotas(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 naming the quota, what was asked for, what is used and what the limit is.
-
     """
     if request.operation == "DELETE" or not request.kind.namespaced or request.subresource:
         return
@@ -248,7 +246,6 @@ def check_limit_ranges(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 naming every bound that is broken.
-
     """
     if request.subresource or request.operation == "DELETE":
         return
@@ -355,7 +352,6 @@ def check_storage_room(stored: Callable[[str], int], most: int, request: Request
 
     Raises:
         ApiError: 403 with both figures.
-
     """
     if request.operation not in ("CREATE", "UPDATE") or not request.namespace or stored(request.namespace) < most:
         return
@@ -392,7 +388,6 @@ def check_growth(request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 when it does not.
-
     """
     if request.operation != "UPDATE" or request.subresource:
         return

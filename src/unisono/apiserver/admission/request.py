@@ -47,7 +47,6 @@ class Request:
         user: who writes; empty for the server itself.
         groups: the user's groups.
         shown_as: apiVersion and kind of what a subresource takes, where that has a kind of its own.
-
     """
 
     operation: Operation
@@ -71,7 +70,6 @@ class Settings:
         max_queue_depth: how many queues may lie on the way from a queue up to (excluding) root.
         most_pods: pods that one object may ask for.
         namespace_bytes: bytes that the objects of one namespace may take in the store.
-
     """
 
     enable_queue_allocated_pods_check: bool = False

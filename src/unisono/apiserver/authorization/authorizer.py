@@ -13,29 +13,7 @@ from unisono.api import field_error
 from unisono.api.annotations import SERVICE_ACCOUNT_PREFIX
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.field_error import FieldError
-from unisono.api.groups.access import (
-    ClusterRole,
-    ClusterRoleBinding,
-    LocalSubjectAccessReview,
-    NonResourceAttributes,
-    NonResourceRule,
-    PolicyRule,
-    ResourceAttributes,
-    ResourceRule,
-    RoleBinding,
-    RoleRef,
-    SelfSubjectAccessReview,
-    SelfSubjectReview,
-    SelfSubjectReviewStatus,
-    SelfSubjectRulesReview,
-    SelfSubjectRulesReviewSpec,
-    Subject,
-    SubjectAccessReview,
-    SubjectAccessReviewStatus,
-    SubjectRulesReviewStatus,
-    TokenReview,
-    UserInfo,
-)
+from unisono.api.groups import access
 from unisono.api.keys import MASTERS
 from unisono.api.kind import Kind
 from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
@@ -70,7 +48,7 @@ class Action:
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
-def allows(rule: PolicyRule, action: Action) -> bool:
+def allows(rule: access.PolicyRule, action: Action) -> bool:
     """Whether a rule, in a place where it counts, allows an action."""
     if not _has(rule.verbs, action.verb):
         return False
@@ -81,25 +59,25 @@ def allows(rule: PolicyRule, action: Action) -> bool:
     return not rule.resource_names or action.name in rule.resource_names
 
 
-def uncovered(owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
+def uncovered(owned: Sequence[access.PolicyRule], wanted: Iterable[access.PolicyRule]) -> list[access.PolicyRule]:
     """Those single rights among ``wanted`` that no single rule of ``owned`` gives."""
     return [
         right for rule in wanted for right in single_rights(rule) if not any(covers(owner, right) for owner in owned)
     ]
 
 
-def single_rights(rule: PolicyRule) -> Iterator[PolicyRule]:
+def single_rights(rule: access.PolicyRule) -> Iterator[access.PolicyRule]:
     """A rule as rules of one verb on one resource (and one name), or on one path."""
     verbs = rule.verbs or ()
     for group, resource, verb in product(rule.api_groups or (), rule.resources or (), verbs):
         for name in rule.resource_names or (None,):
             names = None if name is None else [name]
-            yield PolicyRule(verbs=[verb], api_groups=[group], resources=[resource], resource_names=names)
+            yield access.PolicyRule(verbs=[verb], api_groups=[group], resources=[resource], resource_names=names)
     for url, verb in product(rule.non_resource_urls or (), verbs):
-        yield PolicyRule(verbs=[verb], non_resource_urls=[url])
+        yield access.PolicyRule(verbs=[verb], non_resource_urls=[url])
 
 
-def covers(owner: PolicyRule, right: PolicyRule) -> bool:
+def covers(owner: access.PolicyRule, right: access.PolicyRule) -> bool:
     """Whether a rule gives everything that another gives."""
     if not all(_has(owner.verbs, verb) for verb in right.verbs or ()):
         return False
@@ -115,15 +93,15 @@ def covers(owner: PolicyRule, right: PolicyRule) -> bool:
     return bool(right.resource_names) and set(right.resource_names or ()) <= set(owner.resource_names)
 
 
-def compact(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
+def compact(rules: Iterable[access.PolicyRule]) -> list[access.PolicyRule]:
     """Rules of one verb each, joined where they differ in the verb only."""
-    joined: dict[tuple[tuple[str, ...], ...], PolicyRule] = {}
+    joined: dict[tuple[tuple[str, ...], ...], access.PolicyRule] = {}
     for rule in rules:
         parts = (rule.api_groups, rule.resources, rule.resource_names, rule.non_resource_urls)
         key = tuple(tuple(part or ()) for part in parts)
         existing = joined.get(key)
         if existing is None:
-            joined[key] = PolicyRule(
+            joined[key] = access.PolicyRule(
                 verbs=list(rule.verbs or ()),
                 api_groups=rule.api_groups,
                 resources=rule.resources,
@@ -135,7 +113,7 @@ def compact(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
     return list(joined.values())
 
 
-def describe(rule: PolicyRule) -> str:
+def describe(rule: access.PolicyRule) -> str:
     """``{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}``."""
     parts = (
         ("APIGroups", rule.api_groups),
@@ -156,12 +134,12 @@ def _has(given: Sequence[str] | None, wanted: str) -> bool:
     return given is not None and (ALL in given or wanted in given)
 
 
-def _resource_allowed(rule: PolicyRule, action: Action) -> bool:
+def _resource_allowed(rule: access.PolicyRule, action: Action) -> bool:
     wildcard = f"*/{action.subresource}" if action.subresource else ALL
     return any(given in (ALL, action.combined, wildcard) for given in rule.resources or ())
 
 
-def _resource_covers(owner: PolicyRule, resource: str) -> bool:
+def _resource_covers(owner: access.PolicyRule, resource: str) -> bool:
     if _has(owner.resources, resource):
         return True
     _, slash, subresource = resource.partition("/")
@@ -175,10 +153,10 @@ def _url_covers(owned: str, url: str) -> bool:
 # Which rules an aggregated ClusterRole has (pure).
 
 
-def aggregated_rules(role: ClusterRole, roles: Iterable[ClusterRole]) -> list[PolicyRule]:
+def aggregated_rules(role: access.ClusterRole, roles: Iterable[access.ClusterRole]) -> list[access.PolicyRule]:
     """Rules of all other roles that one of the role's selectors selects, each once, by name of their role."""
     selectors = (role.aggregation_rule.cluster_role_selectors if role.aggregation_rule else None) or ()
-    unique_rules: dict[bytes, PolicyRule] = {}
+    unique_rules: dict[bytes, access.PolicyRule] = {}
     for other in sorted(roles, key=lambda one: one.metadata.name):
         if other.metadata.name == role.metadata.name:
             continue
@@ -202,11 +180,10 @@ class Grant:
         rules: of the role.
         missing: the role, when it does not exist.
         why: the binding, the role and the subject, as Kubernetes names them.
-
     """
 
     namespace: str | None
-    rules: tuple[PolicyRule, ...]
+    rules: tuple[access.PolicyRule, ...]
     missing: str
     why: str
 
@@ -227,7 +204,6 @@ class Resolver:
     Args:
         view: roles and bindings.
         version: changes whenever one of them does; asked before every answer.
-
     """
 
     def __init__(self, view: View, version: Callable[[], object]) -> None:
@@ -241,11 +217,11 @@ class Resolver:
         yield from (grant for grant in matching if grant.namespace is None)
         yield from (grant for grant in matching if grant.namespace is not None)
 
-    def rules(self, user: User, namespace: str | None) -> list[PolicyRule]:
+    def rules(self, user: User, namespace: str | None) -> list[access.PolicyRule]:
         """All rules of the user in ``namespace``."""
         return [rule for grant in self.grants(user, namespace) for rule in grant.rules]
 
-    def role_rules(self, ref: RoleRef, namespace: str | None) -> tuple[PolicyRule, ...] | None:
+    def role_rules(self, ref: access.RoleRef, namespace: str | None) -> tuple[access.PolicyRule, ...] | None:
         """The rules of the role that a binding in ``namespace`` names; None when it does not exist."""
         if ref.kind == "ClusterRole":
             role = self._view.find(CLUSTER_ROLES, ref.name)
@@ -261,12 +237,12 @@ class Resolver:
 
     def _build(self) -> dict[_SubjectKey, list[Grant]]:
         grants: dict[_SubjectKey, list[Grant]] = {}
-        bindings: list[ClusterRoleBinding | RoleBinding] = [
+        bindings: list[access.ClusterRoleBinding | access.RoleBinding] = [
             *sorted(self._view.all(CLUSTER_ROLE_BINDINGS), key=lambda one: one.metadata.name),
             *sorted(self._view.all(ROLE_BINDINGS), key=lambda one: (one.metadata.namespace or "", one.metadata.name)),
         ]
         for binding in bindings:
-            namespace = binding.metadata.namespace if isinstance(binding, RoleBinding) else None
+            namespace = binding.metadata.namespace if isinstance(binding, access.RoleBinding) else None
             rules = self.role_rules(binding.role_ref, namespace)
             for subject in binding.subjects or ():
                 grant = Grant(namespace, rules or (), _missing(binding, rules), _why(binding, subject))
@@ -278,21 +254,23 @@ def _keys(user: User) -> list[_SubjectKey]:
     return [("User", user.name), *(("Group", group) for group in user.groups)]
 
 
-def _key(subject: Subject, namespace: str | None) -> _SubjectKey:
+def _key(subject: access.Subject, namespace: str | None) -> _SubjectKey:
     if subject.kind == "ServiceAccount":
         return "User", f"{SERVICE_ACCOUNT_PREFIX}{subject.namespace or namespace or ''}:{subject.name}"
     return subject.kind, subject.name
 
 
-def _missing(binding: ClusterRoleBinding | RoleBinding, rules: tuple[PolicyRule, ...] | None) -> str:
+def _missing(
+    binding: access.ClusterRoleBinding | access.RoleBinding, rules: tuple[access.PolicyRule, ...] | None
+) -> str:
     if rules is not None:
         return ""
     ref = binding.role_ref
     return f'{ref.kind.lower()}.rbac.authorization.k8s.io "{ref.name}" not found'
 
 
-def _why(binding: ClusterRoleBinding | RoleBinding, subject: Subject) -> str:
-    local = isinstance(binding, RoleBinding)
+def _why(binding: access.ClusterRoleBinding | access.RoleBinding, subject: access.Subject) -> str:
+    local = isinstance(binding, access.RoleBinding)
     name = f"{binding.metadata.name}/{binding.metadata.namespace}" if local else binding.metadata.name
     who = f"{subject.name}/{subject.namespace}" if subject.kind == "ServiceAccount" else subject.name
     kind = "RoleBinding" if local else "ClusterRoleBinding"
@@ -319,7 +297,6 @@ class Authorizer:
     Args:
         view: where they are.
         version: changes whenever one of them does.
-
     """
 
     def __init__(self, view: View, version: Callable[[], object]) -> None:
@@ -329,7 +306,7 @@ class Authorizer:
         """Whether the user may do it."""
         if MASTERS in user.groups:
             return Decision(True)
-        if not action.resource and action.verb in {"get", "head"} and _plain(action.path) in PUBLIC_PATHS:
+        if not action.resource and action.verb in {"get", "head"} and (action.path.rstrip("/") or "/") in PUBLIC_PATHS:
             return Decision(True)
         missing: dict[str, None] = {}
         for grant in self.resolver.grants(user, action.namespace):
@@ -348,17 +325,16 @@ class Authorizer:
 
         Raises:
             ApiError: 403, worded as Kubernetes words it.
-
         """
         decision = self.decide(user, action)
         if not decision.allowed:
             raise refusal(user, action, decision.reason)
 
-    def rules(self, user: User, namespace: str | None) -> list[PolicyRule]:
+    def rules(self, user: User, namespace: str | None) -> list[access.PolicyRule]:
         """Everything that the user may do in a namespace."""
         if MASTERS in user.groups:
-            everything = PolicyRule(verbs=["*"], api_groups=["*"], resources=["*"])
-            return [everything, PolicyRule(verbs=["*"], non_resource_urls=["*"])]
+            everything = access.PolicyRule(verbs=["*"], api_groups=["*"], resources=["*"])
+            return [everything, access.PolicyRule(verbs=["*"], non_resource_urls=["*"])]
         return self.resolver.rules(user, namespace)
 
 
@@ -382,10 +358,6 @@ def refusal(user: User, action: Action, reason: str = "") -> ApiError:
         f'in API group "{action.group}" {scope}{why}',
         {"name": action.name, "group": action.group, "kind": action.resource},
     )
-
-
-def _plain(path: str) -> str:
-    return path.rstrip("/") or "/"
 
 
 def _forbidden(message: str, details: dict[str, str]) -> ApiError:
@@ -424,18 +396,17 @@ class Reviews:
         authorizer: knows the rights.
         token_user: user and audiences of a bearer token that is for one of the given audiences (none: for this
             server), or what is wrong with it.
-
     """
 
     def __init__(self, authorizer: Authorizer, token_user: TokenUser) -> None:
         self._authorizer, self._token_user = authorizer, token_user
         self._answers: dict[type[Object], Callable[[Any, User], None]] = {
-            SelfSubjectAccessReview: self._self_access,
-            SubjectAccessReview: self._access,
-            LocalSubjectAccessReview: self._access,
-            SelfSubjectRulesReview: self._rules,
-            SelfSubjectReview: self._identity,
-            TokenReview: self._token,
+            access.SelfSubjectAccessReview: self._self_access,
+            access.SubjectAccessReview: self._access,
+            access.LocalSubjectAccessReview: self._access,
+            access.SelfSubjectRulesReview: self._rules,
+            access.SelfSubjectReview: self._identity,
+            access.TokenReview: self._token,
         }
 
     def answer(self, kind: Kind[Any], review: Any, user: User, namespace: str | None, now: str) -> Any:
@@ -451,9 +422,8 @@ class Reviews:
         Raises:
             Invalid: the question is incomplete or contradicts itself.
             ApiError: 400 for one that cannot be answered.
-
         """
-        if isinstance(review, LocalSubjectAccessReview):
+        if isinstance(review, access.LocalSubjectAccessReview):
             review.metadata.namespace = review.metadata.namespace or namespace
             if review.metadata.namespace != namespace:
                 raise bad_request(f"spec.resourceAttributes.namespace must match namespace: {namespace}")
@@ -461,29 +431,29 @@ class Reviews:
         if problems:
             raise invalid(kind, "", problems)
         self._answers[type(review)](review, user)
-        if isinstance(review, SelfSubjectReview):
+        if isinstance(review, access.SelfSubjectReview):
             # A real server answers with a review of its own here, and with what was sent elsewhere.
             review.metadata = ObjectMeta(creation_timestamp=now)
         return review
 
-    def _self_access(self, review: SelfSubjectAccessReview, user: User) -> None:
+    def _self_access(self, review: access.SelfSubjectAccessReview, user: User) -> None:
         review.status = self._decided(review, user)
 
-    def _access(self, review: SubjectAccessReview | LocalSubjectAccessReview, _: User) -> None:
+    def _access(self, review: access.SubjectAccessReview | access.LocalSubjectAccessReview, _: User) -> None:
         spec = review.spec
         review.status = self._decided(review, User(spec.user or "", tuple(spec.groups or ())))
 
-    def _decided(self, review: Any, user: User) -> SubjectAccessReviewStatus:
+    def _decided(self, review: Any, user: User) -> access.SubjectAccessReviewStatus:
         decision = self._authorizer.decide(user, _action(review.spec))
-        return SubjectAccessReviewStatus(allowed=decision.allowed, reason=decision.reason or None)
+        return access.SubjectAccessReviewStatus(allowed=decision.allowed, reason=decision.reason or None)
 
-    def _rules(self, review: SelfSubjectRulesReview, user: User) -> None:
+    def _rules(self, review: access.SelfSubjectRulesReview, user: User) -> None:
         if not review.spec.namespace:
             raise bad_request("no namespace on request")
         rules = self._authorizer.rules(user, review.spec.namespace)
-        review.status = SubjectRulesReviewStatus(
+        review.status = access.SubjectRulesReviewStatus(
             resource_rules=[
-                ResourceRule(
+                access.ResourceRule(
                     verbs=rule.verbs,
                     api_groups=rule.api_groups,
                     resources=rule.resources,
@@ -493,19 +463,19 @@ class Reviews:
                 if rule.resources
             ],
             non_resource_rules=[
-                NonResourceRule(verbs=rule.verbs, non_resource_urls=rule.non_resource_urls)
+                access.NonResourceRule(verbs=rule.verbs, non_resource_urls=rule.non_resource_urls)
                 for rule in rules
                 if rule.non_resource_urls
             ],
             incomplete=False,
         )
         # A real server answers without the question.
-        review.metadata, review.spec = ObjectMeta(), SelfSubjectRulesReviewSpec()
+        review.metadata, review.spec = ObjectMeta(), access.SelfSubjectRulesReviewSpec()
 
-    def _identity(self, review: SelfSubjectReview, user: User) -> None:
-        review.status = SelfSubjectReviewStatus(user_info=user_info(user))
+    def _identity(self, review: access.SelfSubjectReview, user: User) -> None:
+        review.status = access.SelfSubjectReviewStatus(user_info=user_info(user))
 
-    def _token(self, review: TokenReview, _: User) -> None:
+    def _token(self, review: access.TokenReview, _: User) -> None:
         token = review.spec.token
         if not token:
             raise bad_request("token is required for TokenReview in authentication")
@@ -518,14 +488,16 @@ class Reviews:
         review.status.audiences = list(audiences)
 
 
-def user_info(user: User) -> UserInfo:
+def user_info(user: User) -> access.UserInfo:
     """A user as reviews show it."""
     extra = {key: list(values) for key, values in user.extra.items()}
-    return UserInfo(username=user.name, uid=user.uid or None, groups=list(user.groups), extra=extra or None)
+    return access.UserInfo(username=user.name, uid=user.uid or None, groups=list(user.groups), extra=extra or None)
 
 
 def _problems(review: Any) -> list[FieldError]:
-    if not isinstance(review, SelfSubjectAccessReview | SubjectAccessReview | LocalSubjectAccessReview):
+    if not isinstance(
+        review, access.SelfSubjectAccessReview | access.SubjectAccessReview | access.LocalSubjectAccessReview
+    ):
         return []
     spec, errors = review.spec, []
     if spec.resource_attributes is not None and spec.non_resource_attributes is not None:
@@ -534,16 +506,16 @@ def _problems(review: Any) -> list[FieldError]:
     if spec.resource_attributes is None and spec.non_resource_attributes is None:
         detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         errors.append(field_error.invalid("spec.resourceAttributes", None, detail))
-    named = isinstance(review, SelfSubjectAccessReview) or review.spec.user or review.spec.groups
+    named = isinstance(review, access.SelfSubjectAccessReview) or review.spec.user or review.spec.groups
     if not named:
         detail = "at least one of user or group must be specified"
         errors.append(field_error.invalid("spec.user", "", detail))
-    if isinstance(review, LocalSubjectAccessReview):
+    if isinstance(review, access.LocalSubjectAccessReview):
         errors += _local_problems(review)
     return errors
 
 
-def _local_problems(review: LocalSubjectAccessReview) -> list[FieldError]:
+def _local_problems(review: access.LocalSubjectAccessReview) -> list[FieldError]:
     spec, errors = review.spec, []
     if spec.resource_attributes is not None and spec.resource_attributes.namespace != review.metadata.namespace:
         where = spec.resource_attributes.namespace or ""
@@ -556,7 +528,7 @@ def _local_problems(review: LocalSubjectAccessReview) -> list[FieldError]:
 
 
 def _action(spec: Any) -> Action:
-    resource: ResourceAttributes | None = spec.resource_attributes
+    resource: access.ResourceAttributes | None = spec.resource_attributes
     if resource is not None:
         return Action(
             resource.verb or "",
@@ -566,5 +538,5 @@ def _action(spec: Any) -> Action:
             namespace=resource.namespace or None,
             name=resource.name or "",
         )
-    path: NonResourceAttributes = spec.non_resource_attributes or NonResourceAttributes()
+    path: access.NonResourceAttributes = spec.non_resource_attributes or access.NonResourceAttributes()
     return Action(path.verb or "", path=path.path or "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from unisono.api import kinds
 from unisono.api.annotations import SERVICE_ACCOUNTS
 from unisono.api.base import LabelSelector, Object, ObjectMeta, OwnerReference
 from unisono.api.commands import target_of
@@ -22,20 +23,6 @@ from unisono.api.groups.access import (
 from unisono.api.groups.batch import Command
 from unisono.api.keys import MASTERS
 from unisono.api.kind import Kind
-from unisono.api.kinds import (
-    BUDGETS,
-    CLUSTER_ROLE_BINDINGS,
-    CLUSTER_ROLES,
-    NODE_CHECKS,
-    PRICE_LISTS,
-    QUEUES,
-    RESERVATIONS,
-    ROLE_BINDINGS,
-    ROLES,
-    SECRETS,
-    TEMPORARY_QUOTAS,
-    find,
-)
 from unisono.api.policies.rule import VERBS
 from unisono.api.queues import USE
 from unisono.apiserver.access.user import AUTHENTICATED, UNAUTHENTICATED, User
@@ -105,12 +92,16 @@ _BATCH_WORK: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
 )
 # Objects that belong to no namespace, and that every author of a job reads.
 _CLUSTER_WIDE = [
-    PolicyRule(verbs=[*_READ], api_groups=[QUEUES.group], resources=[QUEUES.plural]),
+    PolicyRule(verbs=[*_READ], api_groups=[kinds.QUEUES.group], resources=[kinds.QUEUES.plural]),
     PolicyRule(
-        verbs=[*_READ], api_groups=[RESERVATIONS.group], resources=[RESERVATIONS.plural, TEMPORARY_QUOTAS.plural]
+        verbs=[*_READ],
+        api_groups=[kinds.RESERVATIONS.group],
+        resources=[kinds.RESERVATIONS.plural, kinds.TEMPORARY_QUOTAS.plural],
     ),
-    PolicyRule(verbs=[*_READ], api_groups=[BUDGETS.group], resources=[BUDGETS.plural, PRICE_LISTS.plural]),
-    PolicyRule(verbs=[*_READ], api_groups=[NODE_CHECKS.group], resources=[NODE_CHECKS.plural]),
+    PolicyRule(
+        verbs=[*_READ], api_groups=[kinds.BUDGETS.group], resources=[kinds.BUDGETS.plural, kinds.PRICE_LISTS.plural]
+    ),
+    PolicyRule(verbs=[*_READ], api_groups=[kinds.NODE_CHECKS.group], resources=[kinds.NODE_CHECKS.plural]),
 ]
 
 
@@ -251,17 +242,17 @@ def missing_or_outdated(view: View) -> Iterator[tuple[Kind[Any], Object]]:
     Objects whose ``autoupdate`` annotation is not "true" are left alone.
     """
     for role in default_roles():
-        present = view.find(CLUSTER_ROLES, role.metadata.name)
+        present = view.find(kinds.CLUSTER_ROLES, role.metadata.name)
         if present is None:
-            yield CLUSTER_ROLES, role
+            yield kinds.CLUSTER_ROLES, role
         elif _kept_up(present) and _extend_role(present, role):
-            yield CLUSTER_ROLES, present
+            yield kinds.CLUSTER_ROLES, present
     for binding in default_bindings():
-        bound = view.find(CLUSTER_ROLE_BINDINGS, binding.metadata.name)
+        bound = view.find(kinds.CLUSTER_ROLE_BINDINGS, binding.metadata.name)
         if bound is None:
-            yield CLUSTER_ROLE_BINDINGS, binding
+            yield kinds.CLUSTER_ROLE_BINDINGS, binding
         elif _kept_up(bound) and _extend_binding(bound, binding):
-            yield CLUSTER_ROLE_BINDINGS, bound
+            yield kinds.CLUSTER_ROLE_BINDINGS, bound
 
 
 def _kept_up(obj: Object) -> bool:
@@ -311,7 +302,6 @@ class Escalation:
 
         Raises:
             ApiError: 403 naming the rights that are missing.
-
         """
         user = judged(request)
         if user is None or request.operation == "DELETE":
@@ -333,7 +323,6 @@ class Escalation:
         Raises:
             NotFound: there is no such role.
             ApiError: 403 naming the rights that are missing.
-
         """
         user = judged(request)
         if user is None or request.operation == "DELETE":
@@ -343,7 +332,7 @@ class Escalation:
         if old is not None and old.subjects == binding.subjects and old.role_ref == binding.role_ref:
             return
         ref = binding.role_ref
-        kind: Kind[Role] | Kind[ClusterRole] = CLUSTER_ROLES if ref.kind == "ClusterRole" else ROLES
+        kind: Kind[Role] | Kind[ClusterRole] = kinds.CLUSTER_ROLES if ref.kind == "ClusterRole" else kinds.ROLES
         if self._may(user, "bind", kind, request.namespace, ref.name):
             return
         rules = self._authorizer.resolver.role_rules(ref, request.namespace)
@@ -379,10 +368,10 @@ def _changed(role: Role | ClusterRole, old: Role | ClusterRole) -> bool:
 def rules_of(escalation: Escalation) -> dict[str, tuple[Rule, ...]]:
     """The rules by resource, for ``Admission``."""
     return {
-        ROLES.resource: (escalation.check_role,),
-        CLUSTER_ROLES.resource: (escalation.check_role,),
-        ROLE_BINDINGS.resource: (escalation.check_binding,),
-        CLUSTER_ROLE_BINDINGS.resource: (escalation.check_binding,),
+        kinds.ROLES.resource: (escalation.check_role,),
+        kinds.CLUSTER_ROLES.resource: (escalation.check_role,),
+        kinds.ROLE_BINDINGS.resource: (escalation.check_binding,),
+        kinds.CLUSTER_ROLE_BINDINGS.resource: (escalation.check_binding,),
     }
 
 
@@ -402,7 +391,6 @@ class Deputies:
 
         Raises:
             ApiError: 403 naming the target.
-
         """
         user = judged(request)
         if user is None or request.operation == "DELETE":
@@ -422,7 +410,6 @@ class Deputies:
 
         Raises:
             ApiError: 403 that says so.
-
         """
         user = judged(request)
         if user is None or request.operation == "DELETE":
@@ -430,15 +417,15 @@ class Deputies:
         old = request.old
         if old is not None and old.spec == request.object.spec:
             return
-        if not self._may(user, ("get",), SECRETS, request.namespace, ""):
-            cannot = f'User "{user.name}" cannot get {SECRETS.resource} in the namespace "{request.namespace}"'
+        if not self._may(user, ("get",), kinds.SECRETS, request.namespace, ""):
+            cannot = f'User "{user.name}" cannot get {kinds.SECRETS.resource} in the namespace "{request.namespace}"'
             why = f"{cannot}, and an Application acts with the kubeconfigs of its namespace"
             raise forbidden(request.kind, request.name, why)
 
     def may_use(self, request: Request, queue: str) -> bool:
         """Whether roles give the user of a request the verb ``use`` on a queue."""
         user = judged(request)
-        return user is None or self._may(user, (USE,), QUEUES, None, queue)
+        return user is None or self._may(user, (USE,), kinds.QUEUES, None, queue)
 
     def check_owners(self, request: Request, _: View) -> None:
         """Blocking the deletion of a cluster-scoped owner takes a right on that owner.
@@ -448,7 +435,6 @@ class Deputies:
 
         Raises:
             ApiError: 403 naming the owner.
-
         """
         user = judged(request)
         if user is None or request.operation == "DELETE" or not isinstance(request.object, Object):
@@ -457,7 +443,7 @@ class Deputies:
         # An object may name thousands of owners: each is decided about once, and none where its whole kind is allowed.
         allowed: dict[tuple[str, str], bool] = {}
         for reference in _blocking(request.object):
-            kind = find(reference.api_version, reference.kind)
+            kind = kinds.find(reference.api_version, reference.kind)
             if kind is None or kind.namespaced or reference.uid in before:
                 continue
             for name in ("", reference.name):

@@ -25,7 +25,7 @@ from unisono.api.core.crd import (
 )
 from unisono.api.decode import Decoded, decode
 from unisono.api.groups.admission_registration import WebhookClientConfig
-from unisono.api.kind import Kind
+from unisono.api.kind import Kind, served
 from unisono.api.kind import Scale as Paths
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from unisono.api.selecting import selector_text
@@ -117,7 +117,6 @@ def accept_names(crd: CustomResourceDefinition, others: Iterable[NamedDefinition
         crd: changed in place.
         others: all definitions; those of other groups, and ``crd`` itself, do not count.
         now: RFC 3339, for conditions that change.
-
     """
     taken = [
         each.status.accepted_names
@@ -227,8 +226,7 @@ class Scale(Object):
     status: ScaleStatus = msgspec.field(default_factory=ScaleStatus)
 
 
-SCALES: Kind[Scale] = Kind("autoscaling", "v1", "Scale", "scales", Scale)
-
+SCALES = served("autoscaling", "v1", Scale)
 
 Document = dict[str, Any]
 _LARGEST = 2**31 - 1
@@ -239,7 +237,6 @@ def paths_of(kind: Kind[Any]) -> Paths:
 
     Raises:
         NotFound: the kind has no scale.
-
     """
     if kind.scale is None:
         raise NotFound("the server could not find the requested resource")
@@ -256,7 +253,6 @@ def scale_of(kind: Kind[Any], obj: Document, *, strict: bool = True) -> Document
 
     Raises:
         ApiError: 500 when the object has no replicas; the words are Kubernetes'.
-
     """
     paths = paths_of(kind)
     replicas = find_value(obj, paths.spec_replicas)
@@ -288,7 +284,6 @@ def patch_of(kind: Kind[Any], name: str, scale: Any) -> Document:
     Raises:
         ApiError: 400 when ``scale`` is no Scale, or that of another object.
         Invalid: the number of replicas is not one.
-
     """
     if not isinstance(scale, dict) or (scale.get("kind"), scale.get("apiVersion")) not in (
         ("Scale", "autoscaling/v1"),
@@ -363,7 +358,6 @@ class Webhook:
     Attributes:
         client: where it listens.
         review: version of ``ConversionReview`` that it is sent.
-
     """
 
     client: WebhookClientConfig
@@ -391,7 +385,6 @@ def read_answer(webhook: Webhook, uid: str, body: bytes) -> list[Any]:
 
     Raises:
         BadConversion: the webhook refuses, or answers something else.
-
     """
     try:
         review = msgspec.json.decode(body)
@@ -423,7 +416,6 @@ def take(original: Document, converted: Any, api_version: str) -> Document:
 
     Raises:
         BadConversion: it is another object, another version, or no object.
-
     """
     if not isinstance(converted, dict):
         raise BadConversion("it is no object")

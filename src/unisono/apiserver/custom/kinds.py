@@ -106,7 +106,6 @@ class Version:
         columns: what ``kubectl get`` shows after the name.
         selectable: paths that field selectors may name, without the leading dot.
         warning: told to every user of the version; empty when it is not deprecated.
-
     """
 
     name: str
@@ -124,7 +123,6 @@ class Definition:
 
     Args:
         crd: the accepted definition, established.
-
     """
 
     def __init__(self, crd: CustomResourceDefinition) -> None:
@@ -276,7 +274,6 @@ class CustomObject(Object, kw_only=True, eq=False):
     Attributes:
         custom: kind and version whose schema the content follows.
         content: every top-level field but apiVersion, kind and metadata.
-
     """
 
     custom: Any
@@ -351,7 +348,6 @@ class CustomKind(Kind[CustomObject]):
         details: what the definition says of this version.
         converted: what a webhook has made of objects of other versions, by their stored bytes; None where no webhook
             converts. A kind with it serves one request.
-
     """
 
     definition: Definition = field(default=None, compare=False, repr=False)  # type: ignore[assignment]

@@ -124,7 +124,6 @@ def holds(expression: str, variables: dict[str, Any], budget: Budget) -> bool:
         CompileError: it cannot be read.
         EvaluationError: it has no value.
         CostError: it costs more than it may.
-
     """
     return compile_expression(expression.strip(), CONDITION_VARIABLES).evaluate(variables, budget) is True
 
@@ -142,7 +141,6 @@ def check_rules(node: Node, value: Any, old: Any = ABSENT, *, left: Budget | Non
         value: decoded JSON.
         old: the value before an update; ``ABSENT`` for a new one.
         left: what the rules may cost together; Kubernetes' limits when None.
-
     """
     checker = _Checker(left or budget())
     errors: list[FieldError] = []

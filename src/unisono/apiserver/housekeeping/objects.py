@@ -52,12 +52,7 @@ class Housekeeper:
     """
 
     def __init__(
-        self,
-        name: str,
-        handle: Callable[[Key], Awaitable[None]],
-        *,
-        workers: int = 32,
-        clock: Clock = SYSTEM_CLOCK,
+        self, name: str, handle: Callable[[Key], Awaitable[None]], *, workers: int = 32, clock: Clock = SYSTEM_CLOCK
     ) -> None:
         self._name, self._handle, self._workers = name, handle, workers
         self._queue = WorkQueue(clock, Backoff(base=0.05, cap=30.0))

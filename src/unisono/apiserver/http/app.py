@@ -19,6 +19,7 @@ from unisono.apiserver.catalog import Catalog, Served
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.failures import not_found
 from unisono.apiserver.flow_control import CALLER, Limits, Turns
+from unisono.apiserver.http import status
 from unisono.apiserver.http.authentication import Authenticator, effective_user
 from unisono.apiserver.http.connections import STREAMS, Connections, FlowControl
 from unisono.apiserver.http.exchange import Exchange
@@ -30,15 +31,6 @@ from unisono.apiserver.http.pod_access import ACCESS, PodAccessHandler
 from unisono.apiserver.http.protobuf import encodable
 from unisono.apiserver.http.query import ResourcePath, flag, parse, split
 from unisono.apiserver.http.reviews import ReviewHandlers
-from unisono.apiserver.http.status import (
-    OFFERED,
-    Form,
-    internal_error,
-    method_not_allowed,
-    negotiate,
-    not_acceptable,
-    too_many_requests,
-)
 from unisono.apiserver.http.watch import WatchHandler
 from unisono.apiserver.operations.context import random_uid
 from unisono.errors import ApiError, NotFound, Unavailable
@@ -75,7 +67,6 @@ class App:
         reading: the same for reads.
         frames: the same for what comes on connections that have left HTTP.
         monotonic: seconds of a clock that only goes forward.
-
     """
 
     def __init__(
@@ -144,7 +135,7 @@ class App:
             if exchange.streaming is not None:
                 return exchange.streaming
             # The form that could not be negotiated cannot carry the error either: Status is JSON, or else protobuf.
-            exchange.form = Form("protobuf") if exchange.form.media == "protobuf" else Form()
+            exchange.form = status.Form("protobuf") if exchange.form.media == "protobuf" else status.Form()
             return await exchange.error(error)
         except Exception as error:
             if isinstance(error, ConnectionError) and _has_left(exchange.request):
@@ -154,7 +145,7 @@ class App:
             log.exception("request failed", audit_id=exchange.audit_id, verb=exchange.verb, resource=exchange.resource)
             if exchange.streaming is not None:
                 return exchange.streaming
-            return await exchange.error(internal_error())
+            return await exchange.error(status.internal_error())
 
     async def _authenticated(self, exchange: Exchange) -> web.StreamResponse:
         request = exchange.request
@@ -165,7 +156,9 @@ class App:
         user = self._authenticator.authenticate(request.headers.get("Authorization"), certificate)
         if not self._connections.belongs(request.protocol, user):
             exchange.last = True
-            raise too_many_requests(f"user {user.name} has too many open connections: close some, or use them again")
+            raise status.too_many_requests(
+                f"user {user.name} has too many open connections: close some, or use them again"
+            )
         exchange.user = effective_user(user, request.headers, self._authorizer)
         CALLER.set(exchange.caller)
         parts = split(request.rel_url.raw_path)
@@ -184,7 +177,7 @@ class App:
         self._refuse_when_busy(exchange, public=parts[:1] in (["healthz"], ["livez"], ["readyz"]))
         exchange.verb = method.lower()
         if method not in {"GET", "HEAD"} and path is None:
-            raise method_not_allowed()
+            raise status.method_not_allowed()
         answer = await self._meta.handle(exchange, parts) if path is None else None
         if answer is None and path is not None and self._catalog.resources(path.group, path.version):
             raise NotFound(UNKNOWN_RESOURCE)
@@ -209,11 +202,11 @@ class App:
             exchange.notes = (served.kind.details.warning,)
         handler = self._handler(exchange, served, path, verb)
         if handler is None:
-            raise method_not_allowed()
+            raise status.method_not_allowed()
         if verb not in {"log", "connect"}:
-            form = negotiate(exchange.request.headers.get("Accept", ""))
+            form = status.negotiate(exchange.request.headers.get("Accept", ""))
             if form.media == "protobuf" and not encodable(served.kind.api_version, served.kind.kind):
-                raise not_acceptable(OFFERED[:2])
+                raise status.not_acceptable(status.OFFERED[:2])
             exchange.form = form
         self._refuse_when_busy(exchange)
         if verb in STREAMS:
@@ -288,7 +281,7 @@ class App:
     async def _stream(self, exchange: Exchange, handler: Handler) -> web.StreamResponse:
         task = asyncio.current_task()
         if task is None:
-            raise internal_error()
+            raise status.internal_error()
         self._streams.add(task)
         self._metrics.stream(exchange.verb, exchange.resource, 1)
         try:
@@ -307,7 +300,6 @@ class App:
 
         Raises:
             ApiError: 429 when too many are in progress, in all or of its user.
-
         """
         if public:
             return
@@ -316,7 +308,7 @@ class App:
         for name, quota in quotas:
             if bound := quota.full(user, belongs):
                 self._metrics.rejected(name if bound == "all" else f"{bound}_{name}")
-                raise too_many_requests()
+                raise status.too_many_requests()
         for _, quota in quotas:
             exchange.held.enter_context(quota.one(user, belongs))
 

@@ -25,7 +25,6 @@ class Authenticator:
     Args:
         tokens: bearer token to user. Only digests are kept, so that no lookup time depends on a token's text.
         accounts: reads the tokens of service accounts; None where there are none.
-
     """
 
     def __init__(self, tokens: Mapping[str, User], accounts: ServiceAccountTokens | None = None) -> None:
@@ -37,7 +36,6 @@ class Authenticator:
 
         Raises:
             ApiError: 401 when credentials are given that are not known.
-
         """
         user = _certificate_user(certificate) if certificate else None
         if user is not None:
@@ -56,7 +54,6 @@ class Authenticator:
         Args:
             token: as the client sent it.
             audiences: for one of which it must be; none: for this server.
-
         """
         requested = tuple(audiences) or API_AUDIENCES
         fixed_user = self._users.get(_digest(token))
@@ -98,7 +95,6 @@ def effective_user(user: User, headers: CIMultiDictProxy[str], authorizer: Autho
 
     Raises:
         ApiError: 403 when the user may not act as that one, 400 when the headers name groups but no user.
-
     """
     name, groups = headers.get(_USER, ""), tuple(headers.getall(_GROUP, ()))
     uid, extra = headers.get(_UID, ""), _extra(headers)

@@ -40,7 +40,6 @@ class Connection:
         patience: when a newcomer may be dropped for another one, by the book's clock.
         exempt: of an administrator, whose requests are not broken off for others.
         close: ends it at once.
-
     """
 
     __slots__ = ("busy", "close", "exempt", "key", "newcomer", "owner", "patience", "silent")
@@ -57,7 +56,6 @@ class Connections:
         limits: how many there may be.
         clock: seconds of a clock that only goes forward.
         refused: hears the cause of each connection that is dropped or refused.
-
     """
 
     def __init__(self, limits: Limits, clock: Callable[[], float], refused: Callable[[str], None]) -> None:
@@ -290,7 +288,6 @@ class FlowControl:
 
     Args:
         limits: how much there may be.
-
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -315,7 +312,6 @@ class FlowControl:
             verb: as Kubernetes calls it, or ``log`` and ``connect``.
             user: who asks.
             own: by the socket for components of this control plane.
-
         """
         if verb in STREAMS:
             stream_quotas = [("streams", self._streams)]

@@ -36,7 +36,6 @@ from unisono.errors import ApiError, ConfigError
 
 # Request bodies: bounded in size and time, decoded by content type, duplicate keys found.
 
-
 _PATCHES: dict[str, PatchType] = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",
@@ -58,7 +57,6 @@ async def read_body(request: web.BaseRequest, limits: Limits) -> bytes:
 
     Raises:
         ApiError: 413 when it is too long, 408 when it does not arrive in time.
-
     """
     declared = request.content_length
     if declared is not None and declared > limits.body_bytes:
@@ -95,7 +93,6 @@ def patch_type(media_type: str) -> PatchType:
 
     Raises:
         ApiError: 415 for any other content type.
-
     """
     patch_kind = _PATCHES.get(media_type)
     if patch_kind is None:
@@ -114,7 +111,6 @@ async def read_patch(data: bytes, wanted: PatchType) -> Body:
 
     Raises:
         ApiError: 400 when it cannot be read.
-
     """
     weigh(len(data))
     if wanted == "apply":
@@ -127,7 +123,6 @@ def decode_object(data: bytes, media_type: str, kind: str) -> Body:
 
     Raises:
         ApiError: 400 when it cannot be read or is no object, 415 for a content type that is not known.
-
     """
     if media_type in {"", "application/json", "*/*"}:
         body = decode_json(data, f"the object provided is unrecognized (must be of type {kind}): ")
@@ -230,7 +225,6 @@ class Exchange:
         last: the connection ends with the answer.
         held: what the request counts against until it is answered.
         frames: turns of the messages and frames of a client that has left HTTP.
-
     """
 
     request: web.BaseRequest
@@ -399,7 +393,6 @@ class Exchange:
 
         Raises:
             ConnectionResetError: the client is gone, or too slow.
-
         """
         if self.last:
             response.force_close()
@@ -414,7 +407,6 @@ class Exchange:
 
         Raises:
             ConnectionResetError: the client is gone, or too slow.
-
         """
         if len(piece) <= _PIECE:
             await self._in_time(response.write(piece))

@@ -41,7 +41,6 @@ class LogHandler:
         source: reads the logs; None when no node agent runs with this server.
         clock: Unix seconds.
         remote: pods that run elsewhere and can be read here; None where there are none.
-
     """
 
     def __init__(
@@ -113,7 +112,6 @@ def choose_container(pod: dict[str, Any], wanted: str) -> str:
 
     Raises:
         ApiError: 400 when the pod has no such container, or several and none is named.
-
     """
     name = get(pod, "metadata", "name")
     names = [c.get("name") for part in _CONTAINER_LISTS for c in items(pod, "spec", part)]
@@ -136,7 +134,6 @@ def check_has_log(pod: dict[str, Any], container: str, *, previous: bool) -> Non
 
     Raises:
         ApiError: 400 that says what the container waits for.
-
     """
     name = get(pod, "metadata", "name")
     subject = f'container "{container}" in pod "{name}"'

@@ -42,7 +42,6 @@ class BackupHandler:
     Args:
         make: writes a copy to a path.
         directory: where copies are for a moment; only its owner reads it.
-
     """
 
     def __init__(self, make: Callable[[Path], Awaitable[None]], directory: Path) -> None:
@@ -90,7 +89,6 @@ class HistoryHandler:
     Args:
         source: None where no history is kept.
         authorizer: what users may do.
-
     """
 
     def __init__(self, source: HistorySource | None, authorizer: Authorizer) -> None:
@@ -104,7 +102,6 @@ class HistoryHandler:
 
         Raises:
             NotFound: no history is kept.
-
         """
         if self._source is None:
             raise NotFound("no history is kept here: start 'unisono up' with --history-days 90, or without that option")
@@ -323,7 +320,6 @@ class MetaHandlers:
         backups: sends copies of the store; None where there is none.
         history: answers what ran.
         signer: signs the tokens of service accounts; others may check them by its documents.
-
     """
 
     def __init__(

@@ -28,7 +28,6 @@ from unisono.kube.metrics import RequestMeter
 if TYPE_CHECKING:
     from unisono.apiserver.operations.service import ObjectService
 
-
 # Counts and times of requests, under the names that Kubernetes' API server uses.
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -41,7 +40,6 @@ class RequestMetrics:
     Args:
         registry: where they are registered; other components of the process may share it.
         more: metrics of other processes, as text, which are shown with them; None for none.
-
     """
 
     def __init__(self, registry: CollectorRegistry, more: Callable[[], Awaitable[bytes]] | None = None) -> None:
@@ -125,7 +123,6 @@ class LoopWatch:
     Args:
         metrics: counts the steps that took too long.
         clock: seconds of a clock that only goes forward.
-
     """
 
     def __init__(self, metrics: RequestMetrics, clock: Callable[[], float]) -> None:
@@ -200,7 +197,6 @@ class ResourceMetricsHandler:
         service: knows nodes and pods.
         meter: measures this machine; None where no node agent runs with this server.
         clock: Unix seconds.
-
     """
 
     def __init__(self, service: ObjectService, meter: Meter | None, clock: Callable[[], float]) -> None:
@@ -211,7 +207,6 @@ class ResourceMetricsHandler:
 
         Raises:
             NotFound: nothing of that name is measured.
-
         """
         measured = await self._read()
         of = NODES if kind.kind == NODE_METRICS.kind else PODS

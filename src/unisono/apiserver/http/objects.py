@@ -38,7 +38,6 @@ from unisono.errors import ApiError, NotFound
 if TYPE_CHECKING:
     from unisono.apiserver.operations.service import ObjectService
 
-
 # Lists as they are sent: in pieces, each encoded when the client has taken the ones before.
 #
 # A page holds the stored objects and not copies of them, so a list that is not read costs a piece and no more, however
@@ -64,7 +63,6 @@ def list_pieces(
         form: how the client reads them.
         include: what the rows of a table carry.
         clock: Unix seconds, for the ages in tables.
-
     """
     if not form.transform and form.media == "json":
         return _joined(kind, page)
@@ -218,7 +216,6 @@ class ObjectHandlers:
         service: holds the objects and their rules.
         clock: Unix seconds, for the ages in tables.
         remote: pods that run elsewhere and can be read here; None where there are none.
-
     """
 
     def __init__(self, service: ObjectService, clock: Clock, remote: RemotePods | None = None) -> None:
@@ -358,12 +355,7 @@ class ObjectHandlers:
         return await self._object(exchange, kind, written.object, 201 if written.created else 200, warnings)
 
     async def _object(
-        self,
-        exchange: Exchange,
-        kind: Kind[Any],
-        encoded: bytes,
-        status: int = 200,
-        warnings: Sequence[str] = (),
+        self, exchange: Exchange, kind: Kind[Any], encoded: bytes, status: int = 200, warnings: Sequence[str] = ()
     ) -> web.StreamResponse:
         form = exchange.form
         if not form.transform and form.media == "json":

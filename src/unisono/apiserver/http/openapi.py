@@ -36,12 +36,7 @@ def v2_document(documents: Iterable[Document], title: str, version: str) -> Docu
             paths[path] = {method: _operation_v2(operation) for method, operation in item.items()}
         for name, schema in document["components"]["schemas"].items():
             definitions[name] = _schema_v2(schema)
-    return {
-        "swagger": "2.0",
-        "info": {"title": title, "version": version},
-        "paths": paths,
-        "definitions": definitions,
-    }
+    return {"swagger": "2.0", "info": {"title": title, "version": version}, "paths": paths, "definitions": definitions}
 
 
 def _schema_v2(schema: Document) -> Document:
@@ -227,7 +222,6 @@ class Encoded:
     Attributes:
         body: its bytes.
         digest: their hash, for caches.
-
     """
 
     def __init__(self, body: bytes) -> None:

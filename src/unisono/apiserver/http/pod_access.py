@@ -55,7 +55,6 @@ class Forwarded:
 
     Args:
         refused: hears of each connection that is refused.
-
     """
 
     def __init__(self, refused: Callable[[str], None]) -> None:
@@ -71,7 +70,6 @@ class Forwarded:
 
         Raises:
             UnisonoError: too many are, or the port cannot be reached.
-
         """
         if self._open >= most:
             raise self.refusal("forwarded")

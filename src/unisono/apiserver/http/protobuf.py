@@ -35,7 +35,6 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
     Raises:
         Malformed: the bytes are no message.
-
     """
     position, end = 0, len(data)
     while position < end:
@@ -62,7 +61,6 @@ def varint(data: bytes, position: int) -> tuple[int, int]:
 
     Raises:
         Malformed: it does not end.
-
     """
     value = shift = 0
     while True:
@@ -136,7 +134,6 @@ class Field:
         optional: an empty value is told from none.
         zero: JSON has the field even when it is zero.
         inline: the fields of the message stand in the JSON of the one around it.
-
     """
 
     name: str
@@ -206,7 +203,6 @@ def decode(data: bytes) -> dict[str, Any]:
 
     Raises:
         ApiError: 400 when the bytes make no sense, 415 for a kind that must be sent as JSON.
-
     """
     if not data.startswith(MAGIC):
         raise bad_request("the body is not a Kubernetes protobuf message: it does not begin with k8s")
@@ -349,7 +345,6 @@ def encode(value: Mapping[str, Any]) -> bytes:
 
     Raises:
         ValueError: the kind has no protobuf form.
-
     """
     api_version, kind = str(value.get("apiVersion", "")), str(value.get("kind", ""))
     message = protocol().find(api_version, kind)

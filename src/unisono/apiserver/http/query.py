@@ -30,7 +30,6 @@ class ResourcePath:
         resource: plural name.
         name: object name; None for the collection.
         subresource: for example ``status``; ``""`` for the object itself.
-
     """
 
     group: str
@@ -85,7 +84,6 @@ def integer(query: Query, name: str) -> int | None:
 
     Raises:
         ApiError: 400 when it is not a number.
-
     """
     text = query.get(name, "")
     if not text:
@@ -101,7 +99,6 @@ def exact_version(query: Query) -> bool:
 
     Raises:
         Invalid: the parameters do not fit each other.
-
     """
     match = query.get("resourceVersionMatch", "")
     if query.get("sendInitialEvents"):
@@ -126,7 +123,6 @@ def check_watch(query: Query) -> None:
 
     Raises:
         Invalid: they do not.
-
     """
     match = query.get("resourceVersionMatch", "")
     if "sendInitialEvents" in query and match != "NotOlderThan":
@@ -162,7 +158,6 @@ def write_options(
 
     Raises:
         Invalid: an option has a value that Kubernetes does not know.
-
     """
     manager = _field_manager(query, operation)
     if patch_type == "apply" and not manager:

@@ -33,7 +33,6 @@ class ReviewHandlers:
         accounts: makes tokens.
         hooks: users' webhooks, which see what is asked.
         clock: Unix seconds.
-
     """
 
     def __init__(

@@ -35,7 +35,6 @@ _TEXT = (
 
 DICTIONARY = b"".join(struct.pack(">I", len(word)) + word.encode() for word in _WORDS) + _TEXT.encode()
 
-
 # Frames of SPDY/3.1 as far as Kubernetes' clients send them (pure): streams with headers over one connection.
 #
 # Clients tunnel it through a WebSocket to forward ports, and older ones speak it for everything that streams. Format:

@@ -118,7 +118,6 @@ class Form:
         media: encoding of the body.
         transform: ``""`` for whole objects, else ``Table`` or ``PartialObjectMetadata``.
         version: version of group ``meta.k8s.io`` for a transform.
-
     """
 
     media: Media = "json"
@@ -164,7 +163,6 @@ def negotiate(accept: str) -> Form:
 
     Raises:
         ApiError: 406 when none can.
-
     """
     ranges = clauses(accept)
     if not ranges:

@@ -23,7 +23,6 @@ from unisono.errors import ApiError
 if TYPE_CHECKING:
     from unisono.apiserver.operations.service import ObjectService
 
-
 # Events of watches as they are sent, encoded once for all watchers who see an event in the same form.
 
 # Watchers hear of an event at about the same time: what the newest ones share is all that has to be kept.
@@ -86,7 +85,6 @@ class WatchHandler:
     Args:
         service: gives the events; it drops a watcher that falls too far behind.
         clock: Unix seconds, for the ages in tables.
-
     """
 
     def __init__(self, service: ObjectService, clock: Callable[[], float]) -> None:

@@ -44,7 +44,6 @@ class _Idle:
 
     Args:
         exchange: whose connection it is, and how long it may be idle.
-
     """
 
     def __init__(self, exchange: Exchange) -> None:

@@ -13,33 +13,16 @@ import msgspec
 from unisono.api.field_error import UNREADABLE
 from unisono.api.keys import LAST_APPLIED
 from unisono.apiserver.managed_fields import paths
-from unisono.apiserver.managed_fields.paths import (
-    MEMBER,
-    NONE,
-    Path,
-    Paths,
-    Schema,
-    Tree,
-    all_fields,
-    compare,
-    field_step,
-    fields_of,
-    from_tree,
-    text,
-    to_tree,
-    with_parents,
-)
 from unisono.errors import ApiError, Conflict
 
 # The entries of ``metadata.managedFields``, and what a create, an update or a patch does to them.
-
 
 # Objects of one outline have the same fields: values that no ownership depends on are left out, answers are kept.
 
 T = TypeVar("T", bound=Sized)
 
 
-def telling(schema: Schema) -> frozenset[str]:
+def telling(schema: paths.Schema) -> frozenset[str]:
     """Names of fields whose values tell items of lists apart, anywhere in a schema, and of lists that are sets."""
     names: set[str] = set()
     seen: set[int] = set()
@@ -81,7 +64,6 @@ class Kept(Generic[T]):
     Args:
         most: how many are kept.
         largest: length from which on an answer is not kept, for it and its question take megabytes.
-
     """
 
     def __init__(self, most: int, largest: int) -> None:
@@ -120,7 +102,6 @@ class FieldManager:
         operation: Apply, or Update for every other write.
         api_version: version of the fields; appliers keep one entry for all versions.
         subresource: ``status``, or empty for the object itself.
-
     """
 
     name: str
@@ -131,12 +112,7 @@ class FieldManager:
     @property
     def identity(self) -> tuple[str, ...]:
         """What makes two writers one."""
-        return (
-            self.name,
-            self.operation,
-            "" if self.operation == "Apply" else self.api_version,
-            self.subresource,
-        )
+        return (self.name, self.operation, "" if self.operation == "Apply" else self.api_version, self.subresource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +124,11 @@ class ManagerEntry:
         time: when it last took or gave up any.
         fields: what it owns.
         wire: the entry as it was read, so that what did not change is not written again.
-
     """
 
     writer: FieldManager
     time: str | None = None
-    fields: Paths = NONE
+    fields: paths.Paths = paths.NONE
     wire: dict[str, Any] | None = field(default=None, compare=False)
 
 
@@ -162,7 +137,6 @@ def read_entries(managed: Iterable[Any] | None) -> list[ManagerEntry]:
 
     Raises:
         ValueError: an entry is malformed.
-
     """
     return [_read(entry) for entry in managed or ()]
 
@@ -182,7 +156,7 @@ def _read(entry: Any) -> ManagerEntry:
     if not all(isinstance(each, str) for each in texts) or not isinstance(time, str | None):
         raise ValueError("manager, apiVersion, subresource and time must be texts")
     writer = FieldManager(texts[0], operation, texts[1], texts[2])
-    return ManagerEntry(writer, time, from_tree(entry.get("fieldsV1") or {}), entry)
+    return ManagerEntry(writer, time, paths.from_tree(entry.get("fieldsV1") or {}), entry)
 
 
 def write_entries(entries: Iterable[ManagerEntry]) -> list[dict[str, Any]] | None:
@@ -201,7 +175,7 @@ def _write(entry: ManagerEntry) -> dict[str, Any]:
         "apiVersion": writer.api_version,
         "time": entry.time,
         "fieldsType": FIELDS_TYPE,
-        "fieldsV1": to_tree(entry.fields),
+        "fieldsV1": paths.to_tree(entry.fields),
         "subresource": writer.subresource,
     }
     return {key: value for key, value in written.items() if value or key == "fieldsV1"}
@@ -252,19 +226,19 @@ _META = (
     "managedFields",
     "resourceVersion",
 )
-_UNOWNED: frozenset[Path] = frozenset(
+_UNOWNED: frozenset[paths.Path] = frozenset(
     {
         (),
-        (field_step("apiVersion"),),
-        (field_step("kind"),),
-        (field_step("metadata"),),
-        *((field_step("metadata"), field_step(name)) for name in _META),
+        (paths.field_step("apiVersion"),),
+        (paths.field_step("kind"),),
+        (paths.field_step("metadata"),),
+        *((paths.field_step("metadata"), paths.field_step(name)) for name in _META),
     }
 )
-Ignored = Callable[[Path], bool]
+Ignored = Callable[[paths.Path], bool]
 
 
-def owned(fields: Iterable[Path], ignored: Ignored) -> frozenset[Path]:
+def owned(fields: Iterable[paths.Path], ignored: Ignored) -> frozenset[paths.Path]:
     """Those of ``fields`` that a manager may own; ``ignored`` says which ones this door does not write."""
     return frozenset(path for path in fields if path not in _UNOWNED and not ignored(path))
 
@@ -272,7 +246,7 @@ def owned(fields: Iterable[Path], ignored: Ignored) -> frozenset[Path]:
 def record(
     old: dict[str, Any],
     new: dict[str, Any],
-    schema: Schema,
+    schema: paths.Schema,
     entries: Sequence[ManagerEntry],
     writer: FieldManager,
     now: str,
@@ -288,9 +262,8 @@ def record(
         writer: who wrote.
         now: RFC 3339.
         ignored: fields that this door cannot write.
-
     """
-    changes = compare(old, new, schema).without(ignored)
+    changes = paths.compare(old, new, schema).without(ignored)
     if not changes:
         return list(entries)
     taken = owned(changes.written, ignored)
@@ -309,7 +282,7 @@ def record(
 # Merging an applied configuration into an object, and taking fields out of it.
 
 
-def merge(live: Any, config: Any, schema: Schema) -> Any:
+def merge(live: Any, config: Any, schema: paths.Schema) -> Any:
     """``live`` with what ``config`` says; shares parts with both, changes neither.
 
     ``fields_of`` has accepted the configuration: its list items have keys, and no two the same.
@@ -325,7 +298,7 @@ def merge(live: Any, config: Any, schema: Schema) -> Any:
     return _merge_lists(live, config, schema)
 
 
-def _merge_lists(live: list[Any], config: list[Any], schema: Schema) -> list[Any]:
+def _merge_lists(live: list[Any], config: list[Any], schema: paths.Schema) -> list[Any]:
     """Items of the configuration in its order; others stay before the item that followed them."""
     configured = {paths.element(each, schema): each for each in config}
     below = paths.items(schema)
@@ -347,12 +320,12 @@ def _merge_lists(live: list[Any], config: list[Any], schema: Schema) -> list[Any
     return result
 
 
-def remove(value: Any, members: Paths, schema: Schema) -> Any:
+def remove(value: Any, members: paths.Paths, schema: paths.Schema) -> Any:
     """``value`` without the fields of ``members``, and without what is below them."""
-    return _remove(value, to_tree(members), schema) if members else value
+    return _remove(value, paths.to_tree(members), schema) if members else value
 
 
-def _remove(value: Any, tree: Tree, schema: Schema) -> Any:
+def _remove(value: Any, tree: paths.Tree, schema: paths.Schema) -> Any:
     if not isinstance(value, dict | list) or paths.atomic(value, schema):
         return value
     if isinstance(value, dict):
@@ -374,17 +347,17 @@ def _remove(value: Any, tree: Tree, schema: Schema) -> Any:
     return left
 
 
-def _member(node: Tree) -> bool:
-    return not node or MEMBER in node
+def _member(node: paths.Tree) -> bool:
+    return not node or paths.MEMBER in node
 
 
 # The words and causes of a conflict between an applied configuration and the owners of its fields.
 
 # A field and the entry of its owner.
-Clash = tuple[ManagerEntry, Path]
+Clash = tuple[ManagerEntry, paths.Path]
 
 
-def clashes(entries: Iterable[ManagerEntry], writer: FieldManager, written: set[Path]) -> list[Clash]:
+def clashes(entries: Iterable[ManagerEntry], writer: FieldManager, written: set[paths.Path]) -> list[Clash]:
     """Fields in ``written`` that others than ``writer`` own."""
     return [
         (entry, path)
@@ -397,7 +370,7 @@ def clashes(entries: Iterable[ManagerEntry], writer: FieldManager, written: set[
 def apply_conflict(found: Sequence[Clash]) -> Conflict:
     """409 that names each owner and field."""
     causes = [
-        {"reason": "FieldManagerConflict", "message": f"conflict with {_owner(entry)}", "field": text(path)}
+        {"reason": "FieldManagerConflict", "message": f"conflict with {_owner(entry)}", "field": paths.text(path)}
         for entry, path in found
     ]
     return Conflict(_message(found), details={"causes": causes})
@@ -406,14 +379,14 @@ def apply_conflict(found: Sequence[Clash]) -> Conflict:
 def _message(found: Sequence[Clash]) -> str:
     if len(found) == 1:
         entry, path = found[0]
-        return f"Apply failed with 1 conflict: conflict with {_owner(entry)}: {text(path)}"
+        return f"Apply failed with 1 conflict: conflict with {_owner(entry)}: {paths.text(path)}"
     lines: list[str] = []
     last: ManagerEntry | None = None
     for entry, path in found:
         if entry is not last:
             lines.append(f"conflicts with {_owner(entry)}:")
             last = entry
-        lines.append(f"- {text(path)}")
+        lines.append(f"- {paths.text(path)}")
     return f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
 
 
@@ -431,19 +404,19 @@ def _owner(entry: ManagerEntry) -> str:
 KUBECTL = "kubectl"
 
 
-def allowed_by_last_applied(live: dict[str, Any], schema: Schema, writer: FieldManager) -> Paths:
+def allowed_by_last_applied(live: dict[str, Any], schema: paths.Schema, writer: FieldManager) -> paths.Paths:
     """Fields that client-side apply wrote and that are still as it wrote them: kubectl may take them over."""
     text = _annotations(live).get(LAST_APPLIED)
     if writer.name != KUBECTL or not isinstance(text, str):
-        return NONE
+        return paths.NONE
     try:
         last = msgspec.json.decode(text)
         if not isinstance(last, dict) or last.get("apiVersion") != writer.api_version:
-            return NONE
-        changes = compare(last, live, schema)
-        return fields_of(last, schema) - changes.written - changes.removed
+            return paths.NONE
+        changes = paths.compare(last, live, schema)
+        return paths.fields_of(last, schema) - changes.written - changes.removed
     except (*UNREADABLE, ApiError):
-        return NONE
+        return paths.NONE
 
 
 def renewed(merged: dict[str, Any], config: dict[str, Any], writer: FieldManager) -> dict[str, Any]:
@@ -483,7 +456,7 @@ class Applied:
 def apply(
     live: dict[str, Any],
     config: dict[str, Any],
-    schema: Schema,
+    schema: paths.Schema,
     entries: Sequence[ManagerEntry],
     writer: FieldManager,
     now: str,
@@ -508,7 +481,6 @@ def apply(
     Raises:
         Conflict: others own fields that ``config`` would change; one cause for each.
         ApiError: 400 when list items cannot be told from each other.
-
     """
     current_entries = existing_only(entries, live, schema)
     if not current_entries and empty is not None:
@@ -516,11 +488,11 @@ def apply(
         current_entries = record(empty, live, schema, [], before, now, lambda _: False)
     mine = next((entry for entry in current_entries if entry.writer.identity == writer.identity), None)
     others = [entry for entry in current_entries if entry is not mine]
-    fields = owned(fields_of(config, schema), ignored)
+    fields = owned(paths.fields_of(config, schema), ignored)
     merged = merge(live, config, schema)
     if mine is not None:
         merged = remove(merged, _dropped(mine.fields, fields, others, schema), schema)
-    changes = compare(live, merged, schema).without(ignored)
+    changes = paths.compare(live, merged, schema).without(ignored)
     conflicts = clashes(others, writer, changes.written)
     if conflicts and not force:
         allowed = allowed_by_last_applied(live, schema, writer)
@@ -534,19 +506,21 @@ def apply(
     return Applied(renewed(merged, config, writer), left)
 
 
-def existing_only(entries: Sequence[ManagerEntry], live: dict[str, Any], schema: Schema) -> list[ManagerEntry]:
+def existing_only(entries: Sequence[ManagerEntry], live: dict[str, Any], schema: paths.Schema) -> list[ManagerEntry]:
     """The entries without fields that the object has lost unseen: an owner of nothing cannot object."""
-    present = all_fields(live, schema) if entries else NONE
+    present = paths.all_fields(live, schema) if entries else paths.NONE
     return [
         entry if entry.fields <= present else replace(entry, fields=entry.fields & present, wire=None)
         for entry in entries
     ]
 
 
-def _dropped(last: Paths, fields: Paths, others: Sequence[ManagerEntry], schema: Schema) -> Paths:
+def _dropped(
+    last: paths.Paths, fields: paths.Paths, others: Sequence[ManagerEntry], schema: paths.Schema
+) -> paths.Paths:
     """Fields that were applied last time and have no owner any more."""
     if last <= fields:
-        return NONE
+        return paths.NONE
     held = fields.union(*(entry.fields for entry in others))
     # The object's name stays, whatever manager owns the rest of its metadata.
-    return with_parents(last, schema) - with_parents(held, schema) - {(field_step("metadata"),)}
+    return paths.with_parents(last, schema) - paths.with_parents(held, schema) - {(paths.field_step("metadata"),)}

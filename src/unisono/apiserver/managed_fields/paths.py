@@ -79,7 +79,6 @@ def from_tree(tree: Any) -> Paths:
 
     Raises:
         ValueError: it is no ``FieldsV1``.
-
     """
     try:
         encoded = _ENCODE(tree)
@@ -181,7 +180,6 @@ def element(item: Any, schema: Schema) -> str:
 
     Raises:
         ApiError: 400 when the item cannot be told from others.
-
     """
     if schema.get("x-kubernetes-list-type") == "set":
         if isinstance(item, dict | list) or item is None:
@@ -243,7 +241,6 @@ def compare(old: Any, new: Any, schema: Schema) -> Changes:
 
     Raises:
         ApiError: 400 when an item of an associative list has no key.
-
     """
     changes = Changes()
     _compare(old, new, schema, (), changes)
@@ -311,7 +308,6 @@ def fields_of(value: Any, schema: Schema) -> Paths:
 
     Raises:
         ApiError: 400 when an item of an associative list has no key, or two have the same.
-
     """
     field_paths: set[Path] = set()
     _fields(value, schema, (), field_paths)

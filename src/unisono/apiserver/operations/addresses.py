@@ -13,7 +13,7 @@ from ipaddress import IPv4Network, ip_address
 
 import msgspec
 
-from unisono.api.core.service import Service, ServicePort, ServiceSpec
+from unisono.api.core.service import Service, ServiceSpec
 from unisono.api.field_error import FieldError, invalid
 from unisono.api.kinds import SERVICES
 from unisono.apiserver.admission import Request, View
@@ -47,7 +47,6 @@ class Addresses:
     Args:
         store: holds the Services.
         pick: a number below its argument, at random.
-
     """
 
     def __init__(self, store: Store, pick: Pick = secrets.randbelow) -> None:
@@ -59,7 +58,6 @@ class Addresses:
 
         Raises:
             Invalid: an address or a port that was asked for is taken, or outside of its range.
-
         """
         if request.operation == "DELETE" or request.subresource:
             return
@@ -224,9 +222,5 @@ def _check_port(path: str, port: int, taken: Taken) -> Iterator[FieldError]:
 
 def _held(spec: ServiceSpec) -> tuple[frozenset[str], frozenset[int]]:
     addresses = {spec.cluster_ip, *(spec.cluster_ips or ())} - {_HEADLESS, "", None}
-    ports = {*(port.node_port for port in _each(spec)), spec.health_check_node_port} - {0, None}
+    ports = {*(port.node_port for port in (spec.ports or [])), spec.health_check_node_port} - {0, None}
     return frozenset(filter(None, addresses)), frozenset(filter(None, ports))
-
-
-def _each(spec: ServiceSpec) -> list[ServicePort]:
-    return spec.ports or []

@@ -45,7 +45,6 @@ class Sieve:
 
     Args:
         clock: seconds that only grow.
-
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -91,7 +90,6 @@ class Registry:
     Args:
         store: holds the definitions.
         kinds: served kinds by ``Kind.resource``; user-defined ones are added here and taken away.
-
     """
 
     def __init__(self, store: Store, kinds: dict[str, Kind[Any]]) -> None:
@@ -181,7 +179,6 @@ def _equal(before: Definition, crd: CustomResourceDefinition) -> bool:
 
 T = TypeVar("T", bound=Object)
 
-
 _POOL_BYTES = 4096
 _LOAD_ATTEMPTS = 5
 _pool = bytearray()
@@ -230,7 +227,6 @@ class Context:
         custom: definitions of the user-defined ones.
         hooks: webhooks that users have set up.
         conversions: those that convert users' own kinds.
-
     """
 
     store: Store
@@ -260,7 +256,6 @@ class Context:
 
         Raises:
             NotFound: the server does not serve the kind.
-
         """
         view = view_of(kind)
         served_kind: Kind[Any] | None = self.kinds.get((view.stored if view else kind).resource)
@@ -284,7 +279,6 @@ class Context:
 
         Raises:
             NotFound: it does not exist.
-
         """
         entry = self.store.latest(self.key(kind, namespace, name))
         if entry is None:
@@ -296,7 +290,6 @@ class Context:
 
         Raises:
             NotFound: it does not exist.
-
         """
         # What a webhook has converted is known for one stored object only, so nothing may be written meanwhile.
         waits = not isinstance(kind, CustomKind) or kind.converted is None
@@ -324,7 +317,6 @@ class Context:
 
         Raises:
             Conflict: the object has another revision by now.
-
         """
         return self.commit(kind, [self.change(kind, obj, expected)])
 
@@ -338,7 +330,6 @@ class Context:
 
         Raises:
             Conflict: an object has another revision by now.
-
         """
         queued = list(changes)
         # Accounts of quotas change with the objects that they count, or not at all.
@@ -365,7 +356,6 @@ class Write:
         options: name the writer.
         subresource: ``status``, ``scale`` or empty.
         warnings: for the writer; filled in while the request is worked on.
-
     """
 
     context: Context
@@ -391,7 +381,6 @@ class Write:
 
         Raises:
             NotFound: the server does not serve the kind.
-
         """
         return cls(context, kind, context.stored_kind(kind), namespace, name, options, subresource)
 

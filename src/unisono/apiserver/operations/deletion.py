@@ -35,7 +35,6 @@ def check_preconditions(obj: Object, kind: Kind[Any], options: DeleteOptions) ->
     Raises:
         Conflict: they differ.
         ApiError: 400 for an unknown propagation policy or a negative grace period.
-
     """
     meta = obj.metadata
     if options.propagation_policy not in (None, *_POLICIES):
@@ -57,7 +56,6 @@ def mark(obj: Object, kind: Kind[Any], options: DeleteOptions, now: float) -> bo
 
     A pod that is bound and still running gets its grace period; the node's agent ends it and deletes it again with
     grace 0. A second delete can shorten the period, never lengthen it. ``now`` is in seconds since 1970.
-
     """
     _set_policy(obj, options.propagation_policy)
     meta = obj.metadata
@@ -144,7 +142,6 @@ async def delete_all(context: Context, kind: Kind[Any], entries: Iterable[Stored
 
     Raises:
         ApiError: the first failure; the other objects have been handled.
-
     """
     requests = [delete(context, kind, entry.namespace or None, entry.name, options) for entry in entries]
     results = await asyncio.gather(*requests, return_exceptions=True)

@@ -154,7 +154,6 @@ def on_create(
         body: what the creator sent.
         options: name the creator.
         now: RFC 3339.
-
     """
     obj.metadata.managed_fields = None
     if not options.track_fields:
@@ -210,7 +209,6 @@ def on_update(write: Write, data: bytes, old: Object, managed: Managed, new: Obj
         managed: its ``managedFields``.
         new: the object to store; its ``managedFields`` are set.
         requested: ``managedFields`` in the request: None keeps them, ``[]`` or ``[{}]`` forgets all owners.
-
     """
     kind, stored, subresource = write.kind, write.stored, write.subresource
     new.metadata = copy.copy(new.metadata)

@@ -44,7 +44,6 @@ def at_revision(store: Store, resource: str, revision: int) -> Sequence[StoredEn
 
     Raises:
         Gone: the history back to there is no longer kept.
-
     """
     history = store.history(resource)
     position = history.position_after(revision)
@@ -85,7 +84,6 @@ def custom_selector(text: str, kind: CustomKind) -> EntryMatcher | None:
 
     Raises:
         ApiError: 400 for a syntax error or a field that the version does not offer.
-
     """
 
     def reader(label: str) -> Reader | None:
@@ -137,7 +135,6 @@ class Shown(Sequence[bytes]):
         entries: what is stored.
         stored: the kind under its stored version.
         kind: as it was asked for.
-
     """
 
     __slots__ = ("_asked", "_entries", "_stored")
@@ -191,7 +188,6 @@ def parse_revision(text: str) -> int | None:
 
     Raises:
         ApiError: 400 when it is no number.
-
     """
     if not text:
         return None
@@ -205,7 +201,6 @@ def selector(kind: Kind[Any], labels: str, fields: str) -> Selector | None:
 
     Raises:
         ApiError: 400 for a syntax error or an unknown field.
-
     """
     by_label = parse_label_selector(labels)
     if isinstance(kind, CustomKind):
@@ -345,7 +340,6 @@ class Watch:
         timeout: seconds until the stream ends; None never.
         bookmarks: tell the revision reached once a minute and just before the end.
         mark_initial: end the present objects with a bookmark that says so.
-
     """
 
     context: Context
@@ -365,7 +359,6 @@ class Watch:
 
         Raises:
             Gone: the history up to ``since`` is no longer kept.
-
         """
         loop, store = asyncio.get_running_loop(), self.context.store
         end = None if self.timeout is None else loop.time() + self.timeout

@@ -24,15 +24,7 @@ from unisono.apiserver.operations.addresses import Addresses, Pick
 from unisono.apiserver.operations.context import Context, Write, random_suffix, random_uid
 from unisono.apiserver.operations.reads import Watch
 from unisono.apiserver.storage.store import Store
-from unisono.apiserver.types import (
-    Deleted,
-    DeleteOptions,
-    Page,
-    PatchType,
-    StoreEvent,
-    WriteOptions,
-    Written,
-)
+from unisono.apiserver.types import Deleted, DeleteOptions, Page, PatchType, StoreEvent, WriteOptions, Written
 from unisono.apiserver.webhooks.calling import data_of
 
 
@@ -104,7 +96,6 @@ class ObjectService:
 
         Raises:
             NotFound: it does not exist.
-
         """
         stored = self.context.stored_kind(kind)
         entry = self.store.get(self.context.key(stored, namespace, name))
@@ -138,7 +129,6 @@ class ObjectService:
             ApiError: 400 for bad selectors or tokens.
             Gone: the list that ``continue_token`` belongs to, or the history to go back, is no longer kept.
             Unavailable: 504 for a resourceVersion that does not come within three seconds.
-
         """
         return await reads.list_page(
             self.context,
@@ -174,7 +164,6 @@ class ObjectService:
         Raises:
             ApiError: 400 for bad selectors, by the call itself.
             Gone: 410 while iterating, when the history from there on is no longer kept.
-
         """
         stored = self.context.stored_kind(kind)
         since = reads.parse_revision(resource_version)
@@ -205,7 +194,6 @@ class ObjectService:
             AlreadyExists: the name is taken.
             Invalid: a rule is broken; nothing is stored.
             ApiError: 400 for another kind or version or, under Strict, unknown fields; 403 and 404 from admission.
-
         """
         return await writes.create(Write.of(self.context, kind, namespace, "", options), body)
 
@@ -222,7 +210,6 @@ class ObjectService:
 
         Raises:
             Conflict: the body's resourceVersion or uid is not the present one.
-
         """
         write = Write.of(self.context, kind, namespace, name, options, subresource)
         if subresource == "scale":
@@ -248,7 +235,6 @@ class ObjectService:
             Conflict: the patch names a resourceVersion or uid that is not the present one, or an applied
                 configuration changes fields of other managers without ``options.force``.
             ApiError: 400 for a malformed patch, 415 for a type that the kind does not take.
-
         """
         write = Write.of(self.context, kind, namespace, name, options, subresource)
         if subresource == "scale":
@@ -272,7 +258,6 @@ class ObjectService:
         Raises:
             NotFound: it does not exist.
             Conflict: a precondition fails.
-
         """
         return await deletion.delete(self.context, kind, namespace, name, options)
 
@@ -300,7 +285,6 @@ class ObjectService:
 
         Raises:
             Conflict: the pod is bound, being deleted, gated, or another one than ``binding.metadata.uid``.
-
         """
         return await subresources.bind(self.context, namespace, pod, binding, options)
 
@@ -310,6 +294,5 @@ class ObjectService:
         Raises:
             NotFound: it does not exist.
             Conflict: a precondition in ``eviction.deleteOptions`` fails.
-
         """
         return await subresources.evict(self.context, namespace, pod, eviction, options)

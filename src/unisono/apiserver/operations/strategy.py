@@ -55,7 +55,6 @@ def check_place(obj: Object, kind: Kind[Any], namespace: str | None, name: str |
 
     Raises:
         ApiError: 400 when they differ.
-
     """
     stated = obj.metadata.namespace
     if kind.namespaced and not namespace:
@@ -72,7 +71,6 @@ def begin(obj: Object, kind: Kind[Any], *, uid: str, now: str, new_suffix: Calla
 
     Raises:
         ApiError: 400 when the body carries a resourceVersion.
-
     """
     meta = obj.metadata
     if meta.resource_version:
@@ -97,15 +95,12 @@ def carry_over(new: Object, old: Object, kind: Kind[Any], *, require_version: bo
         Conflict: the body names another uid (one that is ``replacing``) or an older resourceVersion.
         Replaced: the body, which comes of a patch, names another uid.
         Invalid: the body names no resourceVersion and ``require_version`` asks for one.
-
     """
     meta, before = new.metadata, old.metadata
     other = bool(meta.uid) and meta.uid != before.uid
     if other and replacing:
         raise conflict(
-            kind,
-            before.name,
-            f"Precondition failed: UID in precondition: {meta.uid}, UID in object meta: {before.uid}",
+            kind, before.name, f"Precondition failed: UID in precondition: {meta.uid}, UID in object meta: {before.uid}"
         )
     if require_version and not meta.resource_version:
         error = field_error.invalid("metadata.resourceVersion", 0, "must be specified for an update")
@@ -140,12 +135,7 @@ _ZEROS: dict[str, tuple[str, ...]] = {
     "replicasets.apps": ("replicas",),
     "replicationcontrollers": ("replicas",),
     "statefulsets.apps": ("replicas", "available_replicas"),
-    "daemonsets.apps": (
-        "current_number_scheduled",
-        "number_misscheduled",
-        "desired_number_scheduled",
-        "number_ready",
-    ),
+    "daemonsets.apps": ("current_number_scheduled", "number_misscheduled", "desired_number_scheduled", "number_ready"),
     "poddisruptionbudgets.policy": ("disruptions_allowed", "current_healthy", "desired_healthy", "expected_pods"),
     "horizontalpodautoscalers.autoscaling": ("desired_replicas",),
 }
@@ -207,7 +197,6 @@ def confine(new: Object, old: Object, kind: Kind[Any], subresource: str, *, cust
     """Keep what this door cannot change: the status on the main resource, everything else on ``status``.
 
     Labels and annotations of ``custom`` resources cannot be changed through ``status``; those of built-in kinds can.
-
     """
     if subresource == "status" and isinstance(new, CustomObject) and isinstance(old, CustomObject):
         status, new.metadata, new.content = new.status, old.metadata, dict(old.content)

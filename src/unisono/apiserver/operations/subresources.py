@@ -315,7 +315,6 @@ def as_objects(
         after: the owners in the Scale.
         path: of the replicas in the object.
         version: apiVersion of the object, for new owners.
-
     """
     left = {_name(entry): entry for entry in after}
     kept: Entries = []

@@ -46,7 +46,6 @@ def check_type(kind: Kind[Any], patch_type: PatchType) -> None:
 
     Raises:
         ApiError: 415.
-
     """
     if patch_type == "strategic" and is_custom(kind):
         raise unsupported_media_type(media_types(kind))
@@ -58,7 +57,6 @@ def apply_patch(kind: Kind[Any], current: dict[str, Any], patch: Any, patch_type
     Raises:
         ApiError: 400 for a malformed patch, 415 for a type that the kind does not accept.
         Invalid: the patch does not fit this object.
-
     """
     try:
         patched = _patched(kind, current, patch, patch_type)

@@ -17,23 +17,8 @@ from typing import Any
 import msgspec
 
 from unisono.api.kinds import find
-from unisono.apiserver.storage import inspection, schema
+from unisono.apiserver.storage import files, inspection, schema
 from unisono.apiserver.storage.database import OTHERWISE
-from unisono.apiserver.storage.files import (
-    DamagedStore,
-    Finding,
-    LostWrites,
-    StoreError,
-    StoreInUse,
-    beside,
-    create_private,
-    discarded_on_failure,
-    finish_swaps,
-    read_mark,
-    stage,
-    swap,
-    sync,
-)
 from unisono.apiserver.storage.inspection import Judgement, Rejected, inspect, readable
 from unisono.apiserver.storage.schema import ObjectRow, describe, kind_of, object_sum
 
@@ -55,7 +40,7 @@ class Repair:
     """
 
     objects: int
-    findings: tuple[Finding, ...]
+    findings: tuple[files.Finding, ...]
     quarantine: Path | None
     original: Path
 
@@ -75,23 +60,22 @@ def repair(path: Path, now: datetime, *, lossy: bool = False) -> Repair | None:
         LostWrites: acknowledged changes are missing, and ``lossy`` does not allow it.
         StoreError: it is no data file, of a newer version, or in use.
         OSError, sqlite3.Error: the disk refuses; everything is as it was.
-
     """
     readable(path, OTHERWISE)
-    finish_swaps(path)
+    files.finish_swaps(path)
     if not path.exists() or path.stat().st_size == 0:
         return None
-    mark, log = read_mark(path), beside(path, "-wal").exists()
+    mark, log = files.read_mark(path), files.beside(path, "-wal").exists()
     _, judged = inspect(path, OTHERWISE)
     if not judged.findings:
         return None
     if not lossy:
         inspection.check(path, judged, mark, log=log)
-    staged = stage(path, "damaged", now)
+    staged = files.stage(path, "damaged", now)
     first = max(judged.revision, mark.revision if mark else 0) + REVISION_GAP
     rows = _renumbered(judged.objects.values(), first)
     build(path, staged, rows, first + len(rows), (_quarantine(path, staged), judged.rejected))
-    original = swap(path, staged)
+    original = files.swap(path, staged)
     assert original is not None
     quarantine = _quarantine(path, staged) if judged.rejected else None
     return Repair(len(judged.objects), tuple(judged.findings), quarantine, original)
@@ -107,11 +91,10 @@ def accept_loss(path: Path, now: datetime) -> Path | None:
         DamagedStore: it is damaged as well; repair it first.
         StoreError: as ``repair``.
         OSError, sqlite3.Error: the disk refuses; everything is as it was.
-
     """
     readable(path, OTHERWISE)
-    finish_swaps(path)
-    mark, log = read_mark(path), beside(path, "-wal").exists()
+    files.finish_swaps(path)
+    mark, log = files.read_mark(path), files.beside(path, "-wal").exists()
     judged = Judgement({}, [], [], [], 0, 0, 0, running=False)
     try:
         if not path.exists() or path.stat().st_size == 0:
@@ -119,13 +102,13 @@ def accept_loss(path: Path, now: datetime) -> Path | None:
         else:
             _, judged = inspect(path, OTHERWISE)
             if judged.findings:
-                raise DamagedStore(path, judged.findings, len(judged.objects))
+                raise files.DamagedStore(path, judged.findings, len(judged.objects))
             inspection.check(path, judged, mark, log=log)
-    except LostWrites:
-        staged = stage(path, "incomplete", now)
+    except files.LostWrites:
+        staged = files.stage(path, "incomplete", now)
         first = max(judged.revision, mark.revision if mark else 0) + REVISION_GAP
         build(path, staged, judged.objects.values(), first)
-        return swap(path, staged)
+        return files.swap(path, staged)
     return None
 
 
@@ -140,22 +123,21 @@ def build(
 
     Raises:
         OSError, sqlite3.Error: neither is there.
-
     """
-    temporary = beside(path, ".new")
+    temporary = files.beside(path, ".new")
     aside, rejected = quarantine or (None, [])
-    with discarded_on_failure(temporary):
-        create_private(temporary)
+    with files.discarded_on_failure(temporary):
+        files.create_private(temporary)
         with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
             schema.create(connection, revision)
             connection.execute("BEGIN")
             connection.executemany(schema.PUT_OBJECT, (row._replace(sum=object_sum(*row[:5])) for row in rows))
             connection.execute("COMMIT")
-        sync(temporary)
+        files.sync(temporary)
         if aside is not None and rejected:
             _set_aside(aside, rejected)
         temporary.replace(staged)
-        sync(path.parent)
+        files.sync(path.parent)
 
 
 def _renumbered(rows: Iterable[ObjectRow], revision: int) -> list[ObjectRow]:
@@ -175,13 +157,13 @@ def _renumbered(rows: Iterable[ObjectRow], revision: int) -> list[ObjectRow]:
 
 def _quarantine(path: Path, staged: Path) -> Path:
     time = staged.name.partition("damaged-")[2]
-    return beside(path, f".quarantine-{time}.jsonl")
+    return files.beside(path, f".quarantine-{time}.jsonl")
 
 
 def _set_aside(path: Path, rejected: list[Rejected]) -> None:
     """One JSON object a line: what it was, why it is not served, its page, and its columns."""
-    with discarded_on_failure(path):
-        create_private(path)
+    with files.discarded_on_failure(path):
+        files.create_private(path)
         with path.open("w", encoding="utf-8") as file:
             for each in rejected:
                 columns = [_plain(value) for value in each.row]
@@ -229,7 +211,6 @@ def check_backup(path: Path) -> Backup:
     Raises:
         DamagedStore: it is damaged; the findings name the objects.
         StoreError: it is not a backup, or was written by a newer version; the text says which.
-
     """
     return _checked(path)[0]
 
@@ -251,27 +232,26 @@ def restore_backup(source: Path, database: Path, now: datetime) -> tuple[Backup,
     Raises:
         StoreError: the backup is not usable, or the database is in use; the old data is in its place.
         OSError, sqlite3.Error: the disk refuses; as before.
-
     """
     backup, judged = _checked(source)
     database.parent.mkdir(parents=True, exist_ok=True)
     if database.is_dir():
-        raise StoreError(f"{database} is a directory: move it away, or choose another data directory")
-    finish_swaps(database)
-    staged = stage(database, "before-restore", now)
+        raise files.StoreError(f"{database} is a directory: move it away, or choose another data directory")
+    files.finish_swaps(database)
+    staged = files.stage(database, "before-restore", now)
     build(database, staged, judged.objects.values(), max(judged.revision, _newest(database)) + REVISION_GAP)
-    return backup, swap(database, staged)
+    return backup, files.swap(database, staged)
 
 
 def _checked(path: Path) -> tuple[Backup, Judgement]:
     if not path.is_file():
-        raise StoreError(f"{path} does not exist or is not a file: {_OTHERWISE}")
+        raise files.StoreError(f"{path} does not exist or is not a file: {_OTHERWISE}")
     log = path.with_name(f"{path.name}-wal").exists()
     contents, judged = inspect(path, _OTHERWISE, alone=not log)
-    inspection.check(path, judged, read_mark(path), log=log)
+    inspection.check(path, judged, files.read_mark(path), log=log)
     findings = [*judged.findings, *filter(None, map(_undecodable, judged.objects.values()))]
     if findings:
-        raise DamagedStore(path, findings, len(judged.objects))
+        raise files.DamagedStore(path, findings, len(judged.objects))
     kinds = Counter(kind_of(key[0]) for key in judged.objects)
     return Backup(path, contents.version, judged.revision, dict(sorted(kinds.items()))), judged
 
@@ -281,25 +261,25 @@ class _Type(msgspec.Struct):
     kind: str = ""
 
 
-def _undecodable(row: ObjectRow) -> Finding | None:
+def _undecodable(row: ObjectRow) -> files.Finding | None:
     head = msgspec.json.decode(row.data, type=_Type)
     kind = find(head.apiVersion, head.kind)
     try:
         msgspec.json.decode(row.data, type=kind.struct if kind else dict)
     except msgspec.DecodeError as error:
-        return Finding(describe(row.key), f"its value is no {head.kind or 'object'} ({error})", lost=True)
+        return files.Finding(describe(row.key), f"its value is no {head.kind or 'object'} ({error})", lost=True)
     return None
 
 
 def _newest(database: Path) -> int:
     """The newest version that the old data has given, as far as it can be read."""
-    mark = read_mark(database)
+    mark = files.read_mark(database)
     marked_revision = mark.revision if mark else 0
     if not database.exists():
         return marked_revision
     try:
         return max(marked_revision, inspect(database, "")[1].revision)
-    except StoreInUse:
+    except files.StoreInUse:
         raise
-    except StoreError:
+    except files.StoreError:
         return marked_revision  # broken data is moved away as it is

@@ -12,19 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from unisono.apiserver.storage import inspection, schema
-from unisono.apiserver.storage.files import (
-    DamagedStore,
-    DiskFullError,
-    Marker,
-    StoreError,
-    StoreInUse,
-    beside,
-    copy_database,
-    finish_swaps,
-    read_mark,
-    sync,
-)
+from unisono.apiserver.storage import files, inspection, schema
 from unisono.apiserver.storage.inspection import Judgement, inspect, readable
 from unisono.apiserver.storage.objects import Event, StoredEntry
 from unisono.apiserver.storage.schema import entry_of, event_rows, object_sum
@@ -53,7 +41,7 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._revision = 0
         self._judged: Judgement | None = None
-        self._marker: Marker | None = None
+        self._marker: files.Marker | None = None
 
     def open(self) -> None:
         """Open or create the file; one that is there is read to its end before anything is changed.
@@ -62,7 +50,6 @@ class Database:
             DamagedStore: the file is damaged; it is as it was.
             LostWrites: it lacks changes that were acknowledged.
             StoreError: it is foreign, newer than this version, in use, or cannot be opened.
-
         """
         try:
             if self.path != MEMORY:
@@ -72,9 +59,9 @@ class Database:
             if self.path != MEMORY:
                 self._begin(self._connection)
         except sqlite3.Error as error:
-            raise StoreError(self._explain(error)) from error
+            raise files.StoreError(self._explain(error)) from error
         except OSError as error:
-            raise StoreError(f"{self.path} cannot be opened ({error.strerror}): check its directory") from error
+            raise files.StoreError(f"{self.path} cannot be opened ({error.strerror}): check its directory") from error
 
     def load(self) -> Loaded:
         """What ``open`` has read; once."""
@@ -95,7 +82,6 @@ class Database:
             DiskFullError: nothing was stored, for want of room; the connection is usable again.
             sqlite3.Error: nothing was stored; the connection is usable again.
             StoreError: the file is not as the last transaction left it; nothing can be stored until it is read again.
-
         """
         connection = self._opened()
         try:
@@ -105,7 +91,7 @@ class Database:
         except Exception as error:
             self._recover(connection)
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-                raise DiskFullError(f"no room is left on the disk of {self.path}") from error
+                raise files.DiskFullError(f"no room is left on the disk of {self.path}") from error
             raise
         self._revision = events[-1].entry.revision
         if self._marker is not None:
@@ -116,9 +102,8 @@ class Database:
 
         Raises:
             OSError, sqlite3.Error: there is no copy.
-
         """
-        copy_database(self._opened(), path)
+        files.copy_database(self._opened(), path)
 
     def close(self) -> None:
         """Close the file; the write-ahead log is folded into it."""
@@ -142,8 +127,8 @@ class Database:
     def _inspect(self, path: Path) -> None:
         """Read what is there; nothing has been changed when this fails."""
         readable(path, OTHERWISE)
-        finish_swaps(path)
-        mark, log = read_mark(path), beside(path, "-wal").exists()
+        files.finish_swaps(path)
+        mark, log = files.read_mark(path), files.beside(path, "-wal").exists()
         if not path.exists() or path.stat().st_size == 0:
             inspection.check_empty(path, mark, log=log)
             # Secrets will be inside; SQLite gives its log the mode of the file.
@@ -151,7 +136,7 @@ class Database:
             return
         _, judged = inspect(path, OTHERWISE, thorough=False)
         if judged.findings:
-            raise DamagedStore(path, judged.findings, len(judged.objects))
+            raise files.DamagedStore(path, judged.findings, len(judged.objects))
         inspection.check(path, judged, mark, log=log)
         self._judged = judged
 
@@ -175,22 +160,24 @@ class Database:
         try:
             if connection.execute("PRAGMA user_version").fetchone()[0] < schema.SCHEMA_VERSION:
                 # For who goes back to the version that wrote it.
-                self.backup(beside(path, ".schema-1"))
+                self.backup(files.beside(path, ".schema-1"))
                 schema.migrate(connection)
             meta = dict(connection.execute("SELECT key, value FROM meta"))
             if self._judged is not None and meta["revision"] != self._judged.revision:
-                raise StoreInUse(f"{path} was changed while it was read: {OTHERWISE}")
-            self._marker = Marker(path, meta["store"])
+                raise files.StoreInUse(f"{path} was changed while it was read: {OTHERWISE}")
+            self._marker = files.Marker(path, meta["store"])
             self._marker.note(meta["revision"])
             self._marker.sync()
             if not meta["running"]:
                 connection.execute("UPDATE meta SET value = 1 WHERE key = 'running'")
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            sync(path.parent)
+            files.sync(path.parent)
         except BaseException as error:
             self.close()
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-                raise StoreError(f"{path} cannot be opened (no room is left on its disk): free disk space") from error
+                raise files.StoreError(
+                    f"{path} cannot be opened (no room is left on its disk): free disk space"
+                ) from error
             raise
 
     @staticmethod
@@ -199,8 +186,7 @@ class Database:
         last = {event.entry.key: event for event in events}
         connection.executemany(_DELETE, [key for key, event in last.items() if event.type == "DELETED"])
         connection.executemany(
-            schema.PUT_OBJECT,
-            [_row(event.entry) for event in last.values() if event.type != "DELETED"],
+            schema.PUT_OBJECT, [_row(event.entry) for event in last.values() if event.type != "DELETED"]
         )
         connection.execute("UPDATE meta SET value = ? WHERE key = 'revision'", (events[-1].entry.revision,))
         if compact_to:
@@ -223,7 +209,7 @@ class Database:
             (stored_revision,) = connection.execute("SELECT value FROM meta WHERE key = 'revision'").fetchone()
             if stored_revision != self._revision:
                 connection.close()
-                raise StoreError(f"{self.path} has changes that this server does not know: restart it")
+                raise files.StoreError(f"{self.path} has changes that this server does not know: restart it")
             self._connection = connection
         return self._connection
 

@@ -46,7 +46,6 @@ def swap(database: Path, staged: Path) -> Path | None:
 
     Raises:
         OSError: the old data is in its place or the swap is completed by the next ``finish_swaps``.
-
     """
     kept = beside(database, f".{staged.name.removeprefix(database.name + _STAGED)}")
     for suffix in SUFFIXES[1:]:
@@ -65,7 +64,6 @@ def finish_swaps(database: Path) -> None:
 
     Raises:
         OSError: the disk refuses.
-
     """
     for staged in list(database.parent.iterdir()):
         if staged.name.startswith(database.name + _STAGED):
@@ -122,7 +120,6 @@ class Finding:
         what: ``ConfigMap default/a``, ``history`` or ``file``.
         why: what is wrong with it.
         lost: an object that cannot be served as it was last stored.
-
     """
 
     what: str
@@ -159,7 +156,6 @@ def copy_database(connection: sqlite3.Connection, path: Path) -> None:
 
     Raises:
         OSError, sqlite3.Error: there is no new file, and an old one is as it was.
-
     """
     temporary = path.with_name(f".{path.name}.tmp")
     with discarded_on_failure(temporary):

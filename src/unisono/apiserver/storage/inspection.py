@@ -232,7 +232,6 @@ def inspect(path: Path, otherwise: str, *, alone: bool = False, thorough: bool =
 
     Raises:
         StoreError: it is foreign, of a newer version, in use, or may not be read; damage is in the judgement.
-
     """
     if not thorough:
         contents = _closed(path)
@@ -407,7 +406,6 @@ def readable(path: Path, otherwise: str) -> None:
 
     Raises:
         StoreError: it is not; the message says why.
-
     """
     if path.is_dir() or not (path.is_file() or not path.exists()):
         raise StoreError(
@@ -448,7 +446,6 @@ def check(path: Path, judged: Judgement, mark: Mark | None, *, log: bool) -> Non
 
     Raises:
         LostWrites: acknowledged changes are missing, or nothing shows that none are.
-
     """
     own_mark = mark if mark is not None and mark.store == judged.store else None
     if own_mark is not None and own_mark.revision > judged.revision:
@@ -469,7 +466,6 @@ def check_empty(path: Path, mark: Mark | None, *, log: bool) -> None:
 
     Raises:
         LostWrites: there was a store.
-
     """
     state = "is empty" if path.exists() else "is missing"
     if mark is not None and mark.revision:

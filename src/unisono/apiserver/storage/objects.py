@@ -63,7 +63,6 @@ class Event(NamedTuple):
         previous: the object before the change; None for ADDED.
         at: wall clock seconds.
         complete: False when ``previous`` is unknown (history that was read back after a restart).
-
     """
 
     type: ChangeType

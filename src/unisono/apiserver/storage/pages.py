@@ -34,7 +34,6 @@ class Cell:
         rowid: of a table's row.
         values: its columns; None where they cannot be read.
         raw: its bytes in the page.
-
     """
 
     page: int
@@ -64,7 +63,6 @@ class Pages:
 
         Raises:
             OSError: it cannot be read.
-
         """
         log = path.with_name(path.name + "-wal")
         return cls(path.read_bytes(), log.read_bytes() if log.exists() else b"")

@@ -212,7 +212,6 @@ def create(connection: sqlite3.Connection, revision: int = 0) -> None:
 
     Raises:
         sqlite3.Error: nothing was made.
-
     """
     connection.executescript(
         f"BEGIN EXCLUSIVE;{_OBJECTS}{_EVENTS}{_META}"  # noqa: S608  # nosec B608 # numbers of our own
@@ -236,7 +235,6 @@ def check_identity(connection: sqlite3.Connection, path: Path | str, otherwise: 
 
     Raises:
         StoreError: it is foreign, or of a newer version.
-
     """
     application, version = (
         int(connection.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("application_id", "user_version")
@@ -267,7 +265,6 @@ def migrate(connection: sqlite3.Connection) -> None:
 
     Raises:
         sqlite3.Error: nothing was changed.
-
     """
     connection.execute("BEGIN EXCLUSIVE")
     try:

@@ -33,7 +33,6 @@ from unisono.errors import Unavailable, UnisonoError
 
 # The one thread that writes: requests that arrive during a sync are committed together by the next one.
 
-
 MAX_BATCH = 2_000
 COMPACT_EVERY = 2_000
 
@@ -70,7 +69,6 @@ class Commit:
         epoch: counts failures; a commit that was prepared before a failure may build on lost changes and fails too.
         events: the changes, in the order of their revisions.
         done: called by ``Writer`` through ``post``; takes the error, or None.
-
     """
 
     epoch: int
@@ -251,7 +249,6 @@ class Change:
         encode: gives the stored bytes for the revision that the change gets; for a deletion the last state.
         delete: remove the object.
         obj: the object that ``encode`` encodes, for code that looks at changes before they are queued.
-
     """
 
     key: Key
@@ -307,7 +304,6 @@ class Store:
 
         Raises:
             StoreError: the file is foreign, damaged or in use.
-
         """
         store = cls(disk or Database(path), clock, retention or Retention(), writer)
         loading = asyncio.wrap_future(store._writer.start())
@@ -395,7 +391,6 @@ class Store:
 
         Raises:
             StaleWriteError: an object is not at its expected revision; nothing was queued.
-
         """
         if self._closed:
             raise failures.stopping()
@@ -426,7 +421,6 @@ class Store:
 
         Raises:
             Unavailable: the store is closing, or the disk refuses.
-
         """
         if self._closed:
             raise failures.stopping()

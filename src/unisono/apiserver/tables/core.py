@@ -145,15 +145,7 @@ CONFIG_MAPS = Layout((NAME, Column("Data"), AGE), _config_map)
 SECRETS = Layout((NAME, Column("Type"), Column("Data"), AGE), _secret)
 SERVICE_ACCOUNTS = Layout((NAME, Column("Secrets"), AGE), _service_account)
 SERVICES = Layout(
-    (
-        NAME,
-        Column("Type"),
-        Column("Cluster-IP"),
-        Column("External-IP"),
-        Column("Port(s)"),
-        AGE,
-        wide("Selector"),
-    ),
+    (NAME, Column("Type"), Column("Cluster-IP"), Column("External-IP"), Column("Port(s)"), AGE, wide("Selector")),
     _service,
 )
 CLAIMS = Layout(
@@ -176,10 +168,7 @@ PRIORITY_CLASSES = Layout(
 )
 RUNTIME_CLASSES = Layout((NAME, Column("Handler"), AGE), _runtime_class)
 CREATED = Layout((NAME, Column("Created At", "date")), _created)
-BINDINGS = Layout(
-    (NAME, Column("Role"), AGE, wide("Users"), wide("Groups"), wide("ServiceAccounts")),
-    _binding,
-)
+BINDINGS = Layout((NAME, Column("Role"), AGE, wide("Users"), wide("Groups"), wide("ServiceAccounts")), _binding)
 LEASES = Layout((NAME, Column("Holder"), AGE), _lease)
 CRDS = Layout((NAME, Column("Created At", "date")), _created)
 
@@ -204,10 +193,6 @@ def _first_seen(event: Row, now: float) -> str:
     return UNKNOWN if first is None else duration(now - first)
 
 
-def _object(event: Row) -> str:
-    return f"{text(event, 'involvedObject', 'kind').lower()}/{text(event, 'involvedObject', 'name')}"
-
-
 def _source(event: Row) -> str:
     component = text(event, "source", "component") or text(event, "reportingComponent")
     host = text(event, "source", "host") or text(event, "reportingInstance")
@@ -220,7 +205,7 @@ def _event_cells(event: Row, now: float) -> list[Any]:
         _last_seen(event, now),
         text(event, "type"),
         text(event, "reason"),
-        _object(event),
+        f"{text(event, 'involvedObject', 'kind').lower()}/{text(event, 'involvedObject', 'name')}",
         text(event, "involvedObject", "fieldPath"),
         _source(event),
         text(event, "message").strip(),
@@ -245,7 +230,6 @@ EVENTS = Layout(
     ),
     _event_cells,
 )
-
 
 # The node table.
 
@@ -307,7 +291,6 @@ NODES = Layout(
     ),
     _node_cells,
 )
-
 
 # Tables of resource quotas, disruption budgets and network policies.
 

@@ -17,29 +17,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import find_resource
 from unisono.api.pod_states import ENDED_PHASES
 from unisono.apiserver.custom.kinds import CustomKind
-from unisono.apiserver.tables.core import (
-    BINDINGS,
-    BUDGETS,
-    CLAIMS,
-    CONFIG_MAPS,
-    CRDS,
-    CREATED,
-    DEFAULT,
-    DEVICE_KINDS,
-    EVENTS,
-    LEASES,
-    NAMESPACES,
-    NETWORK_POLICIES,
-    NODES,
-    PRIORITY_CLASSES,
-    QUOTAS,
-    RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
-    RUNTIME_CLASSES,
-    SECRETS,
-    SERVICE_ACCOUNTS,
-    SERVICES,
-)
+from unisono.apiserver.tables import core, workloads
 from unisono.apiserver.tables.values import (
     AGE,
     NAME,
@@ -56,23 +34,6 @@ from unisono.apiserver.tables.values import (
     seconds_of,
     text,
     wide,
-)
-from unisono.apiserver.tables.workloads import (
-    AUTOSCALERS,
-    AUTOSCALERS_V1,
-    CONTROLLER_REVISIONS,
-    CRON_JOBS,
-    CSI_NODES,
-    DAEMON_SETS,
-    DEPLOYMENTS,
-    INGRESS_CLASSES,
-    INGRESSES,
-    JOBS,
-    REPLICA_SETS,
-    REPLICATION_CONTROLLERS,
-    STATEFUL_SETS,
-    STORAGE_CLASSES,
-    VOLUMES,
 )
 
 # The pod table: one status word out of phase, reasons and container states, as kubectl users know it.
@@ -250,7 +211,6 @@ def _workload(obj: Row, now: float) -> list[Any]:
 POD_GROUPS = Layout((NAME, Column("Policy"), Column("Workload"), Column("Status"), AGE), _pod_group)
 WORKLOADS = Layout((NAME, AGE), _workload)
 
-
 # Tables of custom resources: the name, then the kind's printer columns.
 
 # The JSONPath of printer columns: children, indexes, slices, wildcards and equality filters.
@@ -276,7 +236,6 @@ def compile_path(path: str) -> Callable[[Any], Any]:
 
     Raises:
         ValueError: the path uses something that printer columns do not.
-
     """
     steps = tuple(_steps(path.strip().removeprefix("{").removesuffix("}").removeprefix("$")))
 
@@ -360,7 +319,7 @@ def custom_layout(kind: Kind[Any]) -> Layout:
         declared = kind.details.columns
     else:
         declared = printer_columns(find_resource(kind.group, kind.version, kind.plural) or kind)
-    return layout_of(declared) if declared else DEFAULT
+    return layout_of(declared) if declared else core.DEFAULT
 
 
 def layout_of(declared: Sequence[PrinterColumn]) -> Layout:
@@ -417,59 +376,58 @@ _CONVERTERS: dict[str, Reader] = {
     "string": _plain,
 }
 
-
 IncludeObject = Literal["None", "Metadata", "Object"]
 
 _BUILT_IN: dict[tuple[str, str], Layout] = {
     ("", "pods"): PODS,
-    ("", "nodes"): NODES,
-    ("", "namespaces"): NAMESPACES,
-    ("", "events"): EVENTS,
-    ("", "configmaps"): CONFIG_MAPS,
-    ("", "secrets"): SECRETS,
-    ("", "serviceaccounts"): SERVICE_ACCOUNTS,
-    ("", "services"): SERVICES,
-    ("", "persistentvolumeclaims"): CLAIMS,
-    ("", "persistentvolumes"): VOLUMES,
-    ("storage.k8s.io", "storageclasses"): STORAGE_CLASSES,
-    ("apps", "deployments"): DEPLOYMENTS,
-    ("apps", "replicasets"): REPLICA_SETS,
-    ("apps", "statefulsets"): STATEFUL_SETS,
-    ("apps", "daemonsets"): DAEMON_SETS,
-    ("apps", "controllerrevisions"): CONTROLLER_REVISIONS,
-    ("batch", "jobs"): JOBS,
-    ("batch", "cronjobs"): CRON_JOBS,
-    ("", "replicationcontrollers"): REPLICATION_CONTROLLERS,
-    ("autoscaling", "horizontalpodautoscalers"): AUTOSCALERS,
-    ("networking.k8s.io", "ingresses"): INGRESSES,
-    ("networking.k8s.io", "ingressclasses"): INGRESS_CLASSES,
-    ("storage.k8s.io", "csinodes"): CSI_NODES,
-    ("", "resourcequotas"): QUOTAS,
-    ("", "limitranges"): CREATED,
-    ("rbac.authorization.k8s.io", "roles"): CREATED,
-    ("rbac.authorization.k8s.io", "clusterroles"): CREATED,
-    ("rbac.authorization.k8s.io", "rolebindings"): BINDINGS,
-    ("rbac.authorization.k8s.io", "clusterrolebindings"): BINDINGS,
-    ("policy", "poddisruptionbudgets"): BUDGETS,
-    ("networking.k8s.io", "networkpolicies"): NETWORK_POLICIES,
-    ("scheduling.k8s.io", "priorityclasses"): PRIORITY_CLASSES,
-    ("node.k8s.io", "runtimeclasses"): RUNTIME_CLASSES,
+    ("", "nodes"): core.NODES,
+    ("", "namespaces"): core.NAMESPACES,
+    ("", "events"): core.EVENTS,
+    ("", "configmaps"): core.CONFIG_MAPS,
+    ("", "secrets"): core.SECRETS,
+    ("", "serviceaccounts"): core.SERVICE_ACCOUNTS,
+    ("", "services"): core.SERVICES,
+    ("", "persistentvolumeclaims"): core.CLAIMS,
+    ("", "persistentvolumes"): workloads.VOLUMES,
+    ("storage.k8s.io", "storageclasses"): workloads.STORAGE_CLASSES,
+    ("apps", "deployments"): workloads.DEPLOYMENTS,
+    ("apps", "replicasets"): workloads.REPLICA_SETS,
+    ("apps", "statefulsets"): workloads.STATEFUL_SETS,
+    ("apps", "daemonsets"): workloads.DAEMON_SETS,
+    ("apps", "controllerrevisions"): workloads.CONTROLLER_REVISIONS,
+    ("batch", "jobs"): workloads.JOBS,
+    ("batch", "cronjobs"): workloads.CRON_JOBS,
+    ("", "replicationcontrollers"): workloads.REPLICATION_CONTROLLERS,
+    ("autoscaling", "horizontalpodautoscalers"): workloads.AUTOSCALERS,
+    ("networking.k8s.io", "ingresses"): workloads.INGRESSES,
+    ("networking.k8s.io", "ingressclasses"): workloads.INGRESS_CLASSES,
+    ("storage.k8s.io", "csinodes"): workloads.CSI_NODES,
+    ("", "resourcequotas"): core.QUOTAS,
+    ("", "limitranges"): core.CREATED,
+    ("rbac.authorization.k8s.io", "roles"): core.CREATED,
+    ("rbac.authorization.k8s.io", "clusterroles"): core.CREATED,
+    ("rbac.authorization.k8s.io", "rolebindings"): core.BINDINGS,
+    ("rbac.authorization.k8s.io", "clusterrolebindings"): core.BINDINGS,
+    ("policy", "poddisruptionbudgets"): core.BUDGETS,
+    ("networking.k8s.io", "networkpolicies"): core.NETWORK_POLICIES,
+    ("scheduling.k8s.io", "priorityclasses"): core.PRIORITY_CLASSES,
+    ("node.k8s.io", "runtimeclasses"): core.RUNTIME_CLASSES,
     ("scheduling.k8s.io", "podgroups"): POD_GROUPS,
     ("scheduling.k8s.io", "compositepodgroups"): POD_GROUPS,
     ("scheduling.k8s.io", "workloads"): WORKLOADS,
-    ("coordination.k8s.io", "leases"): LEASES,
-    ("resource.k8s.io", "resourceclaims"): RESOURCE_CLAIMS,
-    ("resource.k8s.io", "resourceclaimtemplates"): DEVICE_KINDS,
-    ("resource.k8s.io", "resourceslices"): RESOURCE_SLICES,
-    ("resource.k8s.io", "deviceclasses"): DEVICE_KINDS,
-    ("apiextensions.k8s.io", "customresourcedefinitions"): CRDS,
+    ("coordination.k8s.io", "leases"): core.LEASES,
+    ("resource.k8s.io", "resourceclaims"): core.RESOURCE_CLAIMS,
+    ("resource.k8s.io", "resourceclaimtemplates"): core.DEVICE_KINDS,
+    ("resource.k8s.io", "resourceslices"): core.RESOURCE_SLICES,
+    ("resource.k8s.io", "deviceclasses"): core.DEVICE_KINDS,
+    ("apiextensions.k8s.io", "customresourcedefinitions"): core.CRDS,
 }
 
 
 def layout(kind: Kind[Any]) -> Layout:
     """How a kind is shown: as Kubernetes shows its own kinds, else by printer columns."""
     if kind.struct is HorizontalPodAutoscalerV1:
-        return AUTOSCALERS_V1
+        return workloads.AUTOSCALERS_V1
     return _BUILT_IN.get((kind.group, kind.plural)) or custom_layout(kind)
 
 
@@ -489,7 +447,6 @@ class TableWriter:
         kind: what is shown.
         version: version of group ``meta.k8s.io`` that the client reads.
         include_object: what each row carries besides its cells.
-
     """
 
     def __init__(self, kind: Kind[Any], version: str = "v1", include_object: IncludeObject = "Metadata") -> None:
@@ -505,7 +462,6 @@ class TableWriter:
             metadata: list metadata (resourceVersion, continue, remainingItemCount).
             now: Unix seconds, for ages.
             definitions: False leaves the column definitions null, as in all but the first event of a watch.
-
         """
         columns = [column.definition() for column in self._layout.columns] if definitions else None
         return {

@@ -41,7 +41,6 @@ class Layout:
     Attributes:
         columns: left to right.
         cells: object (decoded JSON) and now (Unix seconds) to one cell per column.
-
     """
 
     columns: tuple[Column, ...]

@@ -192,16 +192,7 @@ def _storage_class(obj: Row, now: float) -> list[Any]:
 
 
 DEPLOYMENTS = Layout(
-    (
-        NAME,
-        Column("Ready"),
-        Column("Up-to-date"),
-        Column("Available"),
-        AGE,
-        *_CONTAINERS,
-        _SELECTOR,
-    ),
-    _deployment,
+    (NAME, Column("Ready"), Column("Up-to-date"), Column("Available"), AGE, *_CONTAINERS, _SELECTOR), _deployment
 )
 REPLICA_SETS = Layout(
     (
@@ -275,7 +266,6 @@ STORAGE_CLASSES = Layout(
     ),
     _storage_class,
 )
-
 
 # Tables of ReplicationControllers, HorizontalPodAutoscalers, Ingresses, their classes and CSINodes.
 

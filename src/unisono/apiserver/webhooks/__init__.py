@@ -52,7 +52,6 @@ class Webhooks:
 
     Args:
         objects: the store, and the objects that decide which webhook is asked.
-
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -80,7 +79,6 @@ class Webhooks:
 
         Raises:
             ApiError: one refuses, or does not answer although it must.
-
         """
         asked = await self.mutate(request, dry_run=dry_run)
         if asked.changed is not None:
@@ -100,7 +98,6 @@ class Webhooks:
 
         Raises:
             ApiError: one refuses, or does not answer although it must.
-
         """
         asked = Asked(None, [])
         hooks = list(self._matching(request, changing=True))
@@ -118,7 +115,6 @@ class Webhooks:
 
         Raises:
             ApiError: one refuses, or does not answer although it must.
-
         """
         warnings: list[str] = []
         for hook, version in self._matching(request, changing=False):

@@ -66,7 +66,6 @@ class Caller(Protocol):
 
         Raises:
             CallError: it does not answer as it should.
-
         """
         ...
 
@@ -199,7 +198,6 @@ class Conversions:
     Args:
         objects: the store, and the Services and pods that lead to webhooks.
         caller: gives what asks them.
-
     """
 
     def __init__(self, objects: Objects, caller: Callable[[], Caller]) -> None:
@@ -210,7 +208,6 @@ class Conversions:
 
         Raises:
             ApiError: 500 when the webhook does not convert them; the words are Kubernetes'.
-
         """
         if not isinstance(kind, CustomKind) or kind.converted is None:
             return

@@ -11,13 +11,7 @@ from typing import Any
 import msgspec
 
 from unisono.api.cel import CompileError, CostError, EvaluationError
-from unisono.api.groups.admission_registration import (
-    GROUP,
-    MatchCondition,
-    MutatingWebhook,
-    RuleWithOperations,
-    ValidatingWebhook,
-)
+from unisono.api.groups import admission_registration
 from unisono.api.keys import ADMISSION_API_VERSION, META_API_VERSION
 from unisono.api.kind import Kind
 from unisono.api.selecting import is_empty, selects
@@ -35,7 +29,7 @@ class ConditionError(ValueError):
     """A condition cannot be evaluated."""
 
 
-def met(conditions: Iterable[MatchCondition] | None, variables: dict[str, Any]) -> bool:
+def met(conditions: Iterable[admission_registration.MatchCondition] | None, variables: dict[str, Any]) -> bool:
     """Whether all conditions hold.
 
     Args:
@@ -44,7 +38,6 @@ def met(conditions: Iterable[MatchCondition] | None, variables: dict[str, Any]) 
 
     Raises:
         ConditionError: one cannot be evaluated, and none is false.
-
     """
     left = rules.budget()
     trouble = ""
@@ -71,7 +64,6 @@ class ReviewTarget:
         versions: in which the object can be shown, the one it was written in first.
         labels, old_labels: of the object and of what was there before; None where there is none.
         namespace_labels: of the object's namespace; None for objects that have none, which every selector fits.
-
     """
 
     kind: Kind[Any]
@@ -85,10 +77,10 @@ class ReviewTarget:
 
 def exempt(kind: Kind[Any]) -> bool:
     """Webhook configurations: who made a bad one must be able to repair it."""
-    return kind.group == GROUP
+    return kind.group == admission_registration.GROUP
 
 
-def version_for(hook: ValidatingWebhook, target: ReviewTarget) -> str | None:
+def version_for(hook: admission_registration.ValidatingWebhook, target: ReviewTarget) -> str | None:
     """The version in which a webhook wants to see an object; None when it does not want to."""
     if not _selected(hook, target):
         return None
@@ -99,7 +91,7 @@ def version_for(hook: ValidatingWebhook, target: ReviewTarget) -> str | None:
     return None
 
 
-def _selected(hook: ValidatingWebhook, target: ReviewTarget) -> bool:
+def _selected(hook: admission_registration.ValidatingWebhook, target: ReviewTarget) -> bool:
     by_namespace = target.namespace_labels is not None and hook.namespace_selector is not None
     if by_namespace and not selects(hook.namespace_selector, target.namespace_labels):
         return False
@@ -109,7 +101,7 @@ def _selected(hook: ValidatingWebhook, target: ReviewTarget) -> bool:
     return any(selects(hook.object_selector, labels) for labels in seen)
 
 
-def _fits(rule: RuleWithOperations, target: ReviewTarget, version: str) -> bool:
+def _fits(rule: admission_registration.RuleWithOperations, target: ReviewTarget, version: str) -> bool:
     kind = target.kind
     scope = "Namespaced" if kind.namespaced else "Cluster"
     return (
@@ -133,9 +125,9 @@ def _names(resources: Iterable[str], plural: str, subresource: str) -> bool:
     return False
 
 
-def again(hook: ValidatingWebhook) -> bool:
+def again(hook: admission_registration.ValidatingWebhook) -> bool:
     """Whether a webhook wants to see an object that others changed after it."""
-    return isinstance(hook, MutatingWebhook) and hook.reinvocation_policy == "IfNeeded"
+    return isinstance(hook, admission_registration.MutatingWebhook) and hook.reinvocation_policy == "IfNeeded"
 
 
 # How webhooks are shown what a request is about: JSON values, their apiVersion and their labels (pure).
@@ -190,7 +182,6 @@ class Answer:
     Attributes:
         patch: JSON Patch operations, empty when nothing changes.
         status: why not, where it is a refusal.
-
     """
 
     allowed: bool
@@ -208,7 +199,6 @@ def question(uid: str, request: Request, version: str, objects: tuple[Any, Any],
         version: in which the webhook wants to see the resource.
         objects: the new and the old object as JSON values, None where there is none.
         dry_run: nothing will be stored.
-
     """
     kind, subresource = request.kind, request.subresource
     resource = {"group": kind.group, "version": version, "resource": kind.plural}
@@ -255,7 +245,6 @@ def read(body: bytes, uid: str, *, may_change: bool) -> Answer:
 
     Raises:
         BadAnswer: it is none.
-
     """
     try:
         review = msgspec.json.decode(body)

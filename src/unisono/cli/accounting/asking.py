@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import click
 
 from unisono.cli.components import history_option
+from unisono.cli.options import option
 from unisono.errors import ApiError, ConfigError, UnisonoError
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ class HistoryPlace:
         dsn_file: with the connection string of a database, to read in place of asking anybody.
         dashboard: address of a dashboard to ask; empty for the one that is installed, if the API server knows nothing.
         namespace: of the installation.
-
     """
 
     dsn_file: Path | None = None
@@ -52,10 +52,9 @@ def history_place_options(function: Command) -> Command:
         envvar="UNISONO_DASHBOARD",
         help="Address of a cluster's dashboard to ask.  [default: its Service, through the API server]",
     )
-    @click.option(
+    @option(
         "--system-namespace",
         default="unisono-system",
-        show_default=True,
         help="Namespace of the installation, where the dashboard's Service is.",
     )
     @wraps(function)
@@ -105,7 +104,6 @@ async def ask_dashboard(transport: Transport, place: HistoryPlace, what: str, pa
         NoHistory: there is no dashboard, it may not be reached, or it keeps no history; says what helps.
         ApiError: the dashboard refuses the question, or nothing answers.
         ConfigError: the address cannot be used.
-
     """
     from unisono.dashboard.http.guard import QUESTIONS, TOKEN_HEADER
     from unisono.install.dashboard_server import service_path
@@ -198,24 +196,16 @@ T = TypeVar("T")
 
 def time_options(function: Command) -> Command:
     """``--from`` and ``--to``."""
-    until = click.option(
-        "--to",
-        "-E",
-        "--endtime",
-        "until",
-        default="now",
-        metavar="TIME",
-        show_default=True,
-        help="Up to when, written as --from.",
+    until = option(
+        "--to", "-E", "--endtime", "until", default="now", metavar="TIME", help="Up to when, written as --from."
     )
-    since = click.option(
+    since = option(
         "--from",
         "-S",
         "--starttime",
         "since",
         default="-7d",
         metavar="TIME",
-        show_default=True,
         help="From when on: now, today, yesterday, -7d, -12h, 2026-11, 2026-11-01 or 2026-11-01T08:30.",
     )
     return since(until(function))
@@ -226,16 +216,15 @@ def window_of(since: str, until: str, now: float) -> tuple[float, float]:
 
     Raises:
         UsageError: one is no time, or the first is not the earlier one.
-
     """
     from unisono.cli.printing import moment_of_text
 
     moments = []
-    for option, text in (("--from", since), ("--to", until)):
+    for name, text in (("--from", since), ("--to", until)):
         try:
             moments.append(moment_of_text(text, now))
         except ValueError as error:
-            raise click.UsageError(f"{option}: {error}.") from None
+            raise click.UsageError(f"{name}: {error}.") from None
     if moments[0] >= moments[1]:
         raise click.UsageError(f"--from {since} is not before --to {until}.")
     return moments[0], moments[1]
@@ -248,7 +237,6 @@ async def ask(where: Where, what: str, parameters: Mapping[str, str], kind: type
         NoHistory: there is none; says where one may be.
         ApiError: who was asked refuses, or the database cannot be read.
         ConfigError: the file has no connection string, or the dashboard's address is none.
-
     """
     import msgspec
 

@@ -45,14 +45,7 @@ _ASKED_FOR = ("maxrss",)
 """Columns that are shown where they are asked for."""
 _COLUMNS = (*SACCT_COLUMNS, *_ASKED_FOR)
 _STATE = SACCT_COLUMNS.index("state")
-_STATE_LETTERS = {
-    "CD": "COMPLETED",
-    "F": "FAILED",
-    "TO": "TIMEOUT",
-    "CA": "CANCELLED",
-    "R": "RUNNING",
-    "PD": "PENDING",
-}
+_STATE_LETTERS = {"CD": "COMPLETED", "F": "FAILED", "TO": "TIMEOUT", "CA": "CANCELLED", "R": "RUNNING", "PD": "PENDING"}
 _ALIASES = {
     "jobidraw": "jobid",
     "jobname": "jobid",
@@ -140,7 +133,6 @@ def sacct_lines(
         states: only jobs in these, in Slurm's words; empty for all.
         parsable: cells stand between bars, without blanks.
         title: the first line has the columns' names.
-
     """
     places = [_COLUMNS.index(_ALIASES.get(name, name)) for name in shown]
     rows = (_sacct(job) for job in found.jobs)
@@ -157,7 +149,6 @@ def sacct_columns(text: str) -> list[str]:
 
     Raises:
         ValueError: there is no such column; the message names those that there are, or says why one is not kept.
-
     """
     names = [word.partition("%")[0].strip().lower() for word in text.split(",") if word.strip()]
     for name in names:
@@ -173,7 +164,6 @@ def sacct_states(text: str) -> list[str]:
 
     Raises:
         ValueError: there is no such state; the message names those that there are.
-
     """
     state_names = sorted(_STATE_LETTERS.values())
     states = []

@@ -13,16 +13,15 @@ from unisono.cli.options import Where, file_option, output_option, where_options
 @file_option()
 @output_option("text", "json", "name")
 @where_options
-def command(where: Where, files: tuple[str, ...], output: str) -> None:
+async def command(where: Where, files: tuple[str, ...], output: str) -> None:
     """Create the objects of the files, or change the live ones to what the files say.
 
     Fields that a former apply set and the file no longer has are removed; fields that others set are kept. Objects are
     applied in the order of the files; one that the server refuses is named and left out, and the exit code is 1.
     """
-    from unisono.cli.connection import run_async
     from unisono.cli.manifests import read
 
-    run_async(_apply(where, read(files), output))
+    await _apply(where, read(files), output)
 
 
 async def _apply(where: Where, manifests: list[Any], output: str) -> None:

@@ -13,17 +13,11 @@ _COLUMNS = ("name", "mode", "of", "amount", "used", "left", "rate", "period_end"
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 @output_option("table", "csv", "json", default="table")
 @control_plane_options
-def command(where: Where, names: tuple[str, ...], output: str) -> None:
+async def command(where: Where, names: tuple[str, ...], output: str) -> None:
     """List budgets: how much there is, what is used and left, how fast, and until when it lasts.
 
     Used is as of now. Of several amounts of one budget each has a line of its own.
     """
-    from unisono.cli.connection import run_async
-
-    run_async(_list(where, names, output))
-
-
-async def _list(where: Where, names: tuple[str, ...], output: str) -> None:
     import csv
     import sys
     import time

@@ -16,6 +16,7 @@ from unisono.cli.components import (
     most_pods_option,
     scheduling_options,
 )
+from unisono.cli.options import FILE, NEW_FILE, PATH, option
 
 if TYPE_CHECKING:
     from unisono.history.reading import HistorySource
@@ -26,24 +27,20 @@ if TYPE_CHECKING:
 
 @click.command("agent")
 @click.option("--simulate", type=click.IntRange(1, 100_000), help="That many equal nodes.")
-@click.option("--name", default="sim", show_default=True, help="Name of the nodes of --simulate, before their number.")
-@click.option(
-    "--capacity",
-    default="cpu=64,memory=256Gi,pods=110",
-    show_default=True,
-    help="What each node of --simulate has: RESOURCE=AMOUNT,...",
+@option("--name", default="sim", help="Name of the nodes of --simulate, before their number.")
+@option(
+    "--capacity", default="cpu=64,memory=256Gi,pods=110", help="What each node of --simulate has: RESOURCE=AMOUNT,..."
 )
 @click.option(
     "--nodes",
     "nodes_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="A YAML list of {name, count, capacity, labels, taints}, as for 'unisono up'.",
 )
-@click.option(
+@option(
     "--heartbeat",
     type=click.FloatRange(1.0),
     default=300.0,
-    show_default=True,
     help="Seconds between two renewals of a node's Lease; 10 where a node controller watches over nodes.",
 )
 @component_options("unisono-agent", 8082)
@@ -95,11 +92,10 @@ _MOST_HISTORY = 4 << 30
 )
 @most_pods_option("set aside and told so")
 @history_option(", in which is written down what ran")
-@click.option(
+@option(
     "--history-days",
     type=click.FloatRange(0.1, 36_500),
     default=90.0,
-    show_default=True,
     help="Jobs that ended are kept one by one for so long, then as sums of hours.",
 )
 @click.option("--fleet", is_flag=True, help="Be that of the hub of a fleet: jobs run in its members.")
@@ -132,35 +128,21 @@ def controllers_command(
 
 @click.command("scheduler")
 @click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The scheduler's configuration, in Volcano's format; changes take effect at once.",
+    "--config", type=FILE, help="The scheduler's configuration, in Volcano's format; changes take effect at once."
 )
-@click.option(
-    "--bind-concurrency",
-    type=click.IntRange(1, 4096),
-    default=64,
-    show_default=True,
-    help="Binds under way at a time.",
-)
-@click.option(
+@option("--bind-concurrency", type=click.IntRange(1, 4096), default=64, help="Binds under way at a time.")
+@option(
     "--gang-patience",
     type=click.FloatRange(1.0),
     default=60.0,
-    show_default=True,
     help="Seconds after which a gang that is bound only in part is released.",
 )
-@click.option(
+@option(
     "--heartbeat-lease",
     default=f"kube-system/{CYCLES_LEASE}",
-    show_default=True,
     help="NAMESPACE/NAME of the Lease that is renewed when cycles end.",
 )
-@click.option(
-    "--record",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write down what is seen and decided, for 'unisono simulate replay'.",
-)
+@click.option("--record", type=NEW_FILE, help="Write down what is seen and decided, for 'unisono simulate replay'.")
 @click.option("--fleet", is_flag=True, help="Be that of the hub of a fleet: jobs run in its members.")
 @scheduling_options
 @component_options("unisono-scheduler", 8080)
@@ -198,21 +180,18 @@ def scheduler_command(
 
 
 @click.command("webhook")
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="The cluster; without it as kubectl finds it.")
+@click.option("--kubeconfig", type=PATH, help="The cluster; without it as kubectl finds it.")
 @click.option("--context", help="Context of the kubeconfig.")
-@click.option(
+@option(
     "--serve",
     default="127.0.0.1:8443",
-    show_default=True,
     help="HOST:PORT at which the API server asks; :8443 for servers on other machines.",
 )
 @click.option(
     "--service-namespace",
     help="Namespace of the Service and of the Secret unisono-webhook.  [default: the pod's own, else unisono-system]",
 )
-@click.option(
-    "--configuration", default="unisono", show_default=True, help="Webhook configurations that are to trust it."
-)
+@option("--configuration", default="unisono", help="Webhook configurations that are to trust it.")
 @click.option(
     "--server-name",
     "also",
@@ -220,11 +199,8 @@ def scheduler_command(
     help="A name or address in the certificate beside the Service's, for servers outside of it; may be repeated.",
 )
 @most_pods_option("refused")
-@click.option(
-    "--listen",
-    default="127.0.0.1:8083",
-    show_default=True,
-    help="HOST:PORT of /healthz, /readyz and /metrics; an empty text for none.",
+@option(
+    "--listen", default="127.0.0.1:8083", help="HOST:PORT of /healthz, /readyz and /metrics; an empty text for none."
 )
 @log_level_option
 def webhook_command(
@@ -261,33 +237,14 @@ def webhook_command(
 
 
 @click.command("numa-exporter")
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="The cluster; without it as kubectl finds it.")
+@click.option("--kubeconfig", type=PATH, help="The cluster; without it as kubectl finds it.")
 @click.option("--context", help="Context of the kubeconfig.")
 @click.option("--node-name", required=True, envvar="NODE_NAME", help="The node of the kubelet.  [default: $NODE_NAME]")
-@click.option(
-    "--kubelet-dir",
-    default="/var/lib/kubelet",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="Where it keeps cpu_manager_state.",
-)
-@click.option(
-    "--kubelet-config",
-    type=click.Path(path_type=Path),
-    help="Its configuration.  [default: config.yaml of --kubelet-dir]",
-)
-@click.option(
-    "--system",
-    default="/sys/devices/system",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="Where the kernel tells of CPUs and NUMA nodes.",
-)
-@click.option(
-    "--listen",
-    default="127.0.0.1:8085",
-    show_default=True,
-    help="HOST:PORT of /healthz, /readyz and /metrics; an empty text for none.",
+@option("--kubelet-dir", default="/var/lib/kubelet", type=PATH, help="Where it keeps cpu_manager_state.")
+@click.option("--kubelet-config", type=PATH, help="Its configuration.  [default: config.yaml of --kubelet-dir]")
+@option("--system", default="/sys/devices/system", type=PATH, help="Where the kernel tells of CPUs and NUMA nodes.")
+@option(
+    "--listen", default="127.0.0.1:8085", help="HOST:PORT of /healthz, /readyz and /metrics; an empty text for none."
 )
 @log_level_option
 def numa_exporter_command(
@@ -322,19 +279,14 @@ def numa_exporter_command(
 
 
 @click.command("dashboard-server")
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="The cluster; without it as kubectl finds it.")
+@click.option("--kubeconfig", type=PATH, help="The cluster; without it as kubectl finds it.")
 @click.option("--context", help="Context of the kubeconfig.")
 @click.option(
     "--certificate-authority",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="In a pod without a service account: the authority of the API server that the pod's environment names.",
 )
-@click.option(
-    "--serve",
-    default="127.0.0.1:8090",
-    show_default=True,
-    help="HOST:PORT of the page; :8090 for browsers on other machines.",
-)
+@option("--serve", default="127.0.0.1:8090", help="HOST:PORT of the page; :8090 for browsers on other machines.")
 @click.option(
     "--name",
     "names",
@@ -349,16 +301,12 @@ def numa_exporter_command(
     metavar="HEADER",
     help="Header in which an authenticating proxy sends the user's token of the API server, such as Authorization.",
 )
-@click.option(
-    "--listen",
-    default="127.0.0.1:8084",
-    show_default=True,
-    help="HOST:PORT of /healthz, /readyz and /metrics; an empty text for none.",
+@option(
+    "--listen", default="127.0.0.1:8084", help="HOST:PORT of /healthz, /readyz and /metrics; an empty text for none."
 )
-@click.option(
+@option(
     "--system-namespace",
     default="unisono-system",
-    show_default=True,
     help="Namespace of the installation: the scheduler's configuration is read there, with the viewer's rights.",
 )
 @history_option(" with the cluster's history, which viewers are shown as far as their rights go")
@@ -378,7 +326,7 @@ def numa_exporter_command(
 @click.option(
     "--history-prometheus-token-file",
     "history_token_file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=NEW_FILE,
     help="File with a bearer token for a proxy before it.",
 )
 @log_level_option

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import yaml
 
-from unisono.cli.options import Where, output_option, where_options
+from unisono.cli.options import FILE, Where, output_option, where_options
 
 _LOOKS, _LOOK_SECONDS = 24, 0.5
 # Where values of Volcano's chart, and parameters of CCE's add-on, hold a configuration.
@@ -25,11 +25,7 @@ def command() -> None:
 
 @command.command("check")
 @click.option(
-    "-f",
-    "--filename",
-    "file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="This file.  [default: what the running scheduler says of its own]",
+    "-f", "--filename", "file", type=FILE, help="This file.  [default: what the running scheduler says of its own]"
 )
 @output_option("text", "json")
 @where_options
@@ -59,7 +55,7 @@ def check(where: Where, file: Path | None, output: str) -> None:
     "-f",
     "--filename",
     "file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     required=True,
     help="The configuration, or the manifest of a ConfigMap that holds it.",
 )
@@ -129,7 +125,6 @@ def _within(text: str) -> tuple[str, str] | None:
 
     Raises:
         ConfigError: the manifests cannot be read, or their ConfigMap has no such key.
-
     """
     from unisono.api.core import ConfigMap
     from unisono.api.yaml import load_all
@@ -158,12 +153,7 @@ def _within(text: str) -> tuple[str, str] | None:
 
 
 async def _of_scheduler(where: Where) -> dict[str, Any]:
-    from unisono.api.annotations import (
-        CONFIGURATION_ERROR,
-        CONFIGURATION_NOTES,
-        CONFIGURATION_SOURCE,
-        SCHEDULER_CYCLES,
-    )
+    from unisono.api.annotations import CONFIGURATION_ERROR, CONFIGURATION_NOTES, CONFIGURATION_SOURCE, SCHEDULER_CYCLES
     from unisono.api.keys import CONFIG_MAP_KEY
     from unisono.api.kinds import LEASES
     from unisono.cli.connection import connect

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unisono.cli.options import Where, file_option, output_option, where_options
+from unisono.cli.options import FILE, Where, file_option, output_option, where_options
 from unisono.cli.overview_lines import config_of, moment_of, objects_of
 
 if TYPE_CHECKING:
     from unisono.engine.decisions import DefragmentationPlan
     from unisono.scheduler.defragmentation import Held, Plans
-
 
 # Plans of moves, for people and for programs.
 
@@ -29,7 +28,7 @@ def plans_as_json(answer: Plans) -> dict[str, Any]:
             "resource": answer.resource,
             "idle": answer.idle / _MILLI,
             "onPartlyUsedNodes": answer.scattered / _MILLI,
-            "share": _share(answer),
+            "share": round(answer.scattered / answer.idle, 4) if answer.idle else 0.0,
         },
         "plans": [
             {
@@ -108,10 +107,6 @@ def _held_text(held: Held, answer: Plans) -> str:
     )
 
 
-def _share(answer: Plans) -> float:
-    return round(answer.scattered / answer.idle, 4) if answer.idle else 0.0
-
-
 def _time(seconds: float) -> str:
     from unisono.cli.printing import duration_text
 
@@ -122,11 +117,7 @@ def _time(seconds: float) -> str:
 @where_options
 @file_option(required=False)
 @click.option("--dry-run", is_flag=True, help="Show the plans; the scheduler's action defragment carries them out.")
-@click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The scheduler's configuration.  [default: the cluster's]",
-)
+@click.option("--config", type=FILE, help="The scheduler's configuration.  [default: the cluster's]")
 @click.option("--max-moves", type=click.IntRange(1, 10_000), help="Pods moved for one gang at most.")
 @click.option("--now", help="The time of the files (RFC 3339).  [default: now]")
 @output_option("text", "json")

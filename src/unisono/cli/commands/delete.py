@@ -25,7 +25,7 @@ POLL_SECONDS = 0.1
 @click.option("--grace-period", type=int, help="Seconds that processes get to end by themselves; 0 kills at once.")
 @click.option("--ignore-not-found", is_flag=True, help="A missing object is no error.")
 @where_options
-def command(
+async def command(
     where: Where,
     what: tuple[str, ...],
     files: tuple[str, ...],
@@ -39,26 +39,12 @@ def command(
 
     A name alone is a job's, of whatever kind.
     """
-    from unisono.cli.connection import run_async
-
-    if bool(what) == bool(files):
-        raise click.UsageError("Say what to delete: either KIND NAME (or KIND/NAME), or -f FILE.")
-    run_async(_delete(where, what, files, everything, selector, wait, grace_period, ignore_not_found))
-
-
-async def _delete(
-    where: Where,
-    what: tuple[str, ...],
-    files: tuple[str, ...],
-    everything: bool,
-    selector: str,
-    wait: bool,
-    grace_period: int | None,
-    ignore_not_found: bool,
-) -> None:
     from unisono.cli.connection import connect, namespace_of
     from unisono.errors import NotFound
     from unisono.kube.discovery import discover, request_json
+
+    if bool(what) == bool(files):
+        raise click.UsageError("Say what to delete: either KIND NAME (or KIND/NAME), or -f FILE.")
 
     body: dict[str, Any] = {"propagationPolicy": "Background"}
     if grace_period is not None:
@@ -142,17 +128,11 @@ async def _gone(client: HttpClient, path: str, uid: str | None) -> None:
 @click.command("stop")
 @click.argument("names", nargs=-1, required=True, metavar="NAME|KIND/NAME...")
 @where_options
-def stop_command(where: Where, names: tuple[str, ...]) -> None:
+async def stop_command(where: Where, names: tuple[str, ...]) -> None:
     """Stop jobs for good and keep what is known of them; 'unisono delete' takes them away.
 
     A name alone is a job's, of whatever kind.
     """
-    from unisono.cli.connection import run_async
-
-    run_async(_stop(where, names))
-
-
-async def _stop(where: Where, names: tuple[str, ...]) -> None:
     from unisono.cli.connection import connect, namespace_of
     from unisono.cli.targets import meant
     from unisono.kube.discovery import discover

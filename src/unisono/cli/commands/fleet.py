@@ -106,34 +106,31 @@ def embed(where: Where, name: str, nodes: Path, agent: bool, **about: Any) -> No
 @click.argument("name")
 @_namespace
 @cluster_options
-def leave(where: Where, name: str) -> None:
+async def leave(where: Where, name: str) -> None:
     """Take a member out of its hub; an embedded one is stopped. What it runs is not deleted there."""
-    from unisono.cli.connection import run_async
     from unisono.cli.fleet.members import leave as run
 
-    run_async(run(where, name, where.namespace or _NAMESPACE))
+    await run(where, name, where.namespace or _NAMESPACE)
 
 
 @command.command("list")
 @output_option("text", "json")
 @cluster_options
-def list_(where: Where, output: str) -> None:
+async def list_(where: Where, output: str) -> None:
     """List members: whether they take work, their version, nodes, accelerators and jobs."""
-    from unisono.cli.connection import run_async
     from unisono.cli.fleet.jobs import show_members as run
 
-    run_async(run(where, output))
+    await run(where, output)
 
 
 @command.command("top")
 @output_option("text", "json")
 @cluster_options
-def top(where: Where, output: str) -> None:
+async def top(where: Where, output: str) -> None:
     """Show how much of each member is in use, and the largest block of free accelerators."""
-    from unisono.cli.connection import run_async
     from unisono.cli.fleet.jobs import show_use as run
 
-    run_async(run(where, output))
+    await run(where, output)
 
 
 @command.command("explain")
@@ -141,12 +138,11 @@ def top(where: Where, output: str) -> None:
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the job.")
 @output_option("text", "json")
 @cluster_options
-def explain(where: Where, what: str, output: str) -> None:
+async def explain(where: Where, what: str, output: str) -> None:
     """Say where a job is, or for each member why it is not there."""
-    from unisono.cli.connection import run_async
     from unisono.cli.fleet.jobs import explain as run
 
-    run_async(run(where, what, where.namespace or "default", output))
+    await run(where, what, where.namespace or "default", output)
 
 
 @command.command("pods")
@@ -154,12 +150,11 @@ def explain(where: Where, what: str, output: str) -> None:
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the jobs.")
 @output_option("text", "json")
 @cluster_options
-def pods(where: Where, what: str, output: str) -> None:
+async def pods(where: Where, what: str, output: str) -> None:
     """List the pods of jobs, and the member that runs each."""
-    from unisono.cli.connection import run_async
     from unisono.cli.fleet.jobs import show_pods as run
 
-    run_async(run(where, what, where.namespace or "default", output))
+    await run(where, what, where.namespace or "default", output)
 
 
 @command.command("logs")
@@ -167,12 +162,11 @@ def pods(where: Where, what: str, output: str) -> None:
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the job.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until all has ended.")
 @cluster_options
-def logs(where: Where, what: str, follow: bool) -> None:
+async def logs(where: Where, what: str, follow: bool) -> None:
     """Print the logs of all pods of a job, wherever they run."""
-    from unisono.cli.connection import run_async
     from unisono.cli.fleet.jobs import logs as run
 
-    run_async(run(where, what, where.namespace or "default", follow=follow))
+    await run(where, what, where.namespace or "default", follow=follow)
 
 
 @command.command("drain")
@@ -180,12 +174,11 @@ def logs(where: Where, what: str, follow: bool) -> None:
 @click.option("--undo", is_flag=True, help="Let it take work again.")
 @_namespace
 @cluster_options
-def drain(where: Where, name: str, undo: bool) -> None:
+async def drain(where: Where, name: str, undo: bool) -> None:
     """Send no more work to a member; what runs there goes on."""
-    from unisono.cli.connection import run_async
     from unisono.cli.fleet.jobs import drain as run
 
-    run_async(run(where, name, where.namespace or _NAMESPACE, undo=undo))
+    await run(where, name, where.namespace or _NAMESPACE, undo=undo)
 
 
 @command.command("failover")
@@ -193,22 +186,20 @@ def drain(where: Where, name: str, undo: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_namespace
 @cluster_options
-def failover(where: Where, name: str, yes: bool) -> None:
+async def failover(where: Where, name: str, yes: bool) -> None:
     """Drain a member and start its jobs elsewhere, from their beginning or their checkpoint."""
-    from unisono.cli.connection import run_async
     from unisono.cli.fleet.jobs import failover as run
 
     if not yes:
         click.confirm(f"Stop all jobs that run in {name}, and start them in other members?", abort=True)
-    run_async(run(where, name, where.namespace or _NAMESPACE))
+    await run(where, name, where.namespace or _NAMESPACE)
 
 
 @command.command("contexts")
 @click.option("--file", "to", type=click.Path(dir_okay=False, path_type=Path), help="Where to write it.")
 @cluster_options
-def contexts(where: Where, to: Path | None) -> None:
+async def contexts(where: Where, to: Path | None) -> None:
     """Write a kubeconfig with each member as a context: kubectl --context MEMBER."""
-    from unisono.cli.connection import run_async
     from unisono.cli.fleet.members import write_contexts as run
 
-    run_async(run(where, to))
+    await run(where, to)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--show-managed-fields", is_flag=True, help="With -o json or yaml: also who set which field.")
 @output_option("text", "wide", "json", "yaml", "name")
 @where_options
-def command(
+async def command(
     where: Where,
     what: tuple[str, ...],
     all_namespaces: bool,
@@ -39,11 +39,9 @@ def command(
 
     Kinds are named as kubectl names them: plural, singular or short (vcjob, pg, q, po, no).
     """
-    from unisono.cli.connection import run_async
-
     params = {"labelSelector": selector, "fieldSelector": field_selector}
     chosen = {key: value for key, value in params.items() if value}
-    run_async(_get(where, what, all_namespaces, chosen, watch, output, show_managed_fields))
+    await _get(where, what, all_namespaces, chosen, watch, output, show_managed_fields)
 
 
 async def _get(

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from unisono.cli.options import Where, output_option, where_options
+from unisono.cli.options import FILE, Where, option, output_option, where_options
 
 
 def _path_of_nodes(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -19,39 +19,27 @@ def _path_of_nodes(_: click.Context, __: click.Parameter, value: str) -> str:
 
 @click.command("install")
 @click.option("--image", help="Container image of the components.  [default: ghcr.io/unisono/unisono:VERSION]")
-@click.option("--replicas", type=click.IntRange(1, 9), default=2, show_default=True, help="Pods of each component.")
-@click.option(
+@option("--replicas", type=click.IntRange(1, 9), default=2, help="Pods of each component.")
+@option(
     "--scheduler-name",
     "scheduler_names",
     multiple=True,
     default=("volcano", "unisono"),
-    show_default=True,
     help="Pods that name this scheduler are ours; may be repeated.",
 )
-@click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The scheduler's configuration, in Volcano's format.",
-)
-@click.option("--crds/--no-crds", default=True, show_default=True, help="Include the definitions of our kinds.")
-@click.option("--policies/--no-policies", default=True, show_default=True, help="Check objects by CEL policies.")
-@click.option(
-    "--webhook/--no-webhook", default=True, show_default=True, help="Run the webhook for defaults and what CEL lacks."
-)
+@click.option("--config", type=FILE, help="The scheduler's configuration, in Volcano's format.")
+@option("--crds/--no-crds", default=True, help="Include the definitions of our kinds.")
+@option("--policies/--no-policies", default=True, help="Check objects by CEL policies.")
+@option("--webhook/--no-webhook", default=True, help="Run the webhook for defaults and what CEL lacks.")
 @click.option("--hub", is_flag=True, help="Be the hub of a fleet: its members run the jobs, and this cluster none.")
-@click.option(
-    "--monitoring/--no-monitoring", default=False, show_default=True, help="Include ServiceMonitors and alert rules."
-)
-@click.option(
+@option("--monitoring/--no-monitoring", default=False, help="Include ServiceMonitors and alert rules.")
+@option(
     "--simulate",
     type=click.IntRange(0, 100_000),
     default=0,
-    show_default=True,
     help="Also run that many simulated nodes, to try jobs out; use it where no kubelet is.",
 )
-@click.option(
-    "--dashboard/--no-dashboard", default=False, show_default=True, help="Include the dashboard, which has no rights."
-)
+@option("--dashboard/--no-dashboard", default=False, help="Include the dashboard, which has no rights.")
 @click.option(
     "--dashboard-name",
     "dashboard_names",
@@ -65,24 +53,21 @@ def _path_of_nodes(_: click.Context, __: click.Parameter, value: str) -> str:
     metavar="HEADER",
     help="Header in which an authenticating proxy before the dashboard sends the user's token.",
 )
-@click.option(
+@option(
     "--numa-exporter/--no-numa-exporter",
     default=False,
-    show_default=True,
     help="Include a DaemonSet that describes the CPUs of every node, for the plug-in numa-aware.",
 )
-@click.option(
+@option(
     "--kubelet-dir",
     default="/var/lib/kubelet",
-    show_default=True,
     metavar="PATH",
     callback=_path_of_nodes,
     help="With --numa-exporter: where the kubelets keep their state.",
 )
-@click.option(
+@option(
     "--kubelet-config",
     default="/var/lib/kubelet/config.yaml",
-    show_default=True,
     metavar="PATH",
     callback=_path_of_nodes,
     help="With --numa-exporter: the kubelets' configuration.",
@@ -106,11 +91,10 @@ def _path_of_nodes(_: click.Context, __: click.Parameter, value: str) -> str:
     metavar="URL",
     help="In place of a database: a Prometheus that scrapes the scheduler, for the dashboard to read the history from.",
 )
-@click.option(
+@option(
     "--history-days",
     type=click.IntRange(1, 36_500),
     default=90,
-    show_default=True,
     help="Jobs that ended are kept there one by one for so long, then as sums of hours.",
 )
 @click.option("--uninstall", is_flag=True, help="Take the installation away again; queues and jobs are kept.")
@@ -119,18 +103,15 @@ def _path_of_nodes(_: click.Context, __: click.Parameter, value: str) -> str:
     is_flag=True,
     help="With --uninstall: also delete the definitions, and with them all queues, jobs and pod groups.",
 )
-@click.option(
+@option(
     "--dry-run",
     type=click.Choice(("none", "client", "server")),
     is_flag=False,
     flag_value="client",
     default="none",
-    show_default=True,
     help="client: print the manifests, ask no server; server: let the server check them; alone it means client.",
 )
-@click.option(
-    "-o", "--output", type=click.Choice(("yaml", "json")), default="yaml", show_default=True, help="How to print."
-)
+@option("-o", "--output", type=click.Choice(("yaml", "json")), default="yaml", help="How to print.")
 @where_options
 def command(
     where: Where,
@@ -176,10 +157,7 @@ def command(
             ) from None
         load_config(text, str(config))
     options = InstallOptions(
-        namespace=where.namespace or NAMESPACE,
-        scheduler_names=scheduler_names,
-        scheduler_config=text,
-        **chosen,
+        namespace=where.namespace or NAMESPACE, scheduler_names=scheduler_names, scheduler_config=text, **chosen
     )
     if image:
         options = replace(options, image=image)

@@ -8,20 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from unisono.api.kinds import JOBS
+from unisono.cli import vcctl
 from unisono.cli.options import Where
-from unisono.cli.vcctl import (
-    amounts,
-    cluster_options,
-    connected,
-    everywhere_option,
-    item,
-    items,
-    name_option,
-    namespace_option,
-    print_option,
-    say_nothing_found,
-    show,
-)
 from unisono.errors import ApiError, NotFound, UnisonoError
 
 if TYPE_CHECKING:
@@ -67,7 +55,6 @@ async def create(where: Where, filename: str | None, job: dict[str, Any] | None)
 
     Raises:
         UnisonoError: the file holds another kind, or more than one object.
-
     """
     from pathlib import Path
 
@@ -81,7 +68,7 @@ async def create(where: Where, filename: str | None, job: dict[str, Any] | None)
         raise UnisonoError(f"{filename} must hold exactly one Job, and holds {kinds}: use 'unisono apply' for more.")
     if where.namespace:
         documents[0].metadata["namespace"] = where.namespace
-    async with connected(where) as (client, namespace):
+    async with vcctl.connected(where) as (client, namespace):
         created = await post(client, await discover(client), documents[0], namespace)
     click.echo(f"run job {created.name} successfully")
 
@@ -92,8 +79,8 @@ async def show_list(where: Where, everywhere: bool, output: str, *, queue: str, 
     from unisono.api.kinds import JOBS
     from unisono.cli.vcctl import job_lines
 
-    async with connected(where) as (client, namespace):
-        jobs = await items(client, JOBS, None if everywhere else namespace)
+    async with vcctl.connected(where) as (client, namespace):
+        jobs = await vcctl.items(client, JOBS, None if everywhere else namespace)
         chosen = [
             value
             for value in jobs
@@ -102,9 +89,9 @@ async def show_list(where: Where, everywhere: bool, output: str, *, queue: str, 
             and selector in value["metadata"]["name"]
         ]
         if output == "text" and not chosen:
-            await say_nothing_found(client, queue)
+            await vcctl.say_nothing_found(client, queue)
             return
-    show(output, chosen, job_lines((decode(JOBS, value).obj for value in chosen), namespaces=everywhere))
+    vcctl.show(output, chosen, job_lines((decode(JOBS, value).obj for value in chosen), namespaces=everywhere))
 
 
 async def show_one(where: Where, name: str, output: str) -> None:
@@ -116,8 +103,8 @@ async def show_one(where: Where, name: str, output: str) -> None:
         if output == "text":
             await describe(where, (f"{kind.resource}/{name}",))
             return
-        async with connected(where) as (client, namespace):
-            show(output, await item(client, kind, namespace, name), [])
+        async with vcctl.connected(where) as (client, namespace):
+            vcctl.show(output, await vcctl.item(client, kind, namespace, name), [])
     except NotFound as error:
         await _otherwise(where, kind, name, "view", error)
 
@@ -129,14 +116,13 @@ async def order(where: Where, name: str, action: JobAction) -> None:
         NotFound: there is no such job.
         BadWork: jobs of its kind cannot be suspended, or there is no such kind.
         UnisonoError: the Volcano Job has ended, and no command changes it any more.
-
     """
     from unisono.api.kinds import COMMANDS, JOBS
     from unisono.sdk.jobs.control import job_command, job_kind_of, suspend_patch
 
     kind, name = target(name)
     try:
-        async with connected(where) as (client, namespace):
+        async with vcctl.connected(where) as (client, namespace):
             if kind.resource == JOBS.resource:
                 job = await client.get(JOBS, name, namespace)
                 _refuse_ended(job)
@@ -164,11 +150,10 @@ async def remove(where: Where, name: str) -> None:
 
     Raises:
         NotFound: there is no such job.
-
     """
     kind, name = target(name)
     try:
-        async with connected(where) as (client, namespace):
+        async with vcctl.connected(where) as (client, namespace):
             await client.delete(kind, name, namespace, propagation="Background")
     except NotFound as error:
         await _otherwise(where, kind, name, "delete", error)
@@ -180,7 +165,7 @@ async def _otherwise(where: Where, kind: Kind[Any], name: str, verb: str, error:
 
     if kind.resource != JOBS.resource:
         raise error
-    async with connected(where) as (client, namespace):
+    async with vcctl.connected(where) as (client, namespace):
         await tell_others(client, namespace, name, f"unisono job {verb}", error)
 
 
@@ -189,7 +174,6 @@ def target(text: str) -> tuple[Kind[Any], str]:
 
     Raises:
         BadWork: there is no such kind of job.
-
     """
     from unisono.api.kinds import JOBS
     from unisono.sdk.jobs.control import named
@@ -210,7 +194,6 @@ async def tell_others(client: HttpClient, namespace: str, name: str, words: str,
 
     Raises:
         NotFound: always.
-
     """
     from unisono.api.kinds import JOBS
     from unisono.jobkinds.registry import JOB_KINDS
@@ -247,84 +230,72 @@ def command() -> None:
 @click.option("-c", "--command", "line", help="What the container runs; or give it after --.")
 @click.option("-r", "--replicas", type=click.IntRange(1), default=1, show_default=True, help="Number of pods.")
 @click.option("-m", "--min", "minimum", type=click.IntRange(1), help="Pods that start together.  [default: 1]")
-@click.option("-R", "--requests", default=DEFAULT_AMOUNTS, show_default=True, callback=amounts, help="Per pod.")
-@click.option("-L", "--limits", default=DEFAULT_AMOUNTS, show_default=True, callback=amounts, help="Per pod.")
+@click.option("-R", "--requests", default=DEFAULT_AMOUNTS, show_default=True, callback=vcctl.amounts, help="Per pod.")
+@click.option("-L", "--limits", default=DEFAULT_AMOUNTS, show_default=True, callback=vcctl.amounts, help="Per pod.")
 @click.option("-S", "--scheduler", default="volcano", show_default=True, help="Scheduler of the pods.")
 @click.option("-q", "--queue", help="Queue of the job.  [default: default]")
 @click.option("-f", "--filename", help="A YAML or JSON file with the job, instead of all these.")
-@namespace_option
-@cluster_options
-def run(where: Where, filename: str | None, name: str | None, **options: Any) -> None:
+@vcctl.namespace_option
+@vcctl.cluster_options
+async def run(where: Where, filename: str | None, name: str | None, **options: Any) -> None:
     """Create a job of equal pods, or that of a file; returns at once ('unisono run FILE' follows a job to its end)."""
-    from unisono.cli.connection import run_async
-
     if bool(filename) == bool(name):
         raise click.UsageError("job name cannot be left blank: give --name NAME, or a file with --filename.")
     line, words = options.pop("line"), options.pop("words")
     if line and words:
         raise click.UsageError("--command and the words after -- both say what to run; give one of them.")
     job = flag_job(name, command=tuple(words) or tuple(shlex.split(line or "")), **options) if name else None
-    run_async(create(where, filename, job))
+    await create(where, filename, job)
 
 
 @command.command("list")
 @click.option("-q", "--queue", default="", help="Only jobs of this queue.")
 @click.option("-S", "--scheduler", default="", help="Only jobs of this scheduler.")
 @click.option("--selector", default="", help="Only jobs whose name contains this text.")
-@everywhere_option
-@print_option("text", "json", "yaml")
-@namespace_option
-@cluster_options
-def list_(where: Where, all_namespaces: bool, output: str, **wanted: str) -> None:
+@vcctl.everywhere_option
+@vcctl.print_option("text", "json", "yaml")
+@vcctl.namespace_option
+@vcctl.cluster_options
+async def list_(where: Where, all_namespaces: bool, output: str, **wanted: str) -> None:
     """List Volcano's Jobs with their phase and the number of their pods by state ('unisono get' lists other kinds)."""
-    from unisono.cli.connection import run_async
-
-    run_async(show_list(where, all_namespaces, output, **wanted))
+    await show_list(where, all_namespaces, output, **wanted)
 
 
 @command.command("view")
-@name_option("-N", "job")
-@print_option("text", "json", "yaml")
-@namespace_option
-@cluster_options
-def view(where: Where, name: str, output: str) -> None:
+@vcctl.name_option("-N", "job")
+@vcctl.print_option("text", "json", "yaml")
+@vcctl.namespace_option
+@vcctl.cluster_options
+async def view(where: Where, name: str, output: str) -> None:
     """Show a job: spec, status, why it waits, and its events."""
-    from unisono.cli.connection import run_async
-
-    run_async(show_one(where, name, output))
+    await show_one(where, name, output)
 
 
 @command.command("suspend")
-@name_option("-N", "job")
-@namespace_option
-@cluster_options
-def suspend(where: Where, name: str) -> None:
+@vcctl.name_option("-N", "job")
+@vcctl.namespace_option
+@vcctl.cluster_options
+async def suspend(where: Where, name: str) -> None:
     """Stop a job's pods and give their resources back, until it is resumed."""
-    from unisono.cli.connection import run_async
-
-    run_async(order(where, name, "AbortJob"))
+    await order(where, name, "AbortJob")
     click.echo(f"suspend job {name} successfully")
 
 
 @command.command("resume")
-@name_option("-N", "job")
-@namespace_option
-@cluster_options
-def resume(where: Where, name: str) -> None:
+@vcctl.name_option("-N", "job")
+@vcctl.namespace_option
+@vcctl.cluster_options
+async def resume(where: Where, name: str) -> None:
     """Start a suspended job again."""
-    from unisono.cli.connection import run_async
-
-    run_async(order(where, name, "ResumeJob"))
+    await order(where, name, "ResumeJob")
     click.echo(f"resume job {name} successfully")
 
 
 @command.command("delete")
-@name_option("-N", "job")
-@namespace_option
-@cluster_options
-def delete(where: Where, name: str) -> None:
+@vcctl.name_option("-N", "job")
+@vcctl.namespace_option
+@vcctl.cluster_options
+async def delete(where: Where, name: str) -> None:
     """Delete a job with its pods."""
-    from unisono.cli.connection import run_async
-
-    run_async(remove(where, name))
+    await remove(where, name)
     click.echo(f"delete job {name} successfully")

@@ -12,7 +12,6 @@ from unisono.cli.vcctl import cluster_options, everywhere_option, name_option, n
 if TYPE_CHECKING:
     from unisono.api.kind import Kind
 
-
 # ``unisono jobflow`` and ``unisono jobtemplate``: the same verbs on two kinds.
 
 WORDS = {"jobflow": ("JobFlow", "job flow"), "jobtemplate": ("JobTemplate", "job template")}
@@ -27,41 +26,37 @@ def flow_group(word: str) -> click.Group:
     @file_option()
     @namespace_option
     @cluster_options
-    def create(where: Where, files: tuple[str, ...]) -> None:
-        from unisono.cli.connection import run_async
+    async def create(where: Where, files: tuple[str, ...]) -> None:
         from unisono.cli.vcctl import create_all
 
-        run_async(create_all(where, files, (kind,), f"unisono {word} create"))
+        await create_all(where, files, (kind,), f"unisono {word} create")
 
     @group.command("list", help=f"List {title}s.")
     @everywhere_option
     @print_option("text", "json", "yaml")
     @namespace_option
     @cluster_options
-    def list_(where: Where, all_namespaces: bool, output: str) -> None:
-        from unisono.cli.connection import run_async
+    async def list_(where: Where, all_namespaces: bool, output: str) -> None:
 
-        run_async(_show(where, word, None, all_namespaces, output))
+        await _show(where, word, None, all_namespaces, output)
 
     @group.command("get", help=f"Show one {title} in a line.")
     @name_option("-N", title)
     @print_option("text", "json", "yaml")
     @namespace_option
     @cluster_options
-    def get(where: Where, name: str, output: str) -> None:
-        from unisono.cli.connection import run_async
+    async def get(where: Where, name: str, output: str) -> None:
 
-        run_async(_show(where, word, name, False, output))
+        await _show(where, word, name, False, output)
 
     @group.command("describe", help=f"Show a {title} as it is stored.")
     @name_option("-N", title)
     @print_option("yaml", "json")
     @namespace_option
     @cluster_options
-    def describe(where: Where, name: str, output: str) -> None:
-        from unisono.cli.connection import run_async
+    async def describe(where: Where, name: str, output: str) -> None:
 
-        run_async(_show(where, word, name, False, output))
+        await _show(where, word, name, False, output)
 
     @group.command("delete", help=f"Delete a {title}, or those of files.")
     @click.argument("given", required=False, metavar="[NAME]")
@@ -69,12 +64,11 @@ def flow_group(word: str) -> click.Group:
     @file_option(required=False)
     @namespace_option
     @cluster_options
-    def delete(where: Where, given: str | None, name: str | None, files: tuple[str, ...]) -> None:
-        from unisono.cli.connection import run_async
+    async def delete(where: Where, given: str | None, name: str | None, files: tuple[str, ...]) -> None:
 
         if sum(map(bool, (given, name, files))) != 1:
             raise click.UsageError(f"Say once which {title}: NAME, -N NAME or -f FILE.")
-        run_async(_delete(where, word, given or name, files))
+        await _delete(where, word, given or name, files)
 
     return group
 
@@ -124,7 +118,6 @@ async def _delete(where: Where, word: str, name: str | None, files: tuple[str, .
 
 
 command = flow_group("jobflow")
-
 
 # ``unisono jobtemplate``: job templates with ``vcctl``'s verbs and flags.
 

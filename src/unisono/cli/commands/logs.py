@@ -15,19 +15,14 @@ if TYPE_CHECKING:
 
 @click.command("logs")
 @click.argument("what", nargs=-1, required=True, metavar="POD|JOB|KIND/NAME")
-@click.option(
-    "-f",
-    "--follow",
-    is_flag=True,
-    help="Go on until all has ended; pods that start later are joined in.",
-)
+@click.option("-f", "--follow", is_flag=True, help="Go on until all has ended; pods that start later are joined in.")
 @click.option("-c", "--container", default="", help="Container of the pod.  [default: the first]")
 @click.option("--tail", type=click.IntRange(0), help="Only so many last lines.")
 @click.option("--since", type=click.IntRange(1), help="Only lines of so many last seconds.")
 @click.option("--timestamps", is_flag=True, help="Print the time of each line.")
 @click.option("-p", "--previous", is_flag=True, help="The container's run before the last restart.")
 @where_options
-def command(
+async def command(
     where: Where,
     what: tuple[str, ...],
     follow: bool,
@@ -43,8 +38,6 @@ def command(
 
     KIND is any kind that has pods: job, jobflow, pytorchjob, trainjob, jobset, rayjob, deployment, cronjob, ...
     """
-    from unisono.cli.connection import run_async
-
     query = {
         "container": container,
         "follow": "true" if follow else "",
@@ -53,7 +46,7 @@ def command(
         "timestamps": "true" if timestamps else "",
         "previous": "true" if previous else "",
     }
-    run_async(_logs(where, what, {key: value for key, value in query.items() if value}))
+    await _logs(where, what, {key: value for key, value in query.items() if value})
 
 
 async def _logs(where: Where, what: tuple[str, ...], params: dict[str, str]) -> None:

@@ -60,7 +60,6 @@ def pages(root: click.Group, name: str, headings: Mapping[str, str]) -> Iterator
         root: the command line.
         name: of the program.
         headings: groups of the root's commands, each with their names.
-
     """
     context = click.Context(root, info_name=name, help_option_names=_help_names(root))
     yield name, page(context, headings)

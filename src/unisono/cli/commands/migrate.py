@@ -27,9 +27,7 @@ def command() -> None:
     help="YAML of the objects, such as 'kubectl get -o yaml' writes; - is standard input.",
 )
 @click.option(
-    "--in-place",
-    is_flag=True,
-    help="Of Kueue: leave jobs as they are, and let their namespaces serve Kueue's labels.",
+    "--in-place", is_flag=True, help="Of Kueue: leave jobs as they are, and let their namespaces serve Kueue's labels."
 )
 @output_option("yaml", "json", default="yaml")
 def from_(scheduler: str, files: tuple[Path, ...], in_place: bool, output: str) -> None:

@@ -21,55 +21,8 @@ def command() -> None:
 @command.command("list")
 @output_option("text", "json")
 @control_plane_options
-def list_nodes(where: Where, output: str) -> None:
+async def list_nodes(where: Where, output: str) -> None:
     """List nodes with their checks, quarantines and faults."""
-    from unisono.cli.connection import run_async
-
-    run_async(_list(where, output))
-
-
-@command.command("quarantine")
-@click.argument("names", nargs=-1, required=True)
-@click.option("--reason", required=True, help="Why, for those who wait for the nodes.")
-@control_plane_options
-def quarantine_nodes(where: Where, names: tuple[str, ...], reason: str) -> None:
-    """Take nodes out: they get no more jobs until somebody lifts it; what runs there goes on."""
-    from unisono.cli.connection import run_async
-
-    run_async(_quarantine(where, names, reason))
-
-
-@command.command("lift")
-@click.argument("names", nargs=-1, required=True)
-@click.option("--check", is_flag=True, help="The nodes take jobs when they have passed their check again.")
-@click.option("--reason", default="", help="Why, for the event that tells of it.")
-@control_plane_options
-def lift_quarantine(where: Where, names: tuple[str, ...], check: bool, reason: str) -> None:
-    """Lift the quarantine of nodes: they take jobs again, and an event on the node says who did it."""
-    from unisono.cli.connection import run_async
-
-    run_async(_lift(where, names, reason, check=check))
-
-
-def row_of(node: Node) -> dict[str, Any]:
-    """What ``unisono node list`` shows of a node."""
-    from unisono.api.annotations import NODE_FAULTS, QUARANTINE
-    from unisono.api.node_checks import book_of, quarantined_by
-    from unisono.api.times import rfc3339
-
-    notes = node.metadata.annotations or {}
-    return {
-        "name": node.metadata.name,
-        "quarantine": quarantined_by(node.spec.taints),
-        "checks": {
-            name: {"state": mark.state, "since": rfc3339(mark.since)} for name, mark in sorted(book_of(notes).items())
-        },
-        "faults": notes.get(NODE_FAULTS, ""),
-        "reason": notes.get(QUARANTINE, ""),
-    }
-
-
-async def _list(where: Where, output: str) -> None:
     from unisono.api.kinds import NODES
     from unisono.cli.connection import connect
     from unisono.cli.printing import columns, print_json, visible
@@ -88,7 +41,12 @@ async def _list(where: Where, output: str) -> None:
         click.echo(line)
 
 
-async def _quarantine(where: Where, names: tuple[str, ...], reason: str) -> None:
+@command.command("quarantine")
+@click.argument("names", nargs=-1, required=True)
+@click.option("--reason", required=True, help="Why, for those who wait for the nodes.")
+@control_plane_options
+async def quarantine_nodes(where: Where, names: tuple[str, ...], reason: str) -> None:
+    """Take nodes out: they get no more jobs until somebody lifts it; what runs there goes on."""
     import time
 
     from unisono.api.kinds import NODES
@@ -108,7 +66,13 @@ async def _quarantine(where: Where, names: tuple[str, ...], reason: str) -> None
             click.echo(f"node/{name} takes no more jobs")
 
 
-async def _lift(where: Where, names: tuple[str, ...], reason: str, *, check: bool) -> None:
+@command.command("lift")
+@click.argument("names", nargs=-1, required=True)
+@click.option("--check", is_flag=True, help="The nodes take jobs when they have passed their check again.")
+@click.option("--reason", default="", help="Why, for the event that tells of it.")
+@control_plane_options
+async def lift_quarantine(where: Where, names: tuple[str, ...], check: bool, reason: str) -> None:
+    """Lift the quarantine of nodes: they take jobs again, and an event on the node says who did it."""
     import time
 
     from unisono.api.kinds import NODES
@@ -127,6 +91,24 @@ async def _lift(where: Where, names: tuple[str, ...], reason: str, *, check: boo
             await client.patch(NODES, name, lifting(node, time.time(), check=check))
             await _record(client, node, "QuarantineLifted", f"by {who} (it was {by}){f': {reason}' if reason else ''}")
             click.echo(f"node/{name} {'is checked again' if check else 'takes jobs again'}")
+
+
+def row_of(node: Node) -> dict[str, Any]:
+    """What ``unisono node list`` shows of a node."""
+    from unisono.api.annotations import NODE_FAULTS, QUARANTINE
+    from unisono.api.node_checks import book_of, quarantined_by
+    from unisono.api.times import rfc3339
+
+    notes = node.metadata.annotations or {}
+    return {
+        "name": node.metadata.name,
+        "quarantine": quarantined_by(node.spec.taints),
+        "checks": {
+            name: {"state": mark.state, "since": rfc3339(mark.since)} for name, mark in sorted(book_of(notes).items())
+        },
+        "faults": notes.get(NODE_FAULTS, ""),
+        "reason": notes.get(QUARANTINE, ""),
+    }
 
 
 async def _record(client: HttpClient, node: Node, reason: str, message: str) -> None:

@@ -25,11 +25,9 @@ def command() -> None:
 @print_option("text", "json", "yaml")
 @namespace_option
 @cluster_options
-def list_(where: Where, job: str, queue: str, all_namespaces: bool, output: str) -> None:
+async def list_(where: Where, job: str, queue: str, all_namespaces: bool, output: str) -> None:
     """List the pods of a job, of a queue, or of all jobs."""
-    from unisono.cli.connection import run_async
-
-    run_async(_list(where, job, queue, all_namespaces, output))
+    await _list(where, job, queue, all_namespaces, output)
 
 
 async def _list(where: Where, job: str, queue: str, everywhere: bool, output: str) -> None:

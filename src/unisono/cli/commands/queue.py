@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unisono.cli.options import Where
+from unisono.cli.options import Where, option
 from unisono.cli.vcctl import amounts, cluster_options, connected, item, items, name_option, print_option, show
 from unisono.errors import UnisonoError
 
 if TYPE_CHECKING:
     from unisono.sdk.jobs.control import QueueAction
-
 
 # What ``unisono queue`` does.
 
@@ -48,7 +47,6 @@ async def create_queue(where: Where, name: str, *, state: str, **limits: Any) ->
     Raises:
         AlreadyExists: there is one of that name.
         Invalid: its limits contradict each other or those of its family.
-
     """
     from unisono.api.decode import decode
     from unisono.api.kinds import COMMANDS, QUEUES
@@ -68,7 +66,6 @@ async def update_queue(where: Where, name: str, **limits: Any) -> None:
     Raises:
         UnisonoError: nothing is given.
         NotFound: there is no such queue.
-
     """
     from unisono.api.kinds import QUEUES
 
@@ -86,7 +83,6 @@ async def operate_queue(where: Where, name: str, action: str, weight: int | None
     Raises:
         UnisonoError: the action is none of these, or update has no weight.
         NotFound: there is no such queue.
-
     """
     from unisono.api.kinds import COMMANDS, QUEUES
     from unisono.sdk.jobs.control import queue_command
@@ -114,7 +110,6 @@ async def show_list(where: Where, name: str | None, output: str) -> None:
 
     Raises:
         NotFound: there is no queue of that name.
-
     """
     from unisono.api.decode import decode
     from unisono.api.kinds import QUEUES
@@ -140,7 +135,6 @@ async def remove(where: Where, name: str) -> None:
     Raises:
         NotFound: there is no such queue.
         ApiError: it has queues below it, or is one that must stay.
-
     """
     from unisono.api.kinds import QUEUES
 
@@ -168,24 +162,21 @@ def _limits(function: Any) -> Any:
 
 @command.command("create")
 @name_option("-n", "queue")
-@click.option("-w", "--weight", type=click.IntRange(1), default=1, show_default=True, help="Share among its siblings.")
-@click.option(
+@option("-w", "--weight", type=click.IntRange(1), default=1, help="Share among its siblings.")
+@option(
     "-S",
     "--state",
     type=click.Choice(("Open", "Closed"), case_sensitive=False),
     default="Open",
-    show_default=True,
     help="Whether it takes jobs.",
 )
 @click.option("--parent", help="The queue above it.  [default: root]")
 @click.option("--priority", type=click.IntRange(0), help="Higher goes first and is reclaimed later.")
 @_limits
 @cluster_options
-def create(where: Where, name: str, **options: Any) -> None:
+async def create(where: Where, name: str, **options: Any) -> None:
     """Create a queue."""
-    from unisono.cli.connection import run_async
-
-    run_async(create_queue(where, name, **options))
+    await create_queue(where, name, **options)
 
 
 @command.command("update")
@@ -195,11 +186,9 @@ def create(where: Where, name: str, **options: Any) -> None:
 @click.option("--priority", type=click.IntRange(0), help="Higher goes first and is reclaimed later.")
 @_limits
 @cluster_options
-def update(where: Where, name: str, **options: Any) -> None:
+async def update(where: Where, name: str, **options: Any) -> None:
     """Change what is given; everything else stays."""
-    from unisono.cli.connection import run_async
-
-    run_async(update_queue(where, name, **options))
+    await update_queue(where, name, **options)
 
 
 @command.command("operate")
@@ -207,39 +196,31 @@ def update(where: Where, name: str, **options: Any) -> None:
 @click.option("-a", "--action", default="", help="open, close or update.")
 @click.option("-w", "--weight", type=int, help="The new weight, for update.")
 @cluster_options
-def operate(where: Where, name: str, action: str, weight: int | None) -> None:
+async def operate(where: Where, name: str, action: str, weight: int | None) -> None:
     """Open or close a queue, or change its weight. A closed queue takes no jobs; those that run go on."""
-    from unisono.cli.connection import run_async
-
-    run_async(operate_queue(where, name, action, weight))
+    await operate_queue(where, name, action, weight)
 
 
 @command.command("list")
 @print_option("text", "wide", "json", "yaml")
 @cluster_options
-def list_(where: Where, output: str) -> None:
+async def list_(where: Where, output: str) -> None:
     """List queues with the number of their PodGroups by phase; wide: with what they use, deserve and may use."""
-    from unisono.cli.connection import run_async
-
-    run_async(show_list(where, None, output))
+    await show_list(where, None, output)
 
 
 @command.command("get")
 @name_option("-n", "queue")
 @print_option("text", "json", "yaml")
 @cluster_options
-def get(where: Where, name: str, output: str) -> None:
+async def get(where: Where, name: str, output: str) -> None:
     """Show one queue."""
-    from unisono.cli.connection import run_async
-
-    run_async(show_list(where, name, output))
+    await show_list(where, name, output)
 
 
 @command.command("delete")
 @name_option("-n", "queue")
 @cluster_options
-def delete(where: Where, name: str) -> None:
+async def delete(where: Where, name: str) -> None:
     """Delete a queue."""
-    from unisono.cli.connection import run_async
-
-    run_async(remove(where, name))
+    await remove(where, name)

@@ -6,36 +6,34 @@ from pathlib import Path
 
 import click
 
-from unisono.cli.options import Where, where_options
+from unisono.cli.options import NEW_FILE, Where, option, where_options
 
 
 @click.command("record")
 @where_options
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The recording.")
+@click.option("--out", type=NEW_FILE, required=True, help="The recording.")
 @click.option("--for", "duration", default="", help="End after a time such as 30m or 8h.  [default: on Ctrl-C]")
-@click.option("--default-queue", default="default", show_default=True, help="Queue of PodGroups that name none.")
-@click.option(
+@option("--default-queue", default="default", help="Queue of PodGroups that name none.")
+@option(
     "--scheduler-name",
     "scheduler_names",
     multiple=True,
     default=("volcano", "unisono"),
-    show_default=True,
     help="Pods that name one of these are scheduled; may be repeated.",
 )
-def command(where: Where, out: Path, duration: str, default_queue: str, scheduler_names: tuple[str, ...]) -> None:
+async def command(where: Where, out: Path, duration: str, default_queue: str, scheduler_names: tuple[str, ...]) -> None:
     """Write down what a scheduler would see of a cluster, whichever scheduler works there.
 
     'unisono simulate' reads the recording as a workload and as a cluster. To repeat decisions, let the scheduler itself
     record: 'unisono scheduler --record FILE' or 'unisono up --record FILE'.
     """
     from unisono.api.times import parse_duration
-    from unisono.cli.connection import run_async
 
     try:
         seconds = parse_duration(duration) if duration else None
     except ValueError:
         raise click.UsageError(f"--for takes a time such as 30m or 8h, not '{duration}'.") from None
-    run_async(_record(where, out, seconds, default_queue, scheduler_names))
+    await _record(where, out, seconds, default_queue, scheduler_names)
 
 
 async def _record(where: Where, out: Path, seconds: float | None, default_queue: str, names: tuple[str, ...]) -> None:

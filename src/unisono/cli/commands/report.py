@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from unisono.cli.accounting.asking import history_place_options, time_options
-from unisono.cli.options import Where, control_plane_options, output_option
+from unisono.cli.options import Where, control_plane_options, option, output_option
 
 if TYPE_CHECKING:
     from unisono.cli.accounting.asking import HistoryPlace
@@ -17,24 +17,21 @@ if TYPE_CHECKING:
 
 @click.command("report")
 @time_options
-@click.option(
+@option(
     "--by",
     type=click.Choice(("queue", "namespace", "user", "job", "day")),
     default="queue",
-    show_default=True,
     help="What a row stands for.",
 )
 @click.option("-q", "--queue", default="", help="Only of this queue.")
 @click.option("-u", "--user", default="", help="Only of jobs that this user submitted.")
 @click.option("-n", "--namespace", default="", help="Only of this namespace.")
 @click.option("--money", is_flag=True, help="What it cost, too, by the prices of a PriceList.")
-@click.option(
-    "--prices", default="default", show_default=True, metavar="NAME", help="The PriceList by which money is told."
-)
+@option("--prices", default="default", metavar="NAME", help="The PriceList by which money is told.")
 @output_option("table", "csv", "json", default="table")
 @history_place_options
 @control_plane_options
-def command(
+async def command(
     where: Where,
     since: str,
     until: str,
@@ -50,10 +47,8 @@ def command(
 
     Jobs that are gone count, too. You see those of namespaces in which you may list jobs.
     """
-    from unisono.cli.connection import run_async
-
-    run_async(
-        _report(where, (since, until), {"by": by, "queue": queue, "user": user}, output, place, prices if money else "")
+    await _report(
+        where, (since, until), {"by": by, "queue": queue, "user": user}, output, place, prices if money else ""
     )
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @output_option("table", "csv", "json", default="table")
 @history_place_options
 @control_plane_options
-def command(
+async def command(
     where: Where,
     since: str,
     until: str,
@@ -50,7 +50,6 @@ def command(
 ) -> None:
     """List jobs with their use and their end, also those that are gone, as Slurm's sacct does."""
     from unisono.cli.accounting.tables import sacct_columns, sacct_states
-    from unisono.cli.connection import run_async
     from unisono.cli.slurm.selecting import names_of
 
     try:
@@ -62,16 +61,14 @@ def command(
             "--format, --state, --parsable2 and --noheader are for the table: csv and json have all."
         )
     asked = {"queue": partition, "user": user}
-    run_async(
-        _sacct(
-            where,
-            (since, until),
-            names_of([name, other]),
-            asked,
-            output,
-            {"shown": shown, "states": states, "parsable": parsable, "title": not noheader},
-            place,
-        )
+    await _sacct(
+        where,
+        (since, until),
+        names_of([name, other]),
+        asked,
+        output,
+        {"shown": shown, "states": states, "parsable": parsable, "title": not noheader},
+        place,
     )
 
 

@@ -44,7 +44,6 @@ def split_words(words: Sequence[str], command: str = "sbatch") -> tuple[list[tup
 
     Raises:
         BadScript: a word is no option, or lacks its value.
-
     """
     from unisono.cli.slurm.script import DIVIDER
     from unisono.cli.slurm.steps.words import BadOption, split_options
@@ -115,7 +114,6 @@ def command_elements(
     Raises:
         BadScript: an option cannot be read, or makes no sense without a script.
         UsageError: there is no command.
-
     """
     from unisono.cli.slurm.script import batch_of
 
@@ -152,7 +150,6 @@ def script_elements(
     Raises:
         BadScript: the script, a line of it or an option cannot be read.
         UsageError: there is no script.
-
     """
     from unisono.cli.slurm.script import batch_of, joined, read_script
 
@@ -215,7 +212,6 @@ def _find_mounts(batch: Batch) -> None:
 
     Raises:
         BadScript: it names the first one.
-
     """
     for source, target, _ in batch.mounts:
         if not os.path.lexists(source):
@@ -287,7 +283,6 @@ def _script(rest: Sequence[str]) -> tuple[str, str]:
     Raises:
         BadScript: it cannot be read.
         UsageError: there is none.
-
     """
     from unisono.cli.slurm.script import LONGEST
 
@@ -307,7 +302,6 @@ def _exported_variables(batch: Batch) -> dict[str, str]:
 
     Raises:
         BadScript: the caller has no variable of a name.
-
     """
     variables = {}
     for name, value in batch.exported:
@@ -323,7 +317,6 @@ def _enter(batch: Batch) -> None:
 
     Raises:
         BadScript: there is no such folder.
-
     """
     if batch.folder:
         try:
@@ -463,7 +456,6 @@ async def _dependencies(where: Where, batch: Batch, base: str) -> None:
     Raises:
         UnisonoError: one did not end as it was to.
         NotFound: there is none of that name.
-
     """
     from unisono.cli.connection import connect, namespace_of
     from unisono.errors import UnisonoError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unisono.cli.options import file_option, output_option
+from unisono.cli.options import FILE, file_option, option, output_option
 from unisono.cli.overview_lines import moment_of
 
 if TYPE_CHECKING:
@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 @click.command("schedule")
 @file_option()
 @click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The scheduler's configuration, in Volcano's format.  [default: the built-in one]",
+    "--config", type=FILE, help="The scheduler's configuration, in Volcano's format.  [default: the built-in one]"
 )
 @click.option("--no-plugin-defaults", is_flag=True, help="A flag of a plug-in that the configuration omits is off.")
-@click.option("--seed", type=int, default=0, show_default=True, help="For plug-ins that use randomness.")
+@option("--seed", type=int, default=0, help="For plug-ins that use randomness.")
 @click.option("--now", help="Decide as if it were this time (RFC 3339).  [default: now]")
 @output_option("text", "json")
 def command(

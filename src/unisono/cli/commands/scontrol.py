@@ -274,7 +274,6 @@ async def _stop_named(client: Any, namespace: str, names: list[str]) -> None:
 
     Raises:
         NotFound: there is neither.
-
     """
     from unisono.api.conditions import ENDED
     from unisono.cli.slurm.selecting import jobs_called

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from unisono.cli.options import output_option
+from unisono.cli.options import FILE, NEW_FILE, option, output_option
 
 if TYPE_CHECKING:
     from unisono.simulator.world.settings import Settings
 
-_File = click.Path(exists=True, dir_okay=False, path_type=Path)
+_File = FILE
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -40,15 +40,14 @@ def command() -> None:
 
 def _world_options(function: _Command) -> _Command:
     """Options on how the world goes."""
-    for option in (
+    for decorate in (
         click.option("--format", "form", help="Form of the workload.  [default: as the file looks]"),
         click.option("--jobs", "limit", type=click.IntRange(1), help="Take only so many jobs, the first ones."),
         click.option("--until", type=click.FloatRange(0), help="End after so many simulated seconds."),
-        click.option(
+        option(
             "--run-times",
             type=click.Choice(("exact", "estimate", "none")),
             default="estimate",
-            show_default=True,
             help="What the scheduler is told of run times.",
         ),
         click.option("--startup", type=click.FloatRange(0), default=0.0, help="Seconds from bind to progress."),
@@ -79,7 +78,7 @@ def _world_options(function: _Command) -> _Command:
             help="A node is away from 2h to 6h: gpu-3=2h-6h, or for good: gpu-3=2h; may be repeated.",
         ),
     ):
-        function = option(function)
+        function = decorate(function)
     return function
 
 
@@ -111,9 +110,9 @@ def _settings(seed: int, options: dict[str, Any], cluster: Path) -> Settings:
 @click.argument("workload", type=_File)
 @click.option("-c", "--cluster", type=_File, required=True, help="The cluster's description.")
 @click.option("--config", type=_File, help="The scheduler's configuration.  [default: the built-in one]")
-@click.option("--seed", type=int, default=0, show_default=True, help="For everything random.")
+@option("--seed", type=int, default=0, help="For everything random.")
 @_world_options
-@click.option("--jobs-out", type=click.Path(dir_okay=False, path_type=Path), help="Write what became of each job.")
+@click.option("--jobs-out", type=NEW_FILE, help="Write what became of each job.")
 @output_option("text", "json")
 def run(
     workload: Path,
@@ -151,23 +150,20 @@ def run(
 @command.command("generate")
 @click.argument("kind")
 @click.option("-c", "--cluster", type=_File, required=True, help="The cluster that the load refers to.")
-@click.option("--jobs", type=click.IntRange(1), default=1000, show_default=True, help="How many.")
-@click.option(
+@option("--jobs", type=click.IntRange(1), default=1000, help="How many.")
+@option(
     "--load",
     type=float,
     default=0.8,
-    show_default=True,
     help="GPU time that would be used while jobs arrive, did each start at once, over that of the cluster.",
 )
-@click.option(
-    "--mean-seconds", type=float, default=3600.0, show_default=True, help="Mean run time; lublin has its own."
-)
-@click.option("--users", type=click.IntRange(1), default=20, show_default=True, help="How many users there are.")
+@option("--mean-seconds", type=float, default=3600.0, help="Mean run time; lublin has its own.")
+@option("--users", type=click.IntRange(1), default=20, help="How many users there are.")
 @click.option(
     "--queue", "queues", multiple=True, help="NAME or NAME=WEIGHT: a queue that jobs choose; may be repeated."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same workload.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.  [default: stdout]")
+@option("--seed", type=int, default=0, help="The same seed gives the same workload.")
+@click.option("--out", type=NEW_FILE, help="Write to a file.  [default: stdout]")
 def generate(kind: str, cluster: Path, queues: tuple[str, ...], out: Path | None, **options: Any) -> None:
     """Write a workload in the native form: poisson, diurnal, or lublin (gangs as on parallel supercomputers)."""
     import sys
@@ -261,9 +257,9 @@ def compare(before: Path, after: Path, everything: bool, jobs: tuple[Path, Path]
 @click.argument("workload", type=_File)
 @click.option("-c", "--cluster", type=_File, required=True, help="The cluster's description.")
 @click.option("--config", type=_File, help="The scheduler's configuration.  [default: the built-in one]")
-@click.option("--seed", type=int, default=0, show_default=True, help="For everything random.")
+@option("--seed", type=int, default=0, help="For everything random.")
 @_world_options
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The HTML file.")
+@click.option("--out", type=NEW_FILE, required=True, help="The HTML file.")
 def report(
     workload: Path,
     cluster: Path,
@@ -290,7 +286,7 @@ def report(
 @click.option("-w", "--workload", "workloads", type=_File, multiple=True, required=True, help="May be repeated.")
 @click.option("-c", "--cluster", "clusters", type=_File, multiple=True, required=True, help="May be repeated.")
 @click.option("--config", "configs", type=_File, multiple=True, help="May be repeated.  [default: the built-in one]")
-@click.option("--seeds", default="0", show_default=True, help="Such as 0-9 or 1,5,7.")
+@option("--seeds", default="0", help="Such as 0-9 or 1,5,7.")
 @_world_options
 @click.option("--processes", type=click.IntRange(1), help="Runs at a time.  [default: one per core]")
 @click.option(
@@ -301,8 +297,8 @@ def report(
 @click.option(
     "--image", help="Container image with Unisono, for pods of a cluster.  [default: ghcr.io/unisono/unisono:VERSION]"
 )
-@click.option("--queue", default="default", show_default=True, help="Queue of the pods.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The result file.")
+@option("--queue", default="default", help="Queue of the pods.")
+@click.option("--out", type=NEW_FILE, required=True, help="The result file.")
 def sweep(
     workloads: tuple[Path, ...],
     clusters: tuple[Path, ...],
@@ -360,10 +356,10 @@ def _seeds(text: str) -> list[int]:
 @click.argument("workload", type=_File)
 @click.option("-c", "--cluster", type=_File, required=True, help="The cluster's description.")
 @click.option("--config", type=_File, help="The scheduler's configuration.  [default: the built-in one]")
-@click.option("--seed", type=int, default=0, show_default=True, help="For everything random.")
+@option("--seed", type=int, default=0, help="For everything random.")
 @_world_options
-@click.option("--moments", type=click.IntRange(1, 1000), default=20, show_default=True, help="How often to look.")
-@click.option("--futures", type=click.IntRange(2, 1000), default=20, show_default=True, help="Of each forecast.")
+@option("--moments", type=click.IntRange(1, 1000), default=20, help="How often to look.")
+@option("--futures", type=click.IntRange(2, 1000), default=20, help="Of each forecast.")
 @output_option("text", "json")
 def calibrate(
     workload: Path,

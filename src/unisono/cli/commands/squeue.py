@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "--start", is_flag=True, help="When jobs that wait may start: half of the simulated futures start them by then."
 )
 @where_options
-def command(
+async def command(
     where: Where,
     jobs: str,
     output: str,
@@ -38,8 +38,6 @@ def command(
     **asked: Any,
 ) -> None:
     """List jobs that run (R) and wait (PD) with the reason, as Slurm's squeue does; see also 'unisono status'."""
-    from unisono.cli.connection import run_async
-
     if account and asked["partition"]:
         raise click.UsageError("--account and --partition both name a queue here; give one of them.")
     if output not in ("text", "json") and "%" not in output:
@@ -55,7 +53,7 @@ def command(
     if start:
         _starts(where, asked, title=not noheader)
         return
-    run_async(_squeue(where, asked, output, long=long, title=not noheader))
+    await _squeue(where, asked, output, long=long, title=not noheader)
 
 
 async def _squeue(where: Where, asked: dict[str, Any], output: str, *, long: bool, title: bool) -> None:
@@ -133,7 +131,7 @@ async def _waiting(where: Where, asked: dict[str, Any]) -> tuple[str, dict[str, 
 @click.option("-h", "--noheader", is_flag=True, help="Without the names of the columns.")
 @click.option("-o", "--output", "--format", default="text", help="text, json, or a line of Slurm's such as '%n %t %G'.")
 @where_options_without_n
-def sinfo_command(
+async def sinfo_command(
     where: Where,
     partition: str,
     states: str,
@@ -148,7 +146,6 @@ def sinfo_command(
     noheader: bool,
 ) -> None:
     """List nodes with their state and what is in use, as Slurm's sinfo does; see also 'unisono status'."""
-    from unisono.cli.connection import run_async
     from unisono.cli.slurm.selecting import SUMMARY, node_states
 
     if output not in ("text", "json") and "%" not in output:
@@ -157,7 +154,7 @@ def sinfo_command(
         click.echo(f"{click.style('Note:', fg='yellow')} queues share all nodes; these are all", err=True)
     chosen = {"states": node_states(states), "names": nodes, "responding": responding}
     pattern = output if "%" in output else SUMMARY if summarize and output == "text" else ""
-    run_async(_sinfo(where, output, pattern, chosen, by_node=by_node, title=not noheader))
+    await _sinfo(where, output, pattern, chosen, by_node=by_node, title=not noheader)
 
 
 async def _sinfo(

@@ -28,14 +28,13 @@ _NAMED = "cluster Utilization, cluster AccountUtilizationByUser, cluster UserUti
 @output_option("table", "csv", "json", default="table")
 @history_place_options
 @control_plane_options
-def command(where: Where, words: tuple[str, ...], output: str, hours: str, place: HistoryPlace) -> None:
+async def command(where: Where, words: tuple[str, ...], output: str, hours: str, place: HistoryPlace) -> None:
     """Report who used how much, as Slurm's sreport does: 'unisono report' under Slurm's names.
 
     Reports are cluster Utilization (by day), cluster AccountUtilizationByUser and job SizesByAccount (by queue),
     cluster UserUtilizationByAccount and user TopUsage (by user). Further words are start=, end=, users= and accounts=.
     """
     from unisono.cli.commands.report import _report
-    from unisono.cli.connection import run_async
 
     names = [word.lower() for word in words if "=" not in word]
     given = {name.lower(): value for name, _, value in (word.partition("=") for word in words if "=" in word)}
@@ -52,7 +51,7 @@ def command(where: Where, words: tuple[str, ...], output: str, hours: str, place
         raise click.UsageError(f"{next(iter(given))}= is not read: there are start=, end=, users= and accounts=.")
     if "," in asked["queue"] or "," in asked["user"]:
         raise click.UsageError("users= and accounts= name one here; without them all are listed.")
-    run_async(_report(where, (since, until), asked, output, place))
+    await _report(where, (since, until), asked, output, place)
 
 
 # ``unisono sacctmgr``.
@@ -79,13 +78,12 @@ _WRITES = {
 @click.argument("verb")
 @click.argument("words", nargs=-1, metavar="account|assoc|qos [NAME]")
 @where_options
-def sacctmgr_command(where: Where, verb: str, words: tuple[str, ...]) -> None:
+async def sacctmgr_command(where: Where, verb: str, words: tuple[str, ...]) -> None:
     """List accounts, associations or QOS as Slurm's sacctmgr does: queues stand for all of them.
 
     Verbs are show and list; queues are changed by 'unisono queue'.
     """
     from unisono.cli.commands.queue import show_list
-    from unisono.cli.connection import run_async
 
     if verb in _WRITES:
         raise click.UsageError(f"sacctmgr {verb}: queues stand for accounts and QOS: {_WRITES[verb]} does it.")
@@ -98,4 +96,4 @@ def sacctmgr_command(where: Where, verb: str, words: tuple[str, ...]) -> None:
     names = [name.rpartition("=")[2] for name in names if not name.lower().startswith(("format=", "cluster="))]
     if len(names) > 1:
         raise click.UsageError(f"sacctmgr {verb} {what} takes one name; without a name all queues are listed.")
-    run_async(show_list(where, names[0] if names else None, "wide"))
+    await show_list(where, names[0] if names else None, "wide")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from unisono.cli.options import Where, output_option, where_options
+from unisono.cli.options import Where, option, output_option, where_options
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("status")
-@click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="Jobs of each list.")
+@option("--most", type=click.IntRange(1), default=20, help="Jobs of each list.")
 @click.option("--start", is_flag=True, help="When jobs that wait may start, by simulated futures.")
 @output_option("text", "json")
 @where_options
@@ -77,9 +77,7 @@ def _show(found: Overview, starts: dict[str, Start], most: int, output: str) -> 
 
 
 @click.command("top")
-@click.option(
-    "-d", "--delay", type=click.FloatRange(min=0.2), default=2.0, show_default=True, help="Seconds between two looks."
-)
+@option("-d", "--delay", type=click.FloatRange(min=0.2), default=2.0, help="Seconds between two looks.")
 @click.option("--count", type=click.IntRange(1), help="End after so many looks.  [default: Ctrl-C]")
 @where_options
 def top_command(where: Where, delay: float, count: int | None) -> None:

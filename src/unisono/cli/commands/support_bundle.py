@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from unisono.api.kind import Kind
     from unisono.kube.http import HttpClient
 
-
 # What ``unisono support-bundle`` collects, and how it is cleaned of secrets.
 
 # Objects and texts without what users keep secret (pure).
@@ -188,7 +187,6 @@ class Collector:
 
         Args:
             home: data directory of a control plane of this machine, whose log is there; None for a cluster.
-
         """
         yield "about.json", json.dumps(await self._about(), indent=2) + "\n"
         for kind in KINDS:

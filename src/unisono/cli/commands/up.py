@@ -14,6 +14,7 @@ import click
 
 from unisono.cli.components import log_level_option, most_pods_option
 from unisono.cli.detached_plane import DETACHED, start_detached, welcome
+from unisono.cli.options import FILE, NEW_FILE, PATH, option
 
 if TYPE_CHECKING:
     from unisono.standalone.paths import DataDir
@@ -29,18 +30,15 @@ _REMOTE = (
 
 @click.command("up")
 @click.option("--detach", is_flag=True, help="Return when it is ready; it goes on in the background.")
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Where to keep state and kubeconfig.")
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address of the API; with any but a loopback address other machines reach it.",
+@click.option("--data-dir", type=PATH, help="Where to keep state and kubeconfig.")
+@option(
+    "--host", default="127.0.0.1", help="Address of the API; with any but a loopback address other machines reach it."
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of the API.  [default: a free one, kept]")
 @click.option(
     "--nodes",
     "nodes_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="Add simulated nodes: a YAML list of {name, count, capacity, labels, taints, devices}.",
 )
 @click.option("--no-agent", is_flag=True, help="Do not offer this machine as a node.")
@@ -51,40 +49,35 @@ _REMOTE = (
 )
 @click.option(
     "--device-config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="How this machine's NVIDIA cards are shared: a configuration of NVIDIA's device plugin.",
 )
-@click.option(
+@option(
     "--cpu-manager-policy",
     type=click.Choice(("none", "static")),
     default="none",
-    show_default=True,
     help="static: containers of Guaranteed pods that ask for whole CPUs have them for themselves.",
 )
-@click.option(
+@option(
     "--topology-manager-policy",
     type=click.Choice(("none", "best-effort", "restricted", "single-numa-node")),
     default="none",
-    show_default=True,
     help="How strictly such CPUs must be of one NUMA node.",
 )
-@click.option(
+@option(
     "--reserved-cpus",
     type=click.IntRange(1, 4096),
     default=1,
-    show_default=True,
     metavar="NUMBER",
     help="With static: CPUs that no container has for itself.",
 )
 @click.option(
     "--scheduler-config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="The scheduler's configuration, in Volcano's format; changes take effect at once.",
 )
 @click.option(
-    "--record",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write down what the scheduler sees and decides, for 'unisono simulate replay'.",
+    "--record", type=NEW_FILE, help="Write down what the scheduler sees and decides, for 'unisono simulate replay'."
 )
 @click.option(
     "--api-limit",
@@ -99,11 +92,10 @@ _REMOTE = (
     help="Be the hub of a fleet: jobs run in the clusters that 'unisono fleet join' brings, and not on this machine.",
 )
 @click.option("--no-dashboard", is_flag=True, help="Do not hold a port of 127.0.0.1 for 'unisono dashboard'.")
-@click.option(
+@option(
     "--history-days",
     type=click.FloatRange(0, 36500),
     default=90,
-    show_default=True,
     metavar="DAYS",
     help="Remember single jobs for 'unisono report' so long, and sums of hours longer; 0: no history.",
 )

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from unisono.cli.explaining import FUTURES, LOOK_AHEAD
-from unisono.cli.options import Where, file_option, output_option, where_options
+from unisono.cli.options import FILE, Where, file_option, option, output_option, where_options
 from unisono.cli.overview_lines import config_of, moment_of, objects_of
 
-_File = click.Path(exists=True, dir_okay=False, path_type=Path)
+_File = FILE
 
 
 @click.command("whatif")
@@ -27,16 +27,15 @@ _File = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="What to change, or a job that is not submitted yet (YAML); may be repeated.",
 )
 @click.option("--config", type=_File, help="The scheduler's configuration.  [default: the cluster's]")
-@click.option("--for", "duration", default=LOOK_AHEAD, show_default=True, help="How far to look ahead, such as 4h.")
-@click.option("--futures", type=click.IntRange(1, 1000), default=FUTURES, show_default=True, help="Possible futures.")
-@click.option(
+@option("--for", "duration", default=LOOK_AHEAD, help="How far to look ahead, such as 4h.")
+@option("--futures", type=click.IntRange(1, 1000), default=FUTURES, help="Possible futures.")
+@option(
     "--seconds",
     type=click.FloatRange(0.0, min_open=True),
     default=30.0,
-    show_default=True,
     help="Time of a processor until it answers with what it has, a fast model's futures at least.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same answer.")
+@option("--seed", type=int, default=0, help="The same seed gives the same answer.")
 @click.option("--now", help="The time of the files (RFC 3339).  [default: now]")
 @output_option("text", "json")
 def command(

@@ -55,7 +55,6 @@ async def job_of(client: Client, what: str, namespace: str) -> tuple[Kind[Any], 
     Raises:
         ConfigError: the kind is none that a hub dispatches.
         NotFound: there is no such job.
-
     """
     word, slash, name = what.partition("/")
     kind = JOBS
@@ -85,7 +84,6 @@ async def hyper_job_of(client: Client, what: str, namespace: str) -> HyperJob | 
     Raises:
         ConfigError: the kind is none that a hub dispatches.
         NotFound: it is named with its kind, and there is none.
-
     """
     word, slash, name = what.partition("/")
     if slash and word.lower() in _words(HYPER_JOBS):

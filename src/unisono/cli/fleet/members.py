@@ -65,7 +65,6 @@ async def write_contexts(where: Where, to: Path | None) -> None:
 
     Raises:
         ConfigError: there is no member that the user can reach.
-
     """
     from unisono.api.yaml import dump
     from unisono.apiserver.access.files import write_private
@@ -118,7 +117,6 @@ def embed(where: Where, name: str, nodes: Path, about: Mapping[str, Any], *, age
 
     Raises:
         NotStarted: it did not start; says what it said.
-
     """
     from unisono.cli.connection import run_async
     from unisono.standalone.paths import DataDir, read_nodes
@@ -164,7 +162,6 @@ async def join(where: Where, name: str, member: Path, context: str | None, about
 
     Raises:
         NotReady: it has joined, and takes no work.
-
     """
     from unisono.kube.http import HttpClient
     from unisono.kube.kubeconfig import load

@@ -52,7 +52,6 @@ def convert(objects: Iterable[Json], *, in_place: bool = False) -> Written:
     Args:
         objects: a dump.
         in_place: jobs stay as they are, and their namespaces serve them.
-
     """
     done, by_kind, others = Written(), defaultdict(list), []
     raw_settings, objects = configurations(objects, "config.kueue.x-k8s.io")
@@ -261,12 +260,7 @@ def _cohort_of(spec: Mapping[str, Any]) -> str:
 
 
 def _local_queues(
-    done: Written,
-    found: Iterable[Json],
-    queues: Named,
-    spaces: Mapping[str, Mapping[str, str]],
-    *,
-    by_default: bool,
+    done: Written, found: Iterable[Json], queues: Named, spaces: Mapping[str, Mapping[str, str]], *, by_default: bool
 ) -> dict[tuple[str, str], str]:
     """Queues by namespace and name of a LocalQueue."""
     places: dict[tuple[str, str], str] = {}

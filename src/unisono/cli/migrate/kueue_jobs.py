@@ -8,14 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from unisono.api.keys import (
-    GROUP_NAME,
-    KUEUE_LEAST,
-    KUEUE_PRIORITY,
-    KUEUE_QUEUE,
-    NETWORK_TOPOLOGY_HIGHEST_TIER,
-    NETWORK_TOPOLOGY_MODE,
-)
+from unisono.api import keys
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.cli.migrate.written import Json, Written, amount, meta_of, name_of, spec_of, texts
 from unisono.jobkinds.kind import JobKind
@@ -68,7 +61,6 @@ def converted(
         places: queues by namespace and name of a LocalQueue.
         levels: tiers of HyperNodes by label.
         tolerations: what the flavors of a queue bring, by queue.
-
     """
     groups: dict[tuple[str, str], list[Json]] = defaultdict(list)
     rewritten = [_job(done, each, places, levels, tolerations, groups) for each in objects]
@@ -86,11 +78,11 @@ def _job(
     kind = job_kind_of(given)
     job = copy.deepcopy(given)
     metas = [job.get("metadata") or {}, *(meta for _, meta in _inner(job, kind))]
-    labelled = [meta for meta in metas if KUEUE_QUEUE in (meta.get("labels") or {})]
+    labelled = [meta for meta in metas if keys.KUEUE_QUEUE in (meta.get("labels") or {})]
     if not labelled:
         return given
     namespace, what = str(meta_of(job).get("namespace") or "default"), f"{job.get('kind')} {name_of(job)}"
-    local = str(labelled[0]["labels"][KUEUE_QUEUE])
+    local = str(labelled[0]["labels"][keys.KUEUE_QUEUE])
     queue = places.get((namespace, local))
     if queue is None:
         done.lost.append(f"{what}: its LocalQueue {local} is not in the dump")
@@ -101,8 +93,8 @@ def _job(
     priority = ""
     for meta in metas:
         labels = meta.get("labels") or {}
-        labels.pop(KUEUE_QUEUE, None)
-        priority = labels.pop(KUEUE_PRIORITY, "") or priority
+        labels.pop(keys.KUEUE_QUEUE, None)
+        priority = labels.pop(keys.KUEUE_PRIORITY, "") or priority
     kind.use_queue(job, queue)
     if priority:
         _prioritize(job, kind, str(priority))
@@ -140,7 +132,7 @@ def _prioritize(job: Json, kind: JobKind, name: str) -> None:
 def _gang(done: Written, job: Json, kind: JobKind, what: str) -> None:
     """Kueue admits all pods of a Job and of a StatefulSet or none; here that is said."""
     notes = job["metadata"].get("annotations") or {}
-    least = notes.pop(KUEUE_LEAST, None)
+    least = notes.pop(keys.KUEUE_LEAST, None)
     if kind.kind.kind == "Job" and kind.kind.group == "batch":
         size = min(int(spec_of(job).get("parallelism", 1)), int(spec_of(job).get("completions") or 1 << 30))
         number = int(least) if least is not None and str(least).isdigit() else size
@@ -175,7 +167,7 @@ def _topology(done: Written, job: Json, kind: JobKind, what: str, levels: Mappin
                 if label not in levels:
                     done.lost.append(f"{what}: {key}: no HyperNodes are made of label {label}")
                     continue
-                notes |= {NETWORK_TOPOLOGY_MODE: mode, NETWORK_TOPOLOGY_HIGHEST_TIER: str(levels[label])}
+                notes |= {keys.NETWORK_TOPOLOGY_MODE: mode, keys.NETWORK_TOPOLOGY_HIGHEST_TIER: str(levels[label])}
 
 
 def _pod_group(done: Written, key: tuple[str, str], pods: list[Json]) -> Json:
@@ -190,7 +182,7 @@ def _pod_group(done: Written, key: tuple[str, str], pods: list[Json]) -> Json:
         total = int(count) if count.isdigit() else total
         queue = next(iter(found for found in _queue_of(pod)), queue)
         priority = spec_of(pod).get("priorityClassName") or priority
-        notes[GROUP_NAME] = name
+        notes[keys.GROUP_NAME] = name
         for _, requests in walk(spec_of(pod), "containers[*].resources.requests"):
             for resource, value in requests.items():
                 room[resource] += amount(value)

@@ -86,7 +86,6 @@ def tell(done: Written, what: str, found: Mapping[str, Any], table: Mapping[str,
         what: the object, for them.
         found: its fields.
         table: what becomes of them, by path; the longest path that has a row counts.
-
     """
     process: list[str] = []
     for path, value in _rows(found, table):
@@ -140,7 +139,6 @@ class KueueSettings:
         excluded: resources that begin so are in no quota.
         undeclared: resources without a quota are let in.
         classes: device classes by the resource that stands for them.
-
     """
 
     def __init__(self, done: Written, found: Iterable[Json]) -> None:
@@ -191,7 +189,6 @@ def configurations(objects: Iterable[Json], group: str) -> tuple[list[Json], lis
     Args:
         objects: a dump.
         group: API group of the settings.
-
     """
     settings: list[Json] = []
     others: list[Json] = []

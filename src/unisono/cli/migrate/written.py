@@ -25,7 +25,6 @@ class Written:
         others: further objects, and those of the dump that stay, changed or not.
         changes: what means nearly the same here, a sentence each.
         lost: what has nothing like it here, a sentence each.
-
     """
 
     queues: dict[str, Json] = field(default_factory=dict)

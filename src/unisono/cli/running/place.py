@@ -68,7 +68,6 @@ async def control_plane(where: Where, report: Reporter, nodes_file: str | None) 
     Raises:
         NoControlPlane: the named one does not exist.
         UsageError: nodes are to be added to one that runs already.
-
     """
     from unisono.cli.connection import find
 

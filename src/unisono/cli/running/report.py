@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 # Progress on the terminal: a live table under the logs, plain lines where there is no terminal.
 
-
 # The lines that ``unisono run`` draws under the logs, which fit a terminal of 80 columns (pure).
 
 _BAR = 16
@@ -366,7 +365,6 @@ class Silence:
 
     Args:
         clock: seconds, for tests.
-
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -417,7 +415,6 @@ class Progress:
 
     Attributes:
         views: the last views that were told, in the order of the targets.
-
     """
 
     def __init__(self, targets: Sequence[Target], reporter: Reporter) -> None:
@@ -450,7 +447,6 @@ class Progress:
             client: the server.
             logs: copy the logs of all their containers.
             watch: show what their processes use.
-
         """
         selection = LogSelection(all_containers=True) if logs else None
         events = follow(client, self._targets, until=lambda view: view.ended, logs=selection, pause=REFRESH_SECONDS)

@@ -86,7 +86,6 @@ class Request:
         fleet: the Fleet of a hub to whose members the jobs go; empty for no such bound.
         heard: what was told of the namespace already, by an earlier element of the same array.
         watch: show what the processes use.
-
     """
 
     where: Where
@@ -138,7 +137,6 @@ def _check(request: Request) -> None:
     Raises:
         UsageError: nothing stays that a detached job could run on.
         BadWork: there is no such program, or it needs an image.
-
     """
     from unisono.cli.running.place import is_cluster, is_private
 

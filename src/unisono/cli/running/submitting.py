@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from unisono.sdk.follow.events import Target
     from unisono.sdk.jobs.program import Program
 
-
 # What manifests for a cluster take for granted: namespaces and queues that they name and do not bring (pure).
 
 # What every control plane has.
@@ -40,7 +39,6 @@ def missing_prerequisites(manifests: Sequence[Manifest], namespace: str | None) 
     Args:
         manifests: all that are about to be created.
         namespace: of objects that name none, where the user says so.
-
     """
     namespaces = dict.fromkeys(name for each in manifests if (name := each.metadata.get("namespace")))
     if namespace:
@@ -106,7 +104,6 @@ def target_kind(manifest: Manifest) -> Kind[Any]:
 
     Raises:
         UnisonoError: the kind exists, but not in this version.
-
     """
     from unisono.api.kinds import find
     from unisono.errors import UnisonoError
@@ -135,7 +132,6 @@ def of_files(files: Sequence[str]) -> list[Manifest]:
 
     Raises:
         UnisonoError: there is none, or a file is a program and no manifest.
-
     """
     from unisono.cli.manifests import read
 
@@ -155,7 +151,6 @@ def of_program(program: Program, *, local: bool) -> Manifest:
 
     Raises:
         BadWork: there is no such program, or it needs an image.
-
     """
     from unisono.cli.manifests import Manifest
     from unisono.sdk.jobs.submission import job_of
@@ -248,7 +243,6 @@ class Naming:
         numbered: the name is not the user's own: the next free one is taken, ``train-2``.
         folders: further folders that the pods must be able to read.
         heard: what was told of the namespace already, and is not told again.
-
     """
 
     replace: bool = False
@@ -266,7 +260,6 @@ async def submit(
     Raises:
         UnisonoError: a job of the name exists, and stays.
         ApiError: the server refuses an object.
-
     """
     from unisono.cli import applying
     from unisono.cli.connection import namespace_of
@@ -339,7 +332,6 @@ class _Submission:
 
         Raises:
             UnisonoError: the job that exists stays.
-
         """
         if self.naming.numbered is not None:
             base = manifest.name if number == 2 else manifest.name.rpartition("-")[0]

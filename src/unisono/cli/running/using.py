@@ -74,7 +74,6 @@ def use_text(
         used: measured use by pod, in engine units.
         cards: of all pods.
         asked: GPUs that the pods ask for.
-
     """
     total: dict[str, int] = {}
     for pod in pods:

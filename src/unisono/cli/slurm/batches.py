@@ -93,7 +93,6 @@ def program_of(
         variables: further ones of the processes.
         number: of the job, or of the array; 0 for one that follows from its name.
         local: pods are processes of this machine, which is all nodes at once.
-
     """
     base = batch.name or derived_name([PurePath(script).name])
     name = (called or (base if index is None else f"{base}-{index}")).lower().replace("_", "-")
@@ -198,10 +197,7 @@ def _complete(job: Job, batch: Batch, name: str, labels: Mapping[str, str], *, l
     if not batch.requeue:
         job.policy("TerminateJob", event="PodEvicted", first=True)
     main, pod = job.containers(TASK)[0], job.pod(TASK)
-    fields = {
-        "UNISONO_POD_IP": "status.podIP",
-        "SLURM_RESTART_COUNT": f"metadata.annotations['{JOB_RETRY_COUNT}']",
-    }
+    fields = {"UNISONO_POD_IP": "status.podIP", "SLURM_RESTART_COUNT": f"metadata.annotations['{JOB_RETRY_COUNT}']"}
     own = [{"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in fields.items()]
     main["env"] = [*own, *main["env"]]
     # Where pods share the machine's ports, two jobs on one port run one after the other.
@@ -392,7 +388,6 @@ _DOUBTS = (
     ),
 )
 
-
 _OF_A_SHELL = re.compile(
     r"(?:_|PATH|HOME|USER|LOGNAME|PWD|OLDPWD|SHELL|SHLVL|HOSTNAME|TERM|LANG|IFS|RANDOM|SECONDS|LINENO|PPID|UID|EUID|PS\d"
     r"|TMPDIR|EDITOR|DISPLAY|MASTER_ADDR|MASTER_PORT|OMP_NUM_THREADS|(?:LC|XDG|BASH|SLURM|SBATCH|UNISONO|KUBE)\w*)"
@@ -407,7 +402,6 @@ def variables_used(text: str, own: Mapping[str, str]) -> dict[str, str]:
     Args:
         text: the script.
         own: the caller's variables; longer values than 4096 characters are left out.
-
     """
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     named = {name for line in lines for name in re.findall(r"\$\{?[#!]?([A-Za-z_]\w*)", line)}
@@ -431,7 +425,6 @@ def doubts(text: str, given: Mapping[str, str]) -> list[str]:
     Args:
         text: the script.
         given: variables that its tasks get.
-
     """
     warnings: list[str] = []
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if not line.lstrip().startswith("#")]

@@ -18,7 +18,6 @@ class Option:
     Attributes:
         handled: ``done`` as Slurm does it, ``mapped`` to what comes near, or ``told``: left out, and the user is told.
         how: in words.
-
     """
 
     handled: Handled

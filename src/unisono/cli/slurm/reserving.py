@@ -44,7 +44,6 @@ def words_of(words: Sequence[str]) -> dict[str, str]:
 
     Raises:
         BadScript: one of them means nothing here.
-
     """
     fields: dict[str, str] = {}
     for word in words:
@@ -70,7 +69,6 @@ def reservation_of(words: Sequence[str], now: float) -> tuple[Reservation, list[
 
     Raises:
         BadScript: a word means nothing here, or its value cannot be read.
-
     """
     given = words_of(words)
     name = given.get("name", "").lower().replace("_", "-")

@@ -71,7 +71,6 @@ class Batch:
         mounts: folders of the nodes, each with its path in the containers and whether it is read-only.
         licenses: floating resources of the whole job, as its annotation has them.
         notes: what was said and is not done here, a sentence each.
-
     """
 
     name: str | None = None
@@ -135,7 +134,6 @@ def read_script(text: str, where: str = "script") -> list[tuple[str, str]]:
 
     Raises:
         BadScript: the script is too long, has no ``#!``, or a line cannot be split.
-
     """
     if len(text) > LONGEST:
         raise BadScript(f"{where} has {len(text)} characters, and {LONGEST} are read.")
@@ -163,7 +161,6 @@ def read_options(words: Sequence[str], where: str = "the command line") -> list[
 
     Raises:
         BadScript: a word is no option.
-
     """
     options: list[tuple[str, str]] = []
     rest = list(words)
@@ -201,6 +198,9 @@ def joined(
     """The options of a script, of variables and of the command line, which win in this order, part by part.
 
     Variables, and a command line without parts, are for all parts.
+
+    Raises:
+        BadScript: a word stands between two parts.
     """
     of_script, of_line = parts_of(script), parts_of(given)
     options: list[tuple[str, str]] = []
@@ -225,7 +225,6 @@ def batch_of(options: Sequence[tuple[str, str]], where: str = "script") -> Batch
 
     Raises:
         BadScript: a value cannot be read, or the sizes do not fit each other.
-
     """
     first, *others = parts_of(options)
     batch = _part_of(first, where)
@@ -300,7 +299,6 @@ def _left_open(values: Mapping[str, str], where: str) -> list[str]:
 
     Raises:
         BadScript: a value is a placeholder, or a variable stands in the name of something that must be there.
-
     """
     notes = []
     for name, value in values.items():

@@ -37,7 +37,6 @@ class Selection:
         states: ``R`` and ``PD``.
         namespace: of the jobs.
         owner: who owns the control plane: jobs of which no user is known are theirs; empty on a cluster.
-
     """
 
     queue: str = ""
@@ -83,7 +82,6 @@ async def jobs_called(client: HttpClient, namespace: str, name: str) -> list[Job
 
     Raises:
         NotFound: there is none.
-
     """
     from unisono.api.kinds import JOBS
     from unisono.cli.slurm.batches import JOB_ID
@@ -119,7 +117,6 @@ def states_of(text: str) -> frozenset[str]:
 
     Raises:
         UsageError: there is no such state.
-
     """
     words = {word.strip().upper() for word in text.split(",") if word.strip()} - {"ALL"}
     if wrong := sorted(words - _STATES.keys()):
@@ -163,7 +160,6 @@ async def selection(
     Raises:
         UsageError: a state does not exist, or two users are asked for.
         UnisonoError: the server does not say who the caller is.
-
     """
     import getpass
 
@@ -238,7 +234,6 @@ def pattern_of(fields: str) -> str:
 
     Raises:
         UsageError: a field is not known; names those that there are.
-
     """
     names = [name for each in fields.split(",") if (name := each.partition(":")[0].strip().lower())]
     for name in names:
@@ -288,7 +283,6 @@ def squeue_lines(
 
     Raises:
         UsageError: the pattern has a letter that is not known.
-
     """
     if pattern:
         return _formatted(jobs, owner, pattern, title=title)
@@ -358,7 +352,6 @@ def node_states(text: str) -> frozenset[str]:
 
     Raises:
         UsageError: there is no such state.
-
     """
     words = {word.strip().lower() for word in text.split(",") if word.strip()} - {"all"}
     states = frozenset(_NODE_STATES.get(word, word) for word in words)
@@ -388,7 +381,6 @@ def of_names(lines: Sequence[Line], names: Collection[str], what: str) -> list[L
 
     Raises:
         NotFound: one is not there.
-
     """
     if missing := sorted(set(names) - {line.name for line in lines}):
         raise NotFound(f"there is no {what} {missing[0]}: 'unisono sinfo' and 'unisono queue list' list what there is")
@@ -400,7 +392,6 @@ def sinfo_formatted(nodes: Iterable[NodeLine], pattern: str, *, each: bool = Fal
 
     Raises:
         UsageError: the pattern has a letter that is not known.
-
     """
     letters = _FIELD.findall(pattern)
     if unknown := [letter for letter in letters if letter not in _NODE_TITLES]:

@@ -96,13 +96,7 @@ def would_start(where: Where, program: Program) -> str:
 _UNITS = {"second": 1, "sec": 1, "": 1, "minute": 60, "min": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
 _FROM_NOW = re.compile(r"now(?:\+(\d{1,9})([a-z]*?)s?)?")
 _OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
-_WORDS = {
-    "midnight": (0, 0, 0),
-    "noon": (12, 0, 0),
-    "teatime": (16, 0, 0),
-    "fika": (15, 0, 0),
-    "elevenses": (11, 0, 0),
-}
+_WORDS = {"midnight": (0, 0, 0), "noon": (12, 0, 0), "teatime": (16, 0, 0), "fika": (15, 0, 0), "elevenses": (11, 0, 0)}
 
 
 def begin_at(text: str, now: float) -> float:
@@ -110,7 +104,6 @@ def begin_at(text: str, now: float) -> float:
 
     Raises:
         BadScript: it is no such time.
-
     """
     word, here = text.strip().lower(), datetime.fromtimestamp(now).astimezone()
     today = here.replace(hour=0, minute=0, second=0, microsecond=0)

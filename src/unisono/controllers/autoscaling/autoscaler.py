@@ -58,7 +58,6 @@ class ScaledTarget:
     Attributes:
         replicas: as its specification says; 1 where it says nothing.
         present: pods that it has, as its status says.
-
     """
 
     kind: Kind[Any]
@@ -80,7 +79,6 @@ async def find(client: Client, namespace: str, api_version: str | None, kind: st
 
     Raises:
         NotFound: there is none, or its kind has no replicas.
-
     """
     scaled_kind = scalable(api_version, kind)
     if scaled_kind is None or scaled_kind.scale is None:
@@ -98,7 +96,6 @@ async def scale(client: Client, target: ScaledTarget, replicas: int) -> None:
 
     Raises:
         Conflict: it has changed since it was read.
-
     """
     assert target.kind.scale is not None
     meta = target.obj.metadata
@@ -143,7 +140,6 @@ async def read_use(
 
     Raises:
         MetricError: it cannot be known, or cannot be compared with the target.
-
     """
     given = source or container
     assert given is not None
@@ -200,7 +196,6 @@ def own_question(autoscaler: HorizontalPodAutoscaler, metric: MetricSpec) -> Tri
 
     Raises:
         MetricError: there is a query, and no server for it.
-
     """
     named = identifier_of(metric)
     if named is None:
@@ -264,7 +259,6 @@ class AutoscalerController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch autoscalers; ScaledObjects say what their metrics are."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._autoscalers = context.watch(HORIZONTAL_POD_AUTOSCALERS, when=_worth_a_look)
         self._scaled = context.informer(SCALED_OBJECTS)
 

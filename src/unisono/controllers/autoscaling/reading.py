@@ -11,21 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-from unisono.api.keda import (
-    CPU,
-    CRON,
-    MEMORY,
-    PROMETHEUS,
-    REDIS,
-    Reading,
-    ScaledObject,
-    ScaleTrigger,
-    mistakes,
-    number,
-    of_cron,
-    of_metric,
-    redis_address,
-)
+from unisono.api import keda
 from unisono.controllers.metrics import MetricError, MetricReader
 
 _FRESH_SECONDS = 10.0
@@ -52,13 +38,13 @@ class TriggerQuestion:
         return await reader.prometheus(self.server, self.text)
 
 
-def question_of(trigger: ScaleTrigger) -> TriggerQuestion:
+def question_of(trigger: keda.ScaleTrigger) -> TriggerQuestion:
     """What a trigger without mistakes asks."""
     given = trigger.metadata
-    if trigger.type == REDIS:
-        host, port = redis_address(given) or ("", 0)
+    if trigger.type == keda.REDIS:
+        host, port = keda.redis_address(given) or ("", 0)
         return TriggerQuestion(
-            f"{host}:{port}", given["listName"], (host, port, int(number(given.get("databaseIndex", "")) or 0))
+            f"{host}:{port}", given["listName"], (host, port, int(keda.number(given.get("databaseIndex", "")) or 0))
         )
     return TriggerQuestion(given["serverAddress"], given["query"])
 
@@ -76,14 +62,14 @@ class _Answer:
     failures: int = 0
 
 
-def metric_name(at: int, trigger: ScaleTrigger) -> str:
+def metric_name(at: int, trigger: keda.ScaleTrigger) -> str:
     """The name of a trigger's metric, as KEDA makes it."""
     return f"s{at}-{trigger.type}"
 
 
-def by_resource(trigger: ScaleTrigger) -> bool:
+def by_resource(trigger: keda.ScaleTrigger) -> bool:
     """Its metric is the use of a resource, which the autoscaler knows by itself."""
-    return trigger.type in (CPU, MEMORY)
+    return trigger.type in (keda.CPU, keda.MEMORY)
 
 
 class Triggers:
@@ -97,7 +83,7 @@ class Triggers:
         # A gate goes with the last query of its namespace.
         self._gates: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    def read(self, scaled: ScaledObject, at: int, now: float, again: Callable[[], None]) -> Reading:
+    def read(self, scaled: keda.ScaledObject, at: int, now: float, again: Callable[[], None]) -> keda.Reading:
         """What one trigger says; where it has failed too often in a row, what the fallback makes of it.
 
         Args:
@@ -109,20 +95,19 @@ class Triggers:
         Raises:
             NotKnownYet: it will be known when ``again`` is called.
             MetricError: it says nothing.
-
         """
         trigger = scaled.spec.triggers[at]
-        wrong = next(mistakes(trigger, "trigger"), None)
+        wrong = next(keda.mistakes(trigger, "trigger"), None)
         if wrong is not None:
             raise MetricError(wrong.message())
-        if trigger.type == CRON:
-            return of_cron(trigger.metadata, now)
-        if trigger.type not in (PROMETHEUS, REDIS):
+        if trigger.type == keda.CRON:
+            return keda.of_cron(trigger.metadata, now)
+        if trigger.type not in (keda.PROMETHEUS, keda.REDIS):
             raise MetricError(f"a trigger of type {trigger.type} has no metric of its own")
         answer = self._answer((scaled.key, at), scaled.metadata.namespace or "", question_of(trigger), now, again)
         error = answer.error or self._lack(trigger, answer)
         if not error:
-            return of_metric(trigger, answer.value or 0.0)
+            return keda.of_metric(trigger, answer.value or 0.0)
         if self.falls_back(scaled):
             return self._instead(scaled, trigger)
         raise MetricError(error)
@@ -140,7 +125,6 @@ class Triggers:
         Raises:
             NotKnownYet: it will be known when ``again`` is called.
             MetricError: there is no value.
-
         """
         answer = self._answer((f"autoscaler {key}", name), key.partition("/")[0], question, now, again)
         if answer.error:
@@ -157,7 +141,7 @@ class Triggers:
             raise NotKnownYet(f"{question.server} has not answered yet")
         return answer
 
-    def falls_back(self, scaled: ScaledObject) -> bool:
+    def falls_back(self, scaled: keda.ScaledObject) -> bool:
         """Whether a trigger has failed more often in a row than its ScaledObject accepts."""
         fallback = scaled.spec.fallback
         if fallback is None or not fallback.failure_threshold:
@@ -201,15 +185,15 @@ class Triggers:
         self._asking[place] = asyncio.create_task(ask())
 
     @staticmethod
-    def _lack(trigger: ScaleTrigger, answer: _Answer) -> str:
+    def _lack(trigger: keda.ScaleTrigger, answer: _Answer) -> str:
         """No series is 0, unless the trigger says otherwise."""
         if answer.value is not None or trigger.metadata.get("ignoreNullValues", "true") == "true":
             return ""
         return f"{answer.question.server} has no series for {answer.question.text}"
 
     @staticmethod
-    def _instead(scaled: ScaledObject, trigger: ScaleTrigger) -> Reading:
+    def _instead(scaled: keda.ScaledObject, trigger: keda.ScaleTrigger) -> keda.Reading:
         """As much of the metric as makes the fallback's replicas."""
-        reading = of_metric(trigger, 0.0)
+        reading = keda.of_metric(trigger, 0.0)
         replicas = scaled.spec.fallback.replicas if scaled.spec.fallback else 0
-        return Reading(replicas * reading.target, reading.target, replicas > 0)
+        return keda.Reading(replicas * reading.target, reading.target, replicas > 0)

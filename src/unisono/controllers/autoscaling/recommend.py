@@ -37,7 +37,6 @@ class PodUse:
         used: engine units; None without a measurement.
         wanted: what it should use, engine units.
         ready: it takes work.
-
     """
 
     used: int | None
@@ -70,7 +69,6 @@ def proposal_by_use(current: int, use: Used, up: float, down: float) -> int:
         use: at least one pod is measured and ready.
         up: part of the target by which use may be above it.
         down: the same below.
-
     """
     measured = [pod for pod in use.pods if pod.used is not None and pod.ready]
     first = _ratio([(pod.used or 0, pod.wanted) for pod in measured])
@@ -112,7 +110,6 @@ def used_of(
 
     Raises:
         NoUse: a pod requests nothing, or none is measured.
-
     """
     uses = []
     for pod in pods:
@@ -159,7 +156,6 @@ def amount_of(resource: str, quantity: str) -> int:
 
     Raises:
         NoUse: it is none, or not positive.
-
     """
     try:
         units = to_units(resource, quantity) if parse_quantity(quantity) > 0 else 0
@@ -193,7 +189,6 @@ class Memory:
     Attributes:
         wanted: earlier recommendations, as time (seconds) and replicas.
         changes: earlier changes, as time and replicas that came (or, negative, went).
-
     """
 
     wanted: list[tuple[float, int]] = field(default_factory=list)
@@ -212,7 +207,6 @@ class Measured:
     Attributes:
         value: of all pods together, or of the object.
         target: per pod where ``average``, else as a whole.
-
     """
 
     value: float
@@ -228,7 +222,6 @@ class Advice:
         replicas: the number.
         limited: reason and message of condition ScalingLimited, which is True where ``bound``.
         bound: something keeps it from what the metrics want.
-
     """
 
     replicas: int
@@ -285,7 +278,6 @@ def advise(current: int, wanted: int, spec: HorizontalPodAutoscalerSpec, memory:
         spec: bounds and behaviour.
         memory: of this autoscaler.
         now: seconds.
-
     """
     up, down = (rules or default for rules, default in zip(_given(spec), (_UP, _DOWN), strict=True))
     least, most = spec.min_replicas or 1, spec.max_replicas

@@ -113,7 +113,6 @@ class Step:
     Attributes:
         replicas: give it so many; None: leave it to the autoscaler.
         active: some trigger needs it.
-
     """
 
     replicas: int | None
@@ -128,7 +127,6 @@ def step(scaled: ScaledObject, replicas: int, active: Sequence[bool | None], now
         replicas: of the target now.
         active: what each trigger says; None where it says nothing.
         now: seconds since 1970.
-
     """
     held = paused_at(scaled)
     needed = any(active) or None in active  # what is not known must not put to rest what serves
@@ -163,7 +161,6 @@ class ScaledObjectController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch ScaledObjects; an autoscaler that is missing is made again at the next look."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._scaled = context.watch(SCALED_OBJECTS, when=_worth_a_look)
 
     async def reconcile(self, key: str) -> float | None:
@@ -275,9 +272,5 @@ def _worth_a_look(event_type: str, new: Any, old: Any) -> bool:
     return (
         old is None
         or event_type != "MODIFIED"
-        or (new.spec, new.metadata.annotations)
-        != (
-            old.spec,
-            old.metadata.annotations,
-        )
+        or (new.spec, new.metadata.annotations) != (old.spec, old.metadata.annotations)
     )

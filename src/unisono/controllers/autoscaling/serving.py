@@ -6,43 +6,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from unisono.api import keys, knative
 from unisono.api.annotations import SERVICE_ADDRESS
 from unisono.api.base import Condition, LabelSelector, ObjectMeta
 from unisono.api.core import EnvVar, PodSpec, Service
 from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.core.service import ServicePort, ServiceSpec
+from unisono.api.groups import autoscaling
 from unisono.api.groups.apps import Deployment, DeploymentSpec
-from unisono.api.groups.autoscaling import (
-    CrossVersionObjectReference,
-    HorizontalPodAutoscaler,
-    HorizontalPodAutoscalerSpec,
-    MetricSpec,
-    MetricTarget,
-    ResourceMetricSource,
-)
 from unisono.api.keda import number
-from unisono.api.keys import (
-    KNATIVE_CLASS,
-    KNATIVE_LEAST,
-    KNATIVE_METRIC,
-    KNATIVE_MOST,
-    KNATIVE_REVISION,
-    KNATIVE_SERVICE,
-    KNATIVE_TARGET,
-)
 from unisono.api.kind_families import DEPLOYMENTS, HORIZONTAL_POD_AUTOSCALERS, KNATIVE_SERVICES
 from unisono.api.kinds import SERVICES
-from unisono.api.knative import (
-    HPA_CLASS,
-    MOST_REPLICAS,
-    Addressable,
-    KnativeService,
-    ServingStatus,
-    TrafficTarget,
-    port_of,
-    revision_of,
-    stated,
-)
 from unisono.api.times import rfc3339
 from unisono.controllers.objects import BeingDeleted, ForeignObject, LastWritten, ensure, write_status
 from unisono.controllers.owners import controller_of_kind, owned_by
@@ -55,34 +29,37 @@ from unisono.kube.controller import Context, Controller
 _CPU_PERCENT = 80
 
 
-def url_of(service: KnativeService) -> str:
+def url_of(service: knative.KnativeService) -> str:
     """Where it is reached."""
     return f"http://{service.metadata.name}.{service.metadata.namespace}.svc.cluster.local"
 
 
-def bounds_of(service: KnativeService) -> tuple[int, int]:
+def bounds_of(service: knative.KnativeService) -> tuple[int, int]:
     """Fewest and most replicas by the use of resources; one at least runs, as nothing else can be measured."""
     notes = service.spec.template.metadata.annotations or {}
-    least, most = stated(notes, KNATIVE_LEAST, 1), stated(notes, KNATIVE_MOST, MOST_REPLICAS)
+    least, most = (
+        knative.stated(notes, keys.KNATIVE_LEAST, 1),
+        knative.stated(notes, keys.KNATIVE_MOST, knative.MOST_REPLICAS),
+    )
     return max(least, 1), max(most, least, 1)
 
 
-def _meta(service: KnativeService, name: str) -> ObjectMeta:
+def _meta(service: knative.KnativeService, name: str) -> ObjectMeta:
     return ObjectMeta(
         name=name,
         namespace=service.metadata.namespace,
-        labels={KNATIVE_SERVICE: service.metadata.name, KNATIVE_REVISION: revision_of(service)},
+        labels={keys.KNATIVE_SERVICE: service.metadata.name, keys.KNATIVE_REVISION: knative.revision_of(service)},
         owner_references=[owned_by(KNATIVE_SERVICES, service)],
     )
 
 
-def deployment_of(service: KnativeService) -> Deployment:
+def deployment_of(service: knative.KnativeService) -> Deployment:
     """The pods; how many there are is left to the autoscaler."""
     template, name = service.spec.template, service.metadata.name
     fields = {key: getattr(template.spec, key) for key in PodSpec.__struct_fields__}
-    revision = revision_of(service)
+    revision = knative.revision_of(service)
     own = [
-        EnvVar(name="PORT", value=str(port_of(service))),
+        EnvVar(name="PORT", value=str(knative.port_of(service))),
         EnvVar(name="K_REVISION", value=revision),
         EnvVar(name="K_CONFIGURATION", value=name),
         EnvVar(name="K_SERVICE", value=name),
@@ -90,39 +67,39 @@ def deployment_of(service: KnativeService) -> Deployment:
     # The objects of caches are not changed.
     fields["containers"] = [replace(each, env=[*own, *(each.env or ())]) for each in template.spec.containers or ()]
     spec = PodSpec(**fields)
-    selector = {KNATIVE_SERVICE: name}
-    labels = {**(template.metadata.labels or {}), **selector, KNATIVE_REVISION: revision}
+    selector = {keys.KNATIVE_SERVICE: name}
+    labels = {**(template.metadata.labels or {}), **selector, keys.KNATIVE_REVISION: revision}
     pods = PodTemplateSpec(metadata=ObjectMeta(labels=labels, annotations=template.metadata.annotations), spec=spec)
     deployment_spec = DeploymentSpec(selector=LabelSelector(match_labels=selector), template=pods)
     return Deployment(metadata=_meta(service, f"{name}-deployment"), spec=deployment_spec)
 
 
-def service_of(service: KnativeService) -> Service:
+def service_of(service: knative.KnativeService) -> Service:
     """The name under which the pods are reached, at port 80."""
-    port = ServicePort(name="http", port=80, target_port=port_of(service))
-    spec = ServiceSpec(ports=[port], selector={KNATIVE_SERVICE: service.metadata.name})
+    port = ServicePort(name="http", port=80, target_port=knative.port_of(service))
+    spec = ServiceSpec(ports=[port], selector={keys.KNATIVE_SERVICE: service.metadata.name})
     return Service(metadata=_meta(service, service.metadata.name), spec=spec)
 
 
-def autoscaler_of(service: KnativeService) -> HorizontalPodAutoscaler:
+def autoscaler_of(service: knative.KnativeService) -> autoscaling.HorizontalPodAutoscaler:
     """By the use of the processor, with Knative's annotations ``metric`` and ``target``."""
     notes = service.spec.template.metadata.annotations or {}
     least, most = bounds_of(service)
-    metric = notes.get(KNATIVE_METRIC, "cpu")
-    target = int(number(notes.get(KNATIVE_TARGET, "")) or _CPU_PERCENT)
-    resource = MetricTarget(type="Utilization", average_utilization=max(target, 1))
+    metric = notes.get(keys.KNATIVE_METRIC, "cpu")
+    target = int(number(notes.get(keys.KNATIVE_TARGET, "")) or _CPU_PERCENT)
+    resource = autoscaling.MetricTarget(type="Utilization", average_utilization=max(target, 1))
     if metric == "memory":
-        resource = MetricTarget(type="AverageValue", average_value=f"{target}Mi")
-    source = ResourceMetricSource(name="memory" if metric == "memory" else "cpu", target=resource)
-    spec = HorizontalPodAutoscalerSpec(
-        scale_target_ref=CrossVersionObjectReference(
+        resource = autoscaling.MetricTarget(type="AverageValue", average_value=f"{target}Mi")
+    source = autoscaling.ResourceMetricSource(name="memory" if metric == "memory" else "cpu", target=resource)
+    spec = autoscaling.HorizontalPodAutoscalerSpec(
+        scale_target_ref=autoscaling.CrossVersionObjectReference(
             kind="Deployment", name=f"{service.metadata.name}-deployment", api_version="apps/v1"
         ),
         min_replicas=least,
         max_replicas=most,
-        metrics=[MetricSpec(type="Resource", resource=source)],
+        metrics=[autoscaling.MetricSpec(type="Resource", resource=source)],
     )
-    return HorizontalPodAutoscaler(metadata=_meta(service, service.metadata.name), spec=spec)
+    return autoscaling.HorizontalPodAutoscaler(metadata=_meta(service, service.metadata.name), spec=spec)
 
 
 class ServingController(Controller):
@@ -133,11 +110,10 @@ class ServingController(Controller):
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._written: LastWritten[KnativeService] = LastWritten()
+        self._written: LastWritten[knative.KnativeService] = LastWritten()
 
     def setup(self, context: Context) -> None:
         """Watch Services, and their Deployments for how far they are."""
-        self._client, self._clock = context.client, context.clock
         self._services = context.watch(KNATIVE_SERVICES, when=_worth_a_look)
         self._deployments = context.watch(DEPLOYMENTS, keys=_owner)
         self._addresses = context.watch(SERVICES, keys=_owner)
@@ -149,7 +125,7 @@ class ServingController(Controller):
             return None
         desired: list[tuple[Any, Any]] = [(DEPLOYMENTS, deployment_of(service)), (SERVICES, service_of(service))]
         notes = service.spec.template.metadata.annotations or {}
-        if notes.get(KNATIVE_CLASS) == HPA_CLASS:
+        if notes.get(keys.KNATIVE_CLASS) == knative.HPA_CLASS:
             desired.append((HORIZONTAL_POD_AUTOSCALERS, autoscaler_of(service)))
         trouble = ""
         for kind, obj in desired:
@@ -168,8 +144,8 @@ class ServingController(Controller):
             return None
         return None
 
-    def _status(self, service: KnativeService, trouble: str) -> ServingStatus:
-        meta, revision = service.metadata, revision_of(service)
+    def _status(self, service: knative.KnativeService, trouble: str) -> knative.ServingStatus:
+        meta, revision = service.metadata, knative.revision_of(service)
         target = self._deployments.get(f"{meta.namespace}/{meta.name}-deployment")
         available = target is not None and bool(target.status.available_replicas)
         if target is not None and target.spec.replicas == 0 and service.status.latest_ready_revision_name == revision:
@@ -194,14 +170,14 @@ class ServingController(Controller):
         named = self._addresses.get(service.key)
         taken = (named.metadata.annotations or {}).get(SERVICE_ADDRESS) if named is not None else None
         url = f"http://{taken.removesuffix(':80')}" if taken else inside
-        return ServingStatus(
+        return knative.ServingStatus(
             observed_generation=meta.generation,
             conditions=conditions,
             latest_created_revision_name=revision,
             latest_ready_revision_name=ready,
             url=url,
-            address=Addressable(url=inside),
-            traffic=[TrafficTarget(latest_revision=True, percent=100, revision_name=ready)] if ready else None,
+            address=knative.Addressable(url=inside),
+            traffic=[knative.TrafficTarget(latest_revision=True, percent=100, revision_name=ready)] if ready else None,
         )
 
 

@@ -62,7 +62,6 @@ class BudgetController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch budgets and prices, and whose pods hold what."""
-        self._client, self._context, self._clock = context.client, context, context.clock
         self._budgets = context.watch(BUDGETS, when=_is_said, optional=True)
         self._lists = context.informers.of(PRICE_LISTS, optional=True)
         context.used.append(self._lists)

@@ -31,7 +31,6 @@ class Look:
         status: as it should be; None: it stays as it is for now.
         notices: to be recorded once the status is written.
         again: seconds after which to look again.
-
     """
 
     status: BudgetStatus | None
@@ -52,7 +51,6 @@ def look(
         now: seconds since the epoch.
         gap: why not all use since then is known; empty where it is.
         lacks: what it names that is not there; empty where all is.
-
     """
     counted = count(purse, tally, holds, now - LAG_SECONDS)
     present = count(purse, counted, holds, now)

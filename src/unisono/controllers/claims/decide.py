@@ -6,19 +6,8 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
+from unisono.api import core
 from unisono.api.base import ObjectMeta, OwnerReference
-from unisono.api.core import (
-    ContainerExtendedResourceRequest,
-    DeviceClass,
-    Node,
-    Pod,
-    PodExtendedResourceClaimStatus,
-    PodResourceClaim,
-    ResourceClaim,
-    ResourceClaimConsumerReference,
-    ResourceClaimSpec,
-    ResourceClaimTemplate,
-)
 from unisono.api.extended_devices import (
     EXTENDED_CLAIM,
     TooManyDevices,
@@ -53,10 +42,12 @@ def stem(pod: str, claim: str) -> str:
     return f"{pod[: len(pod) * _STEM // len(full)]}-{claim[: len(claim) * _STEM // len(full)]}"
 
 
-def claim_from(template: ResourceClaimTemplate, pod: Pod, wanted: PodResourceClaim) -> ResourceClaim:
+def claim_from(
+    template: core.ResourceClaimTemplate, pod: core.Pod, wanted: core.PodResourceClaim
+) -> core.ResourceClaim:
     """The claim of a pod, made from a template."""
     given = template.spec.metadata or ObjectMeta()
-    return ResourceClaim(
+    return core.ResourceClaim(
         metadata=ObjectMeta(
             generate_name=stem(pod.metadata.name, wanted.name),
             namespace=pod.metadata.namespace,
@@ -64,11 +55,7 @@ def claim_from(template: ResourceClaimTemplate, pod: Pod, wanted: PodResourceCla
             annotations={**(given.annotations or {}), POD_CLAIM_NAME: wanted.name},
             owner_references=[
                 OwnerReference(
-                    api_version="v1",
-                    kind="Pod",
-                    name=pod.metadata.name,
-                    uid=pod.metadata.uid or "",
-                    controller=True,
+                    api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid or "", controller=True
                 )
             ],
         ),
@@ -76,7 +63,9 @@ def claim_from(template: ResourceClaimTemplate, pod: Pod, wanted: PodResourceCla
     )
 
 
-def made_for(pod: Pod, wanted: PodResourceClaim, owned: Iterable[ResourceClaim]) -> ResourceClaim | None:
+def made_for(
+    pod: core.Pod, wanted: core.PodResourceClaim, owned: Iterable[core.ResourceClaim]
+) -> core.ResourceClaim | None:
     """The claim that was made for one entry of the pod, among those that the pod owns."""
     fitting = [
         each
@@ -86,34 +75,34 @@ def made_for(pod: Pod, wanted: PodResourceClaim, owned: Iterable[ResourceClaim])
     return min(fitting, key=lambda each: each.metadata.name, default=None)
 
 
-def recorded(pod: Pod) -> dict[str, str | None]:
+def recorded(pod: core.Pod) -> dict[str, str | None]:
     """What the pod's status says: the name of the claim by entry, None for one that is not needed."""
     return {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses or ()}
 
 
-def is_done(pod: Pod) -> bool:
+def is_done(pod: core.Pod) -> bool:
     """Whether nothing of the pod will run any more: it ended, or was deleted before it had a node."""
     if has_ended(pod):
         return True
     return pod.metadata.deletion_timestamp is not None and not pod.spec.node_name
 
 
-def uses(claim: ResourceClaim, pod: Pod) -> bool:
+def uses(claim: core.ResourceClaim, pod: core.Pod) -> bool:
     """Whether the claim is reserved for the pod."""
     return any(each.uid == pod.metadata.uid for each in claim.status.reserved_for or ())
 
 
-def is_pod(user: ResourceClaimConsumerReference) -> bool:
+def is_pod(user: core.ResourceClaimConsumerReference) -> bool:
     """Whether the user of a claim is a pod; others are not ours to judge."""
     return not user.api_group and user.resource == "pods"
 
 
-def needs_claims(pod: Pod) -> bool:
+def needs_claims(pod: core.Pod) -> bool:
     """Whether the pod has resource claims: that it names, or that stand for its limits."""
     return bool(pod.spec.resource_claims) or limit_claim(pod) is not None
 
 
-def claim_keys(pod: Pod) -> list[str]:
+def claim_keys(pod: core.Pod) -> list[str]:
     """Index function: keys of the claims that the pod names, or that were made for it."""
     names = [each.resource_claim_name for each in pod.spec.resource_claims or ()]
     names += [each.resource_claim_name for each in pod.status.resource_claim_statuses or ()]
@@ -121,7 +110,7 @@ def claim_keys(pod: Pod) -> list[str]:
     return [f"{pod.metadata.namespace}/{name}" for name in dict.fromkeys(names) if name]
 
 
-def template_keys(pod: Pod) -> list[str]:
+def template_keys(pod: core.Pod) -> list[str]:
     """Index function: keys of the templates that the pod names."""
     names = (each.resource_claim_template_name for each in pod.spec.resource_claims or ())
     return [f"{pod.metadata.namespace}/{name}" for name in names if name]
@@ -149,7 +138,6 @@ class LimitClaimController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch pods without a node that ask for such resources, and classes; a server need not have classes."""
-        self._client = context.client
         self._pods = context.watch(PODS, when=self._concerns)
         self._announcer.forget_deleted(self._pods)
         index(self._pods, _RESOURCE_INDEX, self._resources)
@@ -181,7 +169,7 @@ class LimitClaimController(Controller):
             return _RETRY_SECONDS
         return None
 
-    def _served(self, resources: Collection[str]) -> dict[str, DeviceClass]:
+    def _served(self, resources: Collection[str]) -> dict[str, core.DeviceClass]:
         """Classes of those of the resources that no node reports itself."""
         classes = {name: one for name, one in classes_by_resource(self._classes.items()).items() if name in resources}
         return classes and {name: one for name, one in classes.items() if not self._is_reported(name)}
@@ -189,13 +177,15 @@ class LimitClaimController(Controller):
     def _is_reported(self, resource: str) -> bool:
         return any(_reports(node, resource) for node in self._nodes.items())
 
-    def _made(self, pod: Pod) -> ResourceClaim | None:
+    def _made(self, pod: core.Pod) -> core.ResourceClaim | None:
         owned = (each for each in self._claims.by_index(_OWNER_INDEX, family(pod)) if stands_for_limits(each))
         return min(owned, key=lambda each: each.metadata.name, default=None)
 
-    async def _tell(self, pod: Pod, claim: ResourceClaim, mappings: list[ContainerExtendedResourceRequest]) -> None:
+    async def _tell(
+        self, pod: core.Pod, claim: core.ResourceClaim, mappings: list[core.ContainerExtendedResourceRequest]
+    ) -> None:
         meta = pod.metadata
-        claim_status = PodExtendedResourceClaimStatus(
+        claim_status = core.PodExtendedResourceClaimStatus(
             request_mappings=mappings, resource_claim_name=claim.metadata.name
         )
         patch = {
@@ -204,10 +194,10 @@ class LimitClaimController(Controller):
         }
         await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace, subresource="status")
 
-    def _complain(self, pod: Pod, text: str) -> None:
+    def _complain(self, pod: core.Pod, text: str) -> None:
         self._announcer.tell(pod, [Notice("Warning", "FailedResourceClaimCreation", text, once=text)])
 
-    def _resources(self, pod: Pod) -> list[str]:
+    def _resources(self, pod: core.Pod) -> list[str]:
         """Index function: extended resources of a pod of ours that has no node and no such claim yet."""
         spec = pod.spec
         ours = (spec.scheduler_name or "") in self._scheduler_names
@@ -217,23 +207,23 @@ class LimitClaimController(Controller):
         named = {name for each in every for name in (each.resources.limits or {}) if "/" in name}
         return sorted({name for _, name, _, _ in extended_requests(spec, named)}) if named else []
 
-    def _waiting(self, device_class: DeviceClass) -> list[str]:
+    def _waiting(self, device_class: core.DeviceClass) -> list[str]:
         names = classes_by_resource([device_class])
         return [pod.key for name in names for pod in self._pods.by_index(_RESOURCE_INDEX, name)]
 
-    def _concerns(self, event_type: EventType, new: Pod, old: Pod | None) -> bool:
+    def _concerns(self, event_type: EventType, new: core.Pod, old: core.Pod | None) -> bool:
         return event_type != "DELETED" and bool(self._resources(new))
 
 
-def _reports(node: Node, resource: str) -> bool:
+def _reports(node: core.Node, resource: str) -> bool:
     amount = (node.status.allocatable or {}).get(resource)
     return amount is not None and resource_list({resource: amount})[resource] > 0
 
 
-def _claim(pod: Pod, spec: ResourceClaimSpec) -> ResourceClaim:
+def _claim(pod: core.Pod, spec: core.ResourceClaimSpec) -> core.ResourceClaim:
     meta = pod.metadata
     owner = OwnerReference(api_version="v1", kind="Pod", name=meta.name, uid=meta.uid or "", controller=True)
-    return ResourceClaim(
+    return core.ResourceClaim(
         metadata=ObjectMeta(
             generate_name=stem(meta.name, "extended-resources"),
             namespace=meta.namespace,

@@ -7,33 +7,13 @@ from typing import Any
 
 import msgspec
 
+from unisono.api import core
 from unisono.api.conditions import has_finalizer, without
-from unisono.api.core import (
-    DeviceTaint,
-    Pod,
-    PodResourceClaim,
-    PodResourceClaimStatus,
-    ResourceClaim,
-    ResourceClaimConsumerReference,
-    ResourceClaimTemplate,
-    ResourceSlice,
-)
 from unisono.api.keys import DELETE_PROTECTION
 from unisono.api.kinds import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from unisono.api.pod_states import has_ended
 from unisono.api.selecting import controller_of
-from unisono.controllers.claims.decide import (
-    MOST_USERS,
-    claim_from,
-    claim_keys,
-    is_done,
-    is_pod,
-    made_for,
-    needs_claims,
-    recorded,
-    template_keys,
-    uses,
-)
+from unisono.controllers.claims import decide
 from unisono.controllers.nodes import disrupted, time_to_leave
 from unisono.controllers.objects import delete_seen
 from unisono.controllers.owners import controller_keys, controller_uids, family, index
@@ -61,15 +41,14 @@ class PodClaimController(Controller):
     def __init__(self, recorder: Recorder) -> None:
         self._announcer = Announcer(recorder)
         # By pod and entry: claims that were made a moment ago, which the cache may not show yet.
-        self._made: dict[tuple[str, str], ResourceClaim] = {}
+        self._made: dict[tuple[str, str], core.ResourceClaim] = {}
 
     def setup(self, context: Context) -> None:
         """Watch pods with claims, templates that they wait for, and claims that go while their pod is there."""
-        self._client = context.client
         self._pods = context.watch(PODS, when=_concerns)
         self._announcer.forget_deleted(self._pods)
-        index(self._pods, CLAIM_INDEX, claim_keys)
-        index(self._pods, _TEMPLATE_INDEX, template_keys)
+        index(self._pods, CLAIM_INDEX, decide.claim_keys)
+        index(self._pods, _TEMPLATE_INDEX, decide.template_keys)
         self._templates = context.watch(RESOURCE_CLAIM_TEMPLATES, self._waiting, when=_comes)
         self._claims = context.watch(RESOURCE_CLAIMS, self._users)
         index(self._claims, OWNER_INDEX, controller_keys)
@@ -78,9 +57,9 @@ class PodClaimController(Controller):
         """Make what is missing."""
         pod = self._pods.get(key)
         # A pod that has ended gets no new claims: those that were made for it go.
-        if pod is None or pod.metadata.deletion_timestamp or is_done(pod) or not needs_claims(pod):
+        if pod is None or pod.metadata.deletion_timestamp or decide.is_done(pod) or not decide.needs_claims(pod):
             return None
-        names, again = recorded(pod), None
+        names, again = decide.recorded(pod), None
         before = dict(names)
         for entry in pod.spec.resource_claims or ():
             if entry.resource_claim_template_name is None:
@@ -107,7 +86,7 @@ class PodClaimController(Controller):
             return None
         return again
 
-    async def _claim_of(self, pod: Pod, wanted: PodResourceClaim, names: dict[str, str | None]) -> str | None:
+    async def _claim_of(self, pod: core.Pod, wanted: core.PodResourceClaim, names: dict[str, str | None]) -> str | None:
         """Name of the claim of one entry, made unless it is there; None when none is needed."""
         uid, namespace = pod.metadata.uid or "", pod.metadata.namespace
         if wanted.name in names:
@@ -118,16 +97,18 @@ class PodClaimController(Controller):
             if existing is not None and uid in controller_uids(existing):
                 self._made.pop((uid, wanted.name), None)
                 return name
-        claim = made_for(pod, wanted, self._claims.by_index(OWNER_INDEX, family(pod))) or await self._fresh(uid, wanted)
+        claim = decide.made_for(pod, wanted, self._claims.by_index(OWNER_INDEX, family(pod))) or await self._fresh(
+            uid, wanted
+        )
         if claim is None:
             template = self._templates.get(f"{namespace}/{wanted.resource_claim_template_name}")
             if template is None:
                 raise _NoTemplate(wanted.resource_claim_template_name)
-            claim = await self._client.create(RESOURCE_CLAIMS, claim_from(template, pod, wanted))
+            claim = await self._client.create(RESOURCE_CLAIMS, decide.claim_from(template, pod, wanted))
             self._made[uid, wanted.name] = claim
         return claim.metadata.name
 
-    async def _fresh(self, uid: str, wanted: PodResourceClaim) -> ResourceClaim | None:
+    async def _fresh(self, uid: str, wanted: core.PodResourceClaim) -> core.ResourceClaim | None:
         """A claim that was made here before the cache showed it; one that has gone again does not count."""
         made = self._made.pop((uid, wanted.name), None)
         if made is None:
@@ -140,23 +121,23 @@ class PodClaimController(Controller):
             current if current.metadata.uid == made.metadata.uid and not current.metadata.deletion_timestamp else None
         )
 
-    async def _tell(self, pod: Pod, names: dict[str, str | None]) -> Pod:
+    async def _tell(self, pod: core.Pod, names: dict[str, str | None]) -> core.Pod:
         meta = pod.metadata
-        statuses = [PodResourceClaimStatus(name=entry, resource_claim_name=name) for entry, name in names.items()]
+        statuses = [core.PodResourceClaimStatus(name=entry, resource_claim_name=name) for entry, name in names.items()]
         patch = {
             "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
             "status": {"resourceClaimStatuses": msgspec.to_builtins(statuses)},
         }
         return await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace, subresource="status")
 
-    async def _reserve(self, pod: Pod) -> None:
+    async def _reserve(self, pod: core.Pod) -> None:
         """The scheduler reserves claims for its pods; this is for pods that it never saw."""
-        for key in claim_keys(pod):
+        for key in decide.claim_keys(pod):
             claim = self._claims.get(key)
-            if claim is None or claim.status.allocation is None or uses(claim, pod):
+            if claim is None or claim.status.allocation is None or decide.uses(claim, pod):
                 continue
             users = claim.status.reserved_for or []
-            if len(users) >= MOST_USERS:
+            if len(users) >= decide.MOST_USERS:
                 continue
             user = {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
             meta = claim.metadata
@@ -166,10 +147,10 @@ class PodClaimController(Controller):
             }
             await self._client.patch(RESOURCE_CLAIMS, meta.name, patch, namespace=meta.namespace, subresource="status")
 
-    def _waiting(self, template: ResourceClaimTemplate) -> list[str]:
+    def _waiting(self, template: core.ResourceClaimTemplate) -> list[str]:
         return [pod.key for pod in self._pods.by_index(_TEMPLATE_INDEX, template.key)]
 
-    def _users(self, claim: ResourceClaim) -> list[str]:
+    def _users(self, claim: core.ResourceClaim) -> list[str]:
         return [pod.key for pod in self._pods.by_index(CLAIM_INDEX, claim.key)]
 
 
@@ -177,13 +158,13 @@ class _NoTemplate(Exception):
     """The template does not exist yet."""
 
 
-def _concerns(event_type: EventType, new: Pod, old: Pod | None) -> bool:
-    if event_type == "DELETED" or not needs_claims(new):
+def _concerns(event_type: EventType, new: core.Pod, old: core.Pod | None) -> bool:
+    if event_type == "DELETED" or not decide.needs_claims(new):
         return False
-    return old is None or (old.spec.node_name, recorded(old)) != (new.spec.node_name, recorded(new))
+    return old is None or (old.spec.node_name, decide.recorded(old)) != (new.spec.node_name, decide.recorded(new))
 
 
-def _comes(event_type: EventType, new: ResourceClaimTemplate, old: ResourceClaimTemplate | None) -> bool:
+def _comes(event_type: EventType, new: core.ResourceClaimTemplate, old: core.ResourceClaimTemplate | None) -> bool:
     return event_type == "ADDED"
 
 
@@ -199,10 +180,9 @@ class ClaimUserController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch claims, and pods that end."""
-        self._client = context.client
         self._claims = context.watch(RESOURCE_CLAIMS)
-        self._pods = context.watch(PODS, claim_keys, when=_may_let_go)
-        index(self._pods, CLAIM_INDEX, claim_keys)
+        self._pods = context.watch(PODS, decide.claim_keys, when=_may_let_go)
+        index(self._pods, CLAIM_INDEX, decide.claim_keys)
 
     async def reconcile(self, key: str) -> float | None:
         """Look at one claim and its users."""
@@ -210,7 +190,7 @@ class ClaimUserController(Controller):
         if claim is None:
             return None
         users = claim.status.reserved_for or []
-        remaining = [user for user in users if not is_pod(user) or await self._still_uses(claim, user)]
+        remaining = [user for user in users if not decide.is_pod(user) or await self._still_uses(claim, user)]
         try:
             if len(remaining) < len(users):
                 claim = await self._free(claim, remaining)
@@ -222,7 +202,7 @@ class ClaimUserController(Controller):
             return None
         return None
 
-    async def _still_uses(self, claim: ResourceClaim, user: ResourceClaimConsumerReference) -> bool:
+    async def _still_uses(self, claim: core.ResourceClaim, user: core.ResourceClaimConsumerReference) -> bool:
         """Whether the pod is there and will run; the server is asked about one that the cache does not show."""
         pod = self._pods.get(f"{claim.metadata.namespace}/{user.name}")
         if pod is None:
@@ -230,9 +210,11 @@ class ClaimUserController(Controller):
                 pod = await self._client.get(PODS, user.name, claim.metadata.namespace)
             except NotFound:
                 return False
-        return pod.metadata.uid == user.uid and not is_done(pod)
+        return pod.metadata.uid == user.uid and not decide.is_done(pod)
 
-    async def _free(self, claim: ResourceClaim, remaining: list[ResourceClaimConsumerReference]) -> ResourceClaim:
+    async def _free(
+        self, claim: core.ResourceClaim, remaining: list[core.ResourceClaimConsumerReference]
+    ) -> core.ResourceClaim:
         """Take users away; with the last one go the devices, and the finalizer that kept the claim for them."""
         status: dict[str, Any] = {"reservedFor": msgspec.to_builtins(remaining) or None}
         over = not remaining and has_finalizer(claim, DELETE_PROTECTION)
@@ -245,18 +227,18 @@ class ClaimUserController(Controller):
             claim = await self._patch(claim, {"metadata": {"finalizers": kept}})
         return claim
 
-    async def _delete_unneeded(self, claim: ResourceClaim) -> None:
+    async def _delete_unneeded(self, claim: core.ResourceClaim) -> None:
         """A claim that was made for a pod goes when the pod has ended, even if the pod stays for a while."""
         owner = controller_of(claim)
         if owner is None or owner.kind != "Pod" or claim.metadata.deletion_timestamp:
             return
         pod = self._pods.get(f"{claim.metadata.namespace}/{owner.name}")
-        if pod is not None and (pod.metadata.uid != owner.uid or is_done(pod)):
+        if pod is not None and (pod.metadata.uid != owner.uid or decide.is_done(pod)):
             await delete_seen(self._client, RESOURCE_CLAIMS, claim)
 
     async def _patch(
-        self, claim: ResourceClaim, patch: dict[str, Any], subresource: str | None = None
-    ) -> ResourceClaim:
+        self, claim: core.ResourceClaim, patch: dict[str, Any], subresource: str | None = None
+    ) -> core.ResourceClaim:
         meta = claim.metadata
         guarded = {**patch, "metadata": {**patch.get("metadata", {}), "resourceVersion": meta.resource_version}}
         return await self._client.patch(
@@ -264,8 +246,8 @@ class ClaimUserController(Controller):
         )
 
 
-def _may_let_go(event_type: EventType, new: Pod, old: Pod | None) -> bool:
-    return needs_claims(new) and (event_type == "DELETED" or is_done(new))
+def _may_let_go(event_type: EventType, new: core.Pod, old: core.Pod | None) -> bool:
+    return decide.needs_claims(new) and (event_type == "DELETED" or decide.is_done(new))
 
 
 # Evicts pods that use a device with a NoExecute taint which their claim does not tolerate.
@@ -290,7 +272,6 @@ class DeviceTaintController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch claims, and slices, whose taints concern the claims of their pool."""
-        self._client, self._clock = context.client, context.clock
         self._claims = context.watch(RESOURCE_CLAIMS)
         self._slices = context.watch(RESOURCE_SLICES, self._concerned)
         self._pods = context.informer(PODS)
@@ -309,12 +290,12 @@ class DeviceTaintController(Controller):
         if left > 0:
             return left
         for user in claim.status.reserved_for or ():
-            pod = self._pods.get(f"{claim.metadata.namespace}/{user.name}") if is_pod(user) else None
+            pod = self._pods.get(f"{claim.metadata.namespace}/{user.name}") if decide.is_pod(user) else None
             if pod is not None and pod.metadata.uid == user.uid and not is_deleting(pod) and not has_ended(pod):
                 await self._evict(pod)
         return None
 
-    def _due(self, claim: ResourceClaim) -> float | None:
+    def _due(self, claim: core.ResourceClaim) -> float | None:
         due: float | None = None
         allocation = claim.status.allocation
         for result in (allocation.devices.results or ()) if allocation is not None else ():
@@ -325,7 +306,7 @@ class DeviceTaintController(Controller):
                 due = sooner(due, time_to_leave(result.tolerations or (), [taint], seen))
         return due
 
-    def _taints(self, device: _Device) -> list[DeviceTaint]:
+    def _taints(self, device: _Device) -> list[core.DeviceTaint]:
         """NoExecute taints of a device, as the newest slices of its pool have them."""
         driver, pool, name = device
         slices = self._slices.by_index(_POOL_INDEX, f"{driver}/{pool}")
@@ -344,7 +325,7 @@ class DeviceTaintController(Controller):
             del self._seen[mark]
         return device_taints
 
-    async def _evict(self, pod: Pod) -> None:
+    async def _evict(self, pod: core.Pod) -> None:
         meta = pod.metadata
         self._recorder.event(pod, "Normal", "DeviceTaintManagerEviction", "Marking for deletion")
         reason, text = "DeletionByDeviceTaintManager", "Device Taint manager: deleting due to NoExecute taint"
@@ -356,12 +337,12 @@ class DeviceTaintController(Controller):
         except (NotFound, Conflict):
             return
 
-    def _concerned(self, one: ResourceSlice) -> Iterator[str]:
+    def _concerned(self, one: core.ResourceSlice) -> Iterator[str]:
         for claim in self._claims.by_index(_CLAIM_INDEX, f"{one.spec.driver}/{one.spec.pool.name}"):
             yield claim.key
 
 
-def pools_of(claim: ResourceClaim) -> list[str]:
+def pools_of(claim: core.ResourceClaim) -> list[str]:
     """Index function: ``driver/pool`` of the claim's devices."""
     allocation = claim.status.allocation
     results = (allocation.devices.results or ()) if allocation is not None else ()

@@ -37,7 +37,6 @@ class CronJobController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch cron jobs and the jobs that they made."""
-        self._client, self._clock = context.client, context.clock
         self._cron_jobs = context.watch(self._family.cron_jobs, optional=True)
         self._cron_jobs.on_change(self._changed)
         self._jobs = context.watch(self._family.jobs, lambda job: owners.keys_of(self._family.cron_jobs, job))
@@ -158,7 +157,6 @@ class TtlController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch jobs."""
-        self._client, self._clock = context.client, context.clock
         self._jobs = context.watch(JOBS)
 
     async def reconcile(self, key: str) -> float | None:

@@ -47,7 +47,6 @@ class Family:
         outcome: completed or failed, empty while the job goes on.
         ended: when a job that completed did so.
         make: makes a job from the cron job, a name and annotations.
-
     """
 
     name: str
@@ -121,7 +120,6 @@ KUBERNETES = Family(
     _batch_make,
 )
 
-
 SCHEDULED = VOLCANO.scheduled
 # A little after the full second, so that the clock does not wake us a moment too early.
 _MARGIN = 0.1
@@ -140,7 +138,6 @@ class CronPlan:
         scheduled: the time for which it is due, as it stands in the status.
         notices: events to record.
         requeue_after: seconds until something may be due again.
-
     """
 
     delete: list[AnyJob] = field(default_factory=list)
@@ -167,7 +164,6 @@ def decide(cron_job: AnyCronJob, jobs: Sequence[AnyJob], now: float, family: Fam
         jobs: the jobs that it controls.
         now: seconds since 1970.
         family: whose cron job it is.
-
     """
     plan = CronPlan(status=cron_job.status)
     if cron_job.metadata.deletion_timestamp:

@@ -19,20 +19,7 @@ from unisono.api.selecting import pod_group_of, queue_of
 from unisono.api.times import duration_or_none, parse_time, rfc3339
 from unisono.controllers import owners
 from unisono.controllers.elastic.decide import COOL_DOWN, Allowances, Claim, Elastic, Extra, plan
-from unisono.controllers.node_scaling.decide import (
-    CAUSES,
-    PATIENCE,
-    POD_INDEX,
-    Demand,
-    Helped,
-    Pool,
-    Room,
-    demand_of,
-    groups_of,
-    is_pending,
-    promised,
-    verdict_of,
-)
+from unisono.controllers.node_scaling import decide
 from unisono.controllers.node_scaling.shrink import takes_pods
 from unisono.controllers.owners import index, whole_number
 from unisono.controllers.recorder import Recorder
@@ -74,11 +61,10 @@ class ElasticController(Controller):
         """``recorder`` records events on the jobs."""
         self._recorder = recorder
         self._refused: dict[str, float] = {}
-        self._helped = Helped(_PAUSE, _LONGEST_PAUSE)
+        self._helped = decide.Helped(_PAUSE, _LONGEST_PAUSE)
 
     def setup(self, context: Context) -> None:
         """Watch jobs that may be elastic, and queues that make theirs so; gangs, pods and nodes are looked up."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._objects = [
             (family, context.watch(family.kind, _of_elastic, optional=family.kind.group != "batch.volcano.sh"))
             for family in ELASTIC_KINDS
@@ -89,7 +75,7 @@ class ElasticController(Controller):
         self._nodes = context.informer(NODES)
         self._quotas = context.informer(RESOURCE_QUOTAS)
         self._floating = context.informers.of(FLOATING_RESOURCES, optional=True)
-        index(self._pods, POD_INDEX, groups_of)
+        index(self._pods, decide.POD_INDEX, decide.groups_of)
         index(self._pods, _OWNER_INDEX, owners.controller_keys)
 
     async def reconcile(self, key: str) -> float | None:
@@ -118,7 +104,7 @@ class ElasticController(Controller):
             self._queues.items(),
             self._quotas.items(),
             self._groups.items(),
-            lambda group: self._pods.by_index(POD_INDEX, group.key),
+            lambda group: self._pods.by_index(decide.POD_INDEX, group.key),
             lambda namespace: (pod for pod in self._pods.items() if pod.metadata.namespace == namespace),
             self._floating.items(),
         )
@@ -159,18 +145,22 @@ class ElasticController(Controller):
             claims = allowances.claims(group, stays[0], part.pods) if group is not None else ()
             yield _Found(family, obj, part, stays, _elastic(family, obj, part, stays, claims))
 
-    def _waiting(self, now: float) -> list[tuple[str, list[Demand]]]:
+    def _waiting(self, now: float) -> list[tuple[str, list[decide.Demand]]]:
         """What each gang that waits for nodes lacks to its minimum; who waits longest first."""
         waiting = []
         for group in self._groups.items():
             created = group.metadata.creation_timestamp
-            if verdict_of(group).cause not in CAUSES or created is None or now - parse_time(created) < PATIENCE:
+            if (
+                decide.verdict_of(group).cause not in decide.CAUSES
+                or created is None
+                or now - parse_time(created) < decide.PATIENCE
+            ):
                 continue
-            pods = sorted(self._pods.by_index(POD_INDEX, group.key), key=lambda pod: pod.metadata.name)
-            pending = [pod for pod in pods if is_pending(pod)]
+            pods = sorted(self._pods.by_index(decide.POD_INDEX, group.key), key=lambda pod: pod.metadata.name)
+            pending = [pod for pod in pods if decide.is_pending(pod)]
             placed = sum(1 for pod in pods if pod.spec.node_name and not has_ended(pod))
             lacks = max(0, (group.spec.min_member or 0) - placed)
-            demand = [demand_of(pod.spec) for pod in pending[:lacks]] if pods else promised(group)
+            demand = [decide.demand_of(pod.spec) for pod in pending[:lacks]] if pods else decide.promised(group)
             if demand:
                 waiting.append((created, group.key, demand))
         return [(key, demand) for _, key, demand in sorted(waiting, key=lambda each: each[:2])]
@@ -178,8 +168,8 @@ class ElasticController(Controller):
     def _cause(self, key: str) -> str:
         """Why a PodGroup, or a pod, waits; empty where it does not."""
         pod = self._pods.get(key)
-        group = self._groups.get(pod_group_of(pod) if pod is not None and is_pending(pod) else key)
-        return verdict_of(group).cause if group is not None else ""
+        group = self._groups.get(pod_group_of(pod) if pod is not None and decide.is_pending(pod) else key)
+        return decide.verdict_of(group).cause if group is not None else ""
 
     def _beyond_minimum(self, found: Sequence[_Found], now: float) -> list[Extra]:
         """Pods that wait for nodes while their group has its minimum, such as replicas of a server.
@@ -189,21 +179,21 @@ class ElasticController(Controller):
         elastic = {pod.key for each in found for pod in each.stays}
         waiting = []
         for group in self._groups.items():
-            if verdict_of(group).cause not in CAUSES:
+            if decide.verdict_of(group).cause not in decide.CAUSES:
                 continue
-            pods = self._pods.by_index(POD_INDEX, group.key)
+            pods = self._pods.by_index(decide.POD_INDEX, group.key)
             if sum(1 for pod in pods if pod.spec.node_name and not has_ended(pod)) < (group.spec.min_member or 0):
                 continue
             for pod in pods:
                 created = pod.metadata.creation_timestamp
-                if created is None or now - parse_time(created) < PATIENCE or pod.metadata.deletion_timestamp:
+                if created is None or now - parse_time(created) < decide.PATIENCE or pod.metadata.deletion_timestamp:
                     continue
-                if is_pending(pod) and not pod.spec.scheduling_gates and pod.key not in elastic:
-                    extra = Extra(pod.key, group.key, demand_of(pod.spec), pod.spec.priority or 0)
+                if decide.is_pending(pod) and not pod.spec.scheduling_gates and pod.key not in elastic:
+                    extra = Extra(pod.key, group.key, decide.demand_of(pod.spec), pod.spec.priority or 0)
                     waiting.append((-extra.priority, created, pod.key, extra))
         return [each[-1] for each in sorted(waiting, key=lambda each: each[:3])[:_MOST_EXTRA]]
 
-    def _rooms(self, found: Sequence[_Found]) -> list[Room]:
+    def _rooms(self, found: Sequence[_Found]) -> list[decide.Room]:
         """What nodes have free when everything that goes has gone."""
         staying = {pod.key for each in found for pod in each.stays}
         elastic = {(owners.family(each.obj), each.part.label) for each in found}
@@ -228,7 +218,7 @@ class ElasticController(Controller):
             return {}
         return {key: room for key, room in decode_rooms(config_map.data or {}).items() if room.until > now}
 
-    def _keep_held(self, rooms: Sequence[Room], held: Mapping[str, HeldRoom], waiting: Collection[str]) -> None:
+    def _keep_held(self, rooms: Sequence[decide.Room], held: Mapping[str, HeldRoom], waiting: Collection[str]) -> None:
         """Take from nodes what is held on them for pods that have no node yet; gangs that wait ask for theirs."""
         by_name = {room.pool.name: room for room in rooms}
         for key, part in held.items():
@@ -318,7 +308,7 @@ def _elastic(
         replicas=part.replicas,
         least=part.least,
         most=part.most,
-        demand=demand_of(part.template, part.pods),
+        demand=decide.demand_of(part.template, part.pods),
         places=_places_of(part, stays),
         changed=parse_time(notes[SCALED_AT]) if SCALED_AT in notes else float("-inf"),
         cool_down=_cool_down(obj),
@@ -332,9 +322,11 @@ def _number(pod: Pod) -> tuple[int, str]:
     return whole_number(pod.metadata.name.rpartition("-")[2]) or 0, pod.metadata.name
 
 
-def _room(name: str, node: Any) -> Room:
+def _room(name: str, node: Any) -> decide.Room:
     offers = resource_list(node.status.allocatable)
-    return Room(Pool(name, 1, 0, 1, offers, node.metadata.labels or {}, tuple(node.spec.taints or ())), dict(offers))
+    return decide.Room(
+        decide.Pool(name, 1, 0, 1, offers, node.metadata.labels or {}, tuple(node.spec.taints or ())), dict(offers)
+    )
 
 
 def _is_of(pod: Pod, elastic: set[tuple[str, tuple[str, str]]]) -> bool:

@@ -45,7 +45,6 @@ class Limit:
         left: by name, engine units; below zero where more is held and promised than it allows. A name that is absent
             is not limited.
         closed: it cannot be read, so nothing fits.
-
     """
 
     what: str
@@ -296,7 +295,6 @@ class Elastic:
         cool_down: seconds from a change to the next growth.
         priority: of its pods.
         claims: what one replica asks of each limit that holds for the job.
-
     """
 
     key: str
@@ -335,7 +333,6 @@ class Extra:
         group: pods of one group are alike: where one finds no room, the others do not either.
         demand: what it needs.
         priority: only jobs of lower priority make room for it.
-
     """
 
     name: str
@@ -352,7 +349,6 @@ class ElasticPlan:
         replicas: by key, for those that should have others.
         reasons: by key, what for.
         helped: names of the gangs and pods for which replicas leave.
-
     """
 
     replicas: Mapping[str, int] = field(default_factory=dict)
@@ -377,7 +373,6 @@ def plan(
         now: seconds since 1970.
         extras: pods that wait beyond the minimum of their group, who is to be served first first.
         resting: names of gangs and pods that were helped in vain: nothing leaves, what is free is still theirs.
-
     """
     free = Trial((), rooms)
     taken: dict[str, int] = {}

@@ -36,7 +36,6 @@ class HyperJobController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch hyper jobs and the jobs that they made."""
-        self._client, self._clock = context.client, context.clock
         self._hyper_jobs = context.watch(HYPER_JOBS, optional=True)
         self._hyper_jobs.on_change(self._changed)
         self._jobs = context.watch(JOBS, lambda job: owners.keys_of(HYPER_JOBS, job))

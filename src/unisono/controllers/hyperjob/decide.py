@@ -14,18 +14,7 @@ from msgspec import Meta
 from unisono.api.annotations import SPLIT
 from unisono.api.base import Condition
 from unisono.api.conditions import find_condition
-from unisono.api.groups.batch import (
-    AUTO,
-    HyperJob,
-    HyperJobStatus,
-    Job,
-    JobSpec,
-    JobState,
-    ReplicatedJob,
-    ReplicatedJobStatus,
-    SplitPolicy,
-    TaskSpec,
-)
+from unisono.api.groups import batch
 from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.resources import pod_requests
 from unisono.api.times import rfc3339
@@ -60,20 +49,18 @@ class WantedJob:
         name: ``<hyper job>-<replicated job>-<number>``.
         replicated: what it is a replica of.
         spec: the template, with this job's share of the accelerators.
-
     """
 
     name: str
-    replicated: ReplicatedJob
-    spec: JobSpec
+    replicated: batch.ReplicatedJob
+    spec: batch.JobSpec
 
 
-def wanted_jobs(hyper_job: HyperJob) -> list[WantedJob]:
+def wanted_jobs(hyper_job: batch.HyperJob) -> list[WantedJob]:
     """Each job that there should be.
 
     Raises:
         SplitError: a split policy cannot be followed.
-
     """
     parts = split_of(hyper_job)
     return [
@@ -90,7 +77,6 @@ class Share(msgspec.Struct, frozen=True):
         cluster: member for which it was measured.
         pods: by task; a task that is absent is as the template says.
         least: the same of the smallest gang.
-
     """
 
     cluster: str
@@ -102,7 +88,7 @@ Split = int | list[Share]
 """Jobs of equal size, or the share of each."""
 
 
-def split_of(hyper_job: HyperJob) -> dict[str, Split]:
+def split_of(hyper_job: batch.HyperJob) -> dict[str, Split]:
     """Into what the hub has split each replicated job; empty where no hub has, or that cannot be read."""
     try:
         splits = msgspec.json.decode((hyper_job.metadata.annotations or {}).get(SPLIT) or "{}", type=dict[str, Split])
@@ -123,39 +109,37 @@ class Divisible:
         spec: the whole as one job.
         tasks: names of the tasks whose pods are shared; each job has the others as the template says.
         equal: the jobs may be of one size: a single task is shared.
-
     """
 
-    spec: JobSpec
+    spec: batch.JobSpec
     tasks: tuple[str, ...]
     equal: bool
 
 
-def divisible(replicated: ReplicatedJob) -> Divisible | None:
+def divisible(replicated: batch.ReplicatedJob) -> Divisible | None:
     """What of a replicated job ``auto`` may share over several jobs; None where it may not.
 
     Raises:
         SplitError: the split policy cannot be followed.
-
     """
     policy = replicated.split_policy
     tasks = replicated.template_spec.tasks or ()
-    if policy is None or policy.mode != AUTO or any(task.partition_policy is not None for task in tasks):
+    if policy is None or policy.mode != batch.AUTO or any(task.partition_policy is not None for task in tasks):
         return None
     whole = _specs(replicated, 1)[0]
-    names = tuple(task.name for task in view.JobView(Job(spec=whole)).tasks)
+    names = tuple(task.name for task in view.JobView(batch.Job(spec=whole)).tasks)
     users = _users(replicated, policy) if policy.accelerators else ()
     if len(users) == 1:
         return Divisible(whole, (names[users[0]],), equal=True)
     return Divisible(whole, names, equal=False)
 
 
-def _specs(replicated: ReplicatedJob, split: Split) -> list[JobSpec]:
+def _specs(replicated: batch.ReplicatedJob, split: Split) -> list[batch.JobSpec]:
     policy, template = replicated.split_policy, replicated.template_spec
     count = 1 if replicated.replicas is None else replicated.replicas
     if policy is None:
         return [template] * count
-    if policy.mode == AUTO:
+    if policy.mode == batch.AUTO:
         if not isinstance(split, int):
             whole = divisible(replicated)
             return [_shared(whole.spec, share) for share in split] if whole is not None else []
@@ -175,7 +159,7 @@ def _specs(replicated: ReplicatedJob, split: Split) -> list[JobSpec]:
     return [_resized(template, index, least + (number < surplus)) for number in range(count)]
 
 
-def _share(replicated: ReplicatedJob, policy: SplitPolicy) -> tuple[int, int]:
+def _share(replicated: batch.ReplicatedJob, policy: batch.SplitPolicy) -> tuple[int, int]:
     """Place of the task that uses the accelerators, and the number of its pods in all jobs together."""
     name, kind = replicated.name, policy.accelerator_type
     users = _users(replicated, policy)
@@ -194,7 +178,7 @@ def _share(replicated: ReplicatedJob, policy: SplitPolicy) -> tuple[int, int]:
     return users[0], pods
 
 
-def _amounts(replicated: ReplicatedJob, policy: SplitPolicy) -> list[int]:
+def _amounts(replicated: batch.ReplicatedJob, policy: batch.SplitPolicy) -> list[int]:
     """Accelerators of a pod of each task."""
     kind = policy.accelerator_type
     if not kind:
@@ -203,12 +187,12 @@ def _amounts(replicated: ReplicatedJob, policy: SplitPolicy) -> list[int]:
     return [pod_requests(task.template.spec).get(kind, 0) // _UNITS for task in replicated.template_spec.tasks or ()]
 
 
-def _users(replicated: ReplicatedJob, policy: SplitPolicy) -> list[int]:
+def _users(replicated: batch.ReplicatedJob, policy: batch.SplitPolicy) -> list[int]:
     """Places of the tasks that use the accelerators."""
     return [index for index, amount in enumerate(_amounts(replicated, policy)) if amount]
 
 
-def _check_total(replicated: ReplicatedJob, policy: SplitPolicy) -> None:
+def _check_total(replicated: batch.ReplicatedJob, policy: batch.SplitPolicy) -> None:
     """Several tasks use the accelerators: their sizes are the template's."""
     tasks = replicated.template_spec.tasks or ()
     total = sum(map(operator.mul, map(_pods, tasks), _amounts(replicated, policy)))
@@ -219,17 +203,17 @@ def _check_total(replicated: ReplicatedJob, policy: SplitPolicy) -> None:
         )
 
 
-def _shared(whole: JobSpec, share: Share) -> JobSpec:
+def _shared(whole: batch.JobSpec, share: Share) -> batch.JobSpec:
     """The template with one job's share of the pods."""
     tasks, gang = [], 0
-    for task, given in zip(view.JobView(Job(spec=whole)).tasks, whole.tasks or (), strict=True):
+    for task, given in zip(view.JobView(batch.Job(spec=whole)).tasks, whole.tasks or (), strict=True):
         pods, least = share.pods.get(task.name, task.replicas), share.least.get(task.name, task.min_available)
         tasks.append(msgspec.structs.replace(given, replicas=pods, min_available=min(least, pods)))
         gang += min(least, pods)
     return msgspec.structs.replace(whole, tasks=tasks, min_available=gang)
 
 
-def _resized(template: JobSpec, index: int, pods: int) -> JobSpec:
+def _resized(template: batch.JobSpec, index: int, pods: int) -> batch.JobSpec:
     """The template with so many pods in one task; what was a gang of all pods stays one."""
     tasks = list(template.tasks or ())
     old = tasks[index]
@@ -246,7 +230,7 @@ def _gang(given: int | None, before: int, after: int) -> int | None:
     return after if given == before else min(given, after)
 
 
-def _pods(task: TaskSpec) -> int:
+def _pods(task: batch.TaskSpec) -> int:
     return 1 if task.replicas is None else task.replicas
 
 
@@ -257,7 +241,7 @@ LOST = frozenset({view.FAILED, view.TERMINATED})
 _COUNTERS = ("pending", "running", "succeeded", "failed", "terminating", "unknown")
 
 
-def ended_states(status: HyperJobStatus) -> dict[str, str]:
+def ended_states(status: batch.HyperJobStatus) -> dict[str, str]:
     """Last phase of jobs that have ended, as the status remembers them."""
     return {
         name: state.phase
@@ -268,8 +252,8 @@ def ended_states(status: HyperJobStatus) -> dict[str, str]:
 
 
 def next_status(
-    hyper_job: HyperJob, jobs: Mapping[str, Job], states: Mapping[str, str | None], now: float
-) -> HyperJobStatus:
+    hyper_job: batch.HyperJob, jobs: Mapping[str, batch.Job], states: Mapping[str, str | None], now: float
+) -> batch.HyperJobStatus:
     """The whole status.
 
     Args:
@@ -277,10 +261,9 @@ def next_status(
         jobs: the jobs that exist, by name.
         states: phase of every job that there should be, None for those that are yet to be made.
         now: seconds since 1970.
-
     """
     replicated = hyper_job.spec.replicated_jobs or ()
-    return HyperJobStatus(
+    return batch.HyperJobStatus(
         conditions=_conditions(hyper_job, states, now),
         replicated_jobs_status=[_replicated(hyper_job, each, jobs, states) for each in replicated] or None,
         split_count=len(states) or None,
@@ -288,7 +271,7 @@ def next_status(
     )
 
 
-def is_lost(hyper_job: HyperJob, states: Mapping[str, str | None]) -> bool:
+def is_lost(hyper_job: batch.HyperJob, states: Mapping[str, str | None]) -> bool:
     """Whether ``minAvailable`` jobs can no longer complete; never where the hyper job does not set it."""
     if hyper_job.spec.min_available is None:
         return False
@@ -296,18 +279,21 @@ def is_lost(hyper_job: HyperJob, states: Mapping[str, str | None]) -> bool:
     return len(states) - lost < _needed(hyper_job, states)
 
 
-def _needed(hyper_job: HyperJob, states: Mapping[str, str | None]) -> int:
+def _needed(hyper_job: batch.HyperJob, states: Mapping[str, str | None]) -> int:
     """Jobs that must complete: all of them unless ``minAvailable`` says less."""
     given = hyper_job.spec.min_available
     return len(states) if given is None else min(given, len(states))
 
 
 def _replicated(
-    hyper_job: HyperJob, replicated: ReplicatedJob, jobs: Mapping[str, Job], states: Mapping[str, str | None]
-) -> ReplicatedJobStatus:
+    hyper_job: batch.HyperJob,
+    replicated: batch.ReplicatedJob,
+    jobs: Mapping[str, batch.Job],
+    states: Mapping[str, str | None],
+) -> batch.ReplicatedJobStatus:
     before = {each.name: each.job_states or {} for each in hyper_job.status.replicated_jobs_status or ()}
-    status = ReplicatedJobStatus(name=replicated.name)
-    statuses: dict[str, JobState] = {}
+    status = batch.ReplicatedJobStatus(name=replicated.name)
+    statuses: dict[str, batch.JobState] = {}
     prefix = f"{hyper_job.metadata.name}-{replicated.name}-"
     for name in states:
         if name.rpartition("-")[0] != prefix[:-1]:
@@ -324,7 +310,7 @@ def _replicated(
     return status
 
 
-def _conditions(hyper_job: HyperJob, states: Mapping[str, str | None], now: float) -> list[Condition] | None:
+def _conditions(hyper_job: batch.HyperJob, states: Mapping[str, str | None], now: float) -> list[Condition] | None:
     """None before every job has ended. A suspended job can be resumed, so it has not."""
     # Jobs that were never made are not made any more once too many are lost.
     ends = [state for state in states.values() if state is not None or not is_lost(hyper_job, states)]
@@ -361,26 +347,24 @@ class HyperPlan:
         terminate: jobs that cannot succeed any more: too many others are lost.
         notices: events to record.
         more: further jobs are to be made at the next look.
-
     """
 
-    status: HyperJobStatus
-    create: list[Job] = field(default_factory=list)
-    patch: list[tuple[Job, dict[str, Any]]] = field(default_factory=list)
-    delete: list[Job] = field(default_factory=list)
-    terminate: list[Job] = field(default_factory=list)
+    status: batch.HyperJobStatus
+    create: list[batch.Job] = field(default_factory=list)
+    patch: list[tuple[batch.Job, dict[str, Any]]] = field(default_factory=list)
+    delete: list[batch.Job] = field(default_factory=list)
+    terminate: list[batch.Job] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     more: bool = False
 
 
-def decide(hyper_job: HyperJob, jobs: Mapping[str, Job], now: float) -> HyperPlan:
+def decide(hyper_job: batch.HyperJob, jobs: Mapping[str, batch.Job], now: float) -> HyperPlan:
     """The next step for a hyper job.
 
     Args:
         hyper_job: the hyper job; nothing is made for one that is being deleted.
         jobs: the jobs that it controls, by name.
         now: seconds since 1970.
-
     """
     try:
         jobs_by_name = {each.name: each for each in wanted_jobs(hyper_job)}
@@ -408,12 +392,14 @@ def decide(hyper_job: HyperJob, jobs: Mapping[str, Job], now: float) -> HyperPla
     return plan
 
 
-def template_hash(spec: JobSpec) -> str:
+def template_hash(spec: batch.JobSpec) -> str:
     """Digest of a template, short enough for a label."""
     return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()[:16]
 
 
-def _state(hyper_job: HyperJob, name: str, replicated: ReplicatedJob, jobs: Mapping[str, Job]) -> str | None:
+def _state(
+    hyper_job: batch.HyperJob, name: str, replicated: batch.ReplicatedJob, jobs: Mapping[str, batch.Job]
+) -> str | None:
     """Phase of a job; None for one that is to be made.
 
     One that ended and is gone keeps its phase. One that failed is made again when it is deleted, unless a time to live
@@ -427,7 +413,7 @@ def _state(hyper_job: HyperJob, name: str, replicated: ReplicatedJob, jobs: Mapp
     return None if again else state
 
 
-def _job(hyper_job: HyperJob, wanted: WantedJob) -> Job:
+def _job(hyper_job: batch.HyperJob, wanted: WantedJob) -> batch.Job:
     labels = {
         BY_HYPER_JOB: hyper_job.metadata.name,
         BY_REPLICATED_JOB: wanted.replicated.name,
@@ -437,7 +423,7 @@ def _job(hyper_job: HyperJob, wanted: WantedJob) -> Job:
     return make_job(HYPER_JOBS, hyper_job, wanted.name, wanted.spec, labels=labels, annotations=marks)
 
 
-def _follow(plan: HyperPlan, job: Job, template: JobSpec) -> None:
+def _follow(plan: HyperPlan, job: batch.Job, template: batch.JobSpec) -> None:
     """Bring a changed template to a job that exists, as far as a job may change."""
     digest = template_hash(template)
     if (job.metadata.labels or {}).get(TEMPLATE_HASH) == digest:
@@ -466,7 +452,7 @@ def _scaled(task: dict[str, Any], new: Any) -> dict[str, Any]:
     return task | {key: size for key, size in sizes.items() if size is not None}
 
 
-def _fixed(spec: JobSpec) -> dict[str, Any]:
+def _fixed(spec: batch.JobSpec) -> dict[str, Any]:
     """A job's spec without what an update may change."""
     tasks = [msgspec.structs.replace(task, replicas=None, min_available=None) for task in spec.tasks or ()]
     return to_json(msgspec.structs.replace(spec, tasks=tasks, min_available=None, priority_class_name=None))

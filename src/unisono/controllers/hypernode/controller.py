@@ -19,18 +19,7 @@ from unisono.api.kinds import CONFIG_MAPS, HYPER_NODES, NODES, SECRETS
 from unisono.api.patterns import PatternError, compile_pattern
 from unisono.api.selecting import is_empty, selects
 from unisono.api.topology_sources import Fetch, Question, SourceFailed, Switch, TopologySource
-from unisono.controllers.hypernode.discovery import (
-    FILE_SOURCE,
-    KEY,
-    LABEL_SOURCE,
-    SOURCE,
-    AskedSource,
-    DiscoveryConfig,
-    find_domains,
-    hyper_nodes_of,
-    parse_config,
-    wanted_hyper_nodes,
-)
+from unisono.controllers.hypernode import discovery
 from unisono.controllers.hypernode.sources import find_source, of_cluster
 from unisono.controllers.objects import LastWritten, delete_seen, to_json, write_status
 from unisono.controllers.recorder import Recorder
@@ -46,7 +35,6 @@ def count_members(hyper_node: HyperNode, nodes: Mapping[str, Node], hyper_nodes:
         hyper_node: whose members are counted.
         nodes: all nodes by name.
         hyper_nodes: names of all HyperNodes.
-
     """
     existing, children, node_names = set(hyper_nodes), set[str](), set[str]()
     for member in hyper_node.spec.members or ():
@@ -92,7 +80,6 @@ class HyperNodeController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch HyperNodes, and names and labels of nodes."""
-        self._client, self._context = context.client, context
         self._hyper_nodes = context.watch(HYPER_NODES, optional=True)
         self._hyper_nodes.on_change(self._hyper_node_changed)
         self._nodes = context.informer(NODES)
@@ -135,7 +122,7 @@ _log = structlog.get_logger(__name__)
 
 def source_of(hyper_node: HyperNode) -> str:
     """From what it was made; empty for those that were made by hand or by another system."""
-    return (hyper_node.metadata.labels or {}).get(SOURCE, "")
+    return (hyper_node.metadata.labels or {}).get(discovery.SOURCE, "")
 
 
 class HyperNodeWriter:
@@ -144,7 +131,6 @@ class HyperNodeWriter:
     Args:
         client: the API.
         vanished: called when one is gone that was to be changed.
-
     """
 
     def __init__(self, client: Client, vanished: Callable[[], None]) -> None:
@@ -223,7 +209,7 @@ async def read_text(client: Client, config_map: tuple[str, str]) -> str:
         live = await client.get(CONFIG_MAPS, name, namespace)
     except NotFound:
         return ""
-    return (live.data or {}).get(KEY, "")
+    return (live.data or {}).get(discovery.KEY, "")
 
 
 def tell(recorder: Recorder, config_map: tuple[str, str], problem: str) -> None:
@@ -249,14 +235,12 @@ class HyperNodeDiscoveryController(Controller):
         Args:
             recorder: tells what is wrong at the ConfigMap.
             config_map: namespace and name of the configuration; by default as ``config_map_key`` says.
-
         """
         self._recorder, self._config_map = recorder, config_map or config_map_key()
         self._told: list[str] = []
 
     def setup(self, context: Context) -> None:
         """Watch labels of nodes, and HyperNodes that come or go."""
-        self._client, self._context = context.client, context
         self._nodes = context.informer(NODES)
         self._nodes.on_change(self._node_changed)
         self._hyper_nodes = context.informers.of(HYPER_NODES, optional=True)
@@ -273,16 +257,16 @@ class HyperNodeDiscoveryController(Controller):
         self._tell(config.problems)
         hyper_nodes = self._hyper_nodes.items()
         if config.types is not None:
-            present = [each for each in hyper_nodes if source_of(each) == LABEL_SOURCE]
-            domains = find_domains(config.types, self._nodes.items())
-            await self._writer.apply(wanted_hyper_nodes(domains, present, LABEL_SOURCE), present)
+            present = [each for each in hyper_nodes if source_of(each) == discovery.LABEL_SOURCE]
+            domains = discovery.find_domains(config.types, self._nodes.items())
+            await self._writer.apply(discovery.wanted_hyper_nodes(domains, present, discovery.LABEL_SOURCE), present)
         if config.switches is not None:
-            present = [each for each in hyper_nodes if source_of(each) == FILE_SOURCE]
-            await self._writer.apply(hyper_nodes_of(config.switches, FILE_SOURCE), present)
+            present = [each for each in hyper_nodes if source_of(each) == discovery.FILE_SOURCE]
+            await self._writer.apply(discovery.hyper_nodes_of(config.switches, discovery.FILE_SOURCE), present)
         return _AGAIN
 
-    async def _read(self) -> DiscoveryConfig:
-        return parse_config(await read_text(self._client, self._config_map))
+    async def _read(self) -> discovery.DiscoveryConfig:
+        return discovery.parse_config(await read_text(self._client, self._config_map))
 
     def _tell(self, problems: list[str]) -> None:
         for problem in problems:
@@ -328,10 +312,9 @@ class _Known:
         nodes: the cluster's at that time.
         switches: its last answer.
         problem: why the last look failed; empty when it did not.
-
     """
 
-    asked: AskedSource
+    asked: discovery.AskedSource
     at: float
     nodes: frozenset[str]
     switches: Mapping[str, Switch] | None = field(default=None)
@@ -358,17 +341,15 @@ class HyperNodeSourceController(Controller):
             fetch: asks servers; without one no source with a server answers.
             config_map: namespace and name of the configuration; by default as ``config_map_key`` says.
             find: the source of a name.
-
         """
         self._recorder, self._fetch, self._find = recorder, fetch or NoFetch(), find
         self._config_map = config_map or config_map_key()
-        self._asked: dict[str, AskedSource] = {}
+        self._asked: dict[str, discovery.AskedSource] = {}
         self._known: dict[str, _Known] = {}
         self._writers: dict[str, HyperNodeWriter] = {}
 
     def setup(self, context: Context) -> None:
         """Watch which nodes there are, and HyperNodes that go."""
-        self._client, self._context, self._clock = context.client, context, context.clock
         self._nodes = context.informer(NODES)
         self._nodes.on_change(self._node_changed)
         self._hyper_nodes = context.informers.of(HYPER_NODES, optional=True)
@@ -381,7 +362,7 @@ class HyperNodeSourceController(Controller):
     async def reconcile(self, key: str) -> float | None:
         """Read the configuration, or look at one source."""
         if key == _CONFIG:
-            self._asked = parse_config(await read_text(self._client, self._config_map)).asked
+            self._asked = discovery.parse_config(await read_text(self._client, self._config_map)).asked
             self._known = {name: known for name, known in self._known.items() if name in self._asked}
             for name in self._asked:
                 self._context.enqueue(_key(name))
@@ -390,13 +371,13 @@ class HyperNodeSourceController(Controller):
         asked = self._asked.get(name)
         return None if asked is None else await self._look(name, asked)
 
-    async def _look(self, name: str, asked: AskedSource) -> float:
+    async def _look(self, name: str, asked: discovery.AskedSource) -> float:
         nodes = frozenset(each.metadata.name for each in self._nodes.items())
         answer, now = self._known.get(name), self._clock.monotonic()
         if answer is None or answer.asked != asked or now >= answer.at + _pause(answer, nodes):
             answer = await self._ask(name, asked, nodes, answer)
         if answer.switches is not None:
-            desired = hyper_nodes_of(of_cluster(answer.switches, nodes), name)
+            desired = discovery.hyper_nodes_of(of_cluster(answer.switches, nodes), name)
             present = [each for each in self._hyper_nodes.items() if source_of(each) == name]
             await self._writer(name).apply(desired, present)
         return max(1.0, answer.at + _pause(answer, nodes) - self._clock.monotonic())
@@ -407,7 +388,9 @@ class HyperNodeSourceController(Controller):
             self._writers[name] = HyperNodeWriter(self._client, again)
         return self._writers[name]
 
-    async def _ask(self, name: str, asked: AskedSource, nodes: frozenset[str], before: _Known | None) -> _Known:
+    async def _ask(
+        self, name: str, asked: discovery.AskedSource, nodes: frozenset[str], before: _Known | None
+    ) -> _Known:
         answer = _Known(asked, self._clock.monotonic(), nodes, before.switches if before else None)
         answer.problem = before.problem if before else ""
         self._known[name] = answer
@@ -427,7 +410,7 @@ class HyperNodeSourceController(Controller):
             self._tell(name, answer, f"the source failed: {type(error).__name__}: {error}")
         return answer
 
-    async def _credentials(self, asked: AskedSource) -> dict[str, str]:
+    async def _credentials(self, asked: discovery.AskedSource) -> dict[str, str]:
         if asked.secret is None:
             return {}
         namespace, name = asked.secret

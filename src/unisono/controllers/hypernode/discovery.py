@@ -33,7 +33,6 @@ class Domain:
         value: its value.
         nodes: names of the nodes, of the narrowest tier only.
         children: values of the next narrower label.
-
     """
 
     type: str
@@ -79,7 +78,6 @@ def wanted_hyper_nodes(
         domains: as ``find_domains`` answers them.
         present: HyperNodes that were made from this source before.
         source: name of the source.
-
     """
     names_by_identity = {
         _identity(each): each.metadata.name for each in sorted(present, key=lambda each: each.metadata.name)
@@ -139,7 +137,6 @@ def read_switches(text: str) -> dict[str, Switch]:
 
     Raises:
         TopologyError: a line is not understood, a switch is listed twice or does not exist, or they form a circle.
-
     """
     switches: dict[str, Switch] = {}
     budget = MOST_NAMES
@@ -176,7 +173,6 @@ def tiers_of(switches: Mapping[str, Switch]) -> dict[str, int]:
 
     Raises:
         TopologyError: switches are below each other in a circle.
-
     """
     tiers: dict[str, int] = {}
     left = dict(switches)
@@ -194,7 +190,6 @@ def hyper_nodes_of(switches: Mapping[str, Switch], source: str) -> dict[str, Hyp
 
     Raises:
         TopologyError: see `tiers_of`.
-
     """
     tiers = tiers_of(switches)
     return {
@@ -217,7 +212,6 @@ def _expanded(text: str, most: int) -> Iterator[str]:
 
     Raises:
         ValueError: brackets do not match, a range is none, a name cannot be one of Kubernetes, or there are too many.
-
     """
     count = 0
     for part in _parts(text):
@@ -286,7 +280,6 @@ class AskedSource:
         secret: namespace and name of the Secret with credentials; None for none.
         config: for the source, as it was written.
         at: where the configuration stands.
-
     """
 
     interval: float
@@ -305,7 +298,6 @@ class DiscoveryConfig:
         switches: of a topology file, by name; None when discovery by file is off.
         asked: sources outside of the cluster, by name.
         problems: what is wrong with the configuration and was left out.
-
     """
 
     types: dict[str, tuple[str, ...]] | None = None

@@ -47,7 +47,6 @@ def base_url(config: Mapping[str, Any]) -> str:
 
     Raises:
         SourceFailed: there is none.
-
     """
     endpoint = config.get("endpoint")
     if not isinstance(endpoint, str) or not endpoint.strip():
@@ -80,7 +79,6 @@ def merged(members: Mapping[str, Iterable[str]]) -> list[tuple[str, tuple[str, .
 
     Returns:
         The first name of each set of switches, and all members of the set, both in the order of names.
-
     """
     parent: dict[str, str] = {}
 
@@ -121,7 +119,6 @@ class Lldp:
 
         Raises:
             SourceFailed: the server does not answer, or with something else than a list of links.
-
         """
         url, fields = base_url(question.config), _fields(question.config)
         ignored = _ignored(question.config)
@@ -139,7 +136,6 @@ def links_of(text: bytes, fields: Mapping[str, str]) -> Links:
 
     Raises:
         msgspec.DecodeError: it is no list of records.
-
     """
     links = []
     for record in msgspec.json.decode(text, type=list[dict[str, Any]]):
@@ -155,7 +151,6 @@ def switches_of(links: Links, nodes: Iterable[str]) -> dict[str, Switch]:
     Args:
         links: pairs of neighbours, each told from one end or from both.
         nodes: of the cluster; whatever else is linked to them is a switch.
-
     """
     resolver = Resolver(nodes)
     beside: dict[str, set[str]] = {}
@@ -232,7 +227,6 @@ class Ufm:
 
         Raises:
             SourceFailed: UFM does not answer, or with something else than ports.
-
         """
         url = base_url(question.config) + _PORTS
         if not {"username", "password"} <= question.credentials.keys():
@@ -250,7 +244,6 @@ def switches_of_ports(text: bytes) -> dict[str, Switch]:
 
     Raises:
         msgspec.DecodeError: it is no list of ports.
-
     """
     leaves: dict[str, set[str]] = {}
     for port in msgspec.json.decode(text, type=list[_Port]):
@@ -272,7 +265,6 @@ def find_source(name: str) -> TopologySource:
 
     Raises:
         SourceFailed: there is none, or it cannot be loaded.
-
     """
     made = BUILT_IN.get(name)
     if made is not None:
@@ -294,7 +286,6 @@ def of_cluster(switches: Mapping[str, Switch], nodes: frozenset[str]) -> dict[st
     Raises:
         SourceFailed: it tells too much, uses names that HyperNodes cannot have, names a switch that it does not tell
             of, or has switches below each other in a circle.
-
     """
     if sum(1 + len(each.nodes) + len(each.switches) for each in switches.values()) > MOST_NAMES:
         raise SourceFailed(f"the network has more than {MOST_NAMES} names of nodes and switches")

@@ -18,14 +18,7 @@ from unisono.api.kinds import COMMANDS, JOBS, PERSISTENT_VOLUME_CLAIMS, POD_GROU
 from unisono.api.selecting import DEFAULT_QUEUE
 from unisono.api.times import parse_time
 from unisono.controllers import owners
-from unisono.controllers.execution import (
-    Executor,
-    GangController,
-    Offload,
-    Wording,
-    all_when_classes_come,
-    expectation,
-)
+from unisono.controllers.execution import Executor, GangController, Offload, Wording, all_when_classes_come, expectation
 from unisono.controllers.job import view as phases
 from unisono.controllers.job.decide import beginning, decide
 from unisono.controllers.job.observed import Observed
@@ -200,7 +193,6 @@ class JobController(GangController[Job, VolcanoPlan]):
             offload: runs what computes for long, such as the making of keys, away from the event loop.
             count_seconds: longest time for which counts of pods in the status may be out of date.
             registry: gets the metrics.
-
         """
         super().__init__(recorder, offload)
         self._metrics = JobMetrics(registry)
@@ -208,7 +200,6 @@ class JobController(GangController[Job, VolcanoPlan]):
 
     def setup(self, context: Context) -> None:
         """Watch jobs and everything that belongs to one."""
-        self._client, self._clock = context.client, context.clock
         self._jobs = context.watch(JOBS)
         self._jobs.on_change(self._job_changed)
         self._pods = context.watch(PODS, owners.job_keys, when=matters)
@@ -219,13 +210,7 @@ class JobController(GangController[Job, VolcanoPlan]):
         index(self._commands, COMMAND_INDEX, command_targets)
         self._priorities = all_when_classes_come(context, self._jobs)
         self._executor = JobExecutor(
-            self._client,
-            self._clock,
-            JOBS,
-            self._expectations,
-            self._notify,
-            self._offload,
-            metrics=self._metrics,
+            self._client, self._clock, JOBS, self._expectations, self._notify, self._offload, metrics=self._metrics
         )
         self._giving_way = GivingWay(self._client.pace, context.queue.add)
 

@@ -17,17 +17,9 @@ from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import CONTROLLER_OUT_OF_SYNC
 from unisono.api.times import format_duration, parse_time, rfc3339
 from unisono.controllers import owners
+from unisono.controllers.job import policies
 from unisono.controllers.job import view as phases
 from unisono.controllers.job.observed import Observed, Tally, TaskPod, is_doomed, see, tally
-from unisono.controllers.job.policies import (
-    EVICTED_PREFIX,
-    POD_EVICTED,
-    Verdict,
-    Verdicts,
-    judge,
-    occurrences,
-    restart_delay,
-)
 from unisono.controllers.job.status import (
     Outcome,
     TargetState,
@@ -52,7 +44,6 @@ def decide(seen: Observed, now: float) -> VolcanoPlan:
     Args:
         seen: the job and what belongs to it.
         now: seconds since 1970.
-
     """
     if seen.job.metadata.deletion_timestamp:
         return VolcanoPlan()
@@ -65,7 +56,6 @@ def beginning(job: Job, now: float) -> Job:
     Args:
         job: as it is stored.
         now: seconds since 1970.
-
     """
     meta = job.metadata
     if job.status.state.phase or meta.deletion_timestamp:
@@ -136,8 +126,8 @@ class _JobDecision:
     def _policies(self) -> bool:
         if self.view.phase not in phases.ACTIVE:
             return False
-        happened = occurrences(self.view, self.pods, self.seen.pod_group, self.seen.expected, self.now)
-        verdicts = judge(self.view, happened, self.now)
+        happened = policies.occurrences(self.view, self.pods, self.seen.pod_group, self.seen.expected, self.now)
+        verdicts = policies.judge(self.view, happened, self.now)
         self._remember(verdicts)
         if not verdicts.now:
             return False
@@ -179,7 +169,7 @@ class _JobDecision:
             message=text,
         )
 
-    def _mark(self, verdict: Verdict, round_: int) -> None:
+    def _mark(self, verdict: policies.Verdict, round_: int) -> None:
         """Annotate what a partial restart takes down, so that its end does not count as a failure."""
         happened = verdict.occurrence
         for pod in self.pods:
@@ -191,13 +181,13 @@ class _JobDecision:
             if hit[verdict.action] and not pod.marked:
                 self.plan.marks[pod.name] = {CONTROLLER_OUT_OF_SYNC: "true", owners.RESTART_ROUND: str(round_)}
 
-    def _remember(self, verdicts: Verdicts) -> None:
+    def _remember(self, verdicts: policies.Verdicts) -> None:
         """Keep in the status what a policy waits on and no object would show later."""
-        self._forget(EVICTED_PREFIX)
+        self._forget(policies.EVICTED_PREFIX)
         for verdict in verdicts.waiting:
             happened = verdict.occurrence
-            if happened.event == POD_EVICTED:
-                self.controlled[EVICTED_PREFIX + happened.pod] = rfc3339(happened.since)
+            if happened.event == policies.POD_EVICTED:
+                self.controlled[policies.EVICTED_PREFIX + happened.pod] = rfc3339(happened.since)
             wait = format_duration(verdict.due - happened.since)
             once = f"{happened.event}/{happened.pod}/{happened.since}"
             self.plan.tell("ExecuteAction", f"Execute action {verdict.action} after {wait}", once)
@@ -206,7 +196,7 @@ class _JobDecision:
 
     def _move(self, target: TargetState) -> VolcanoPlan:
         if target.version != self.view.version:
-            self._forget(EVICTED_PREFIX)
+            self._forget(policies.EVICTED_PREFIX)
         self._write(target, self._count(target))
         return self.plan
 
@@ -259,7 +249,7 @@ class _JobDecision:
         since = self.view.status.state.last_transition_time
         if self.state.reason in (phases.RESUME_JOB, phases.REMAKE_PODS) or not since:
             return 0.0
-        return parse_time(since) + restart_delay(self.view.uid, self.view.retry_count) - self.now
+        return parse_time(since) + policies.restart_delay(self.view.uid, self.view.retry_count) - self.now
 
     def _wind_down(self) -> None:
         counts = self._count(self.state)
@@ -272,7 +262,7 @@ class _JobDecision:
             stopped = phases.KILLING.get(target.phase, target.phase)
             target = TargetState(stopped, target.version, target.retry_count, target.reason, target.message)
             self.plan.remove_resources = self._forget("plugin-")
-            self._forget(EVICTED_PREFIX)
+            self._forget(policies.EVICTED_PREFIX)
         self._write(target, counts)
 
     def _forget(self, prefix: str) -> bool:

@@ -29,7 +29,6 @@ class Observed:
         expected: names of pods that were created but are not visible yet.
         missing_claims: claims that the job names and that do not exist.
         priority: value of a priority class, 0 when unknown.
-
     """
 
     job: Job
@@ -51,7 +50,6 @@ class TaskPod(PodView):
         version: the job's version when the pod was made.
         round: the restart that marked the pod for deletion, 0 when none did.
         marked: the controller decided to delete it.
-
     """
 
     task: str
@@ -91,7 +89,6 @@ class Tally:
 
     Attributes:
         tasks: task to pod phase to number of pods, terminating ones left out.
-
     """
 
     pending: int = 0
@@ -128,7 +125,6 @@ def is_doomed(pod: TaskPod, view: JobView, phase: str, version: int, reason: str
         phase: phase of the job.
         version: version of the job.
         reason: the action that led to the phase; a resumed job keeps the pods that succeeded.
-
     """
     if pod.deleting or pod.marked:
         return True

@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from unisono.api import core, keys
 from unisono.api.annotations import GANG_PARTS, GOT, RUN_SECONDS, WORKING_DIRECTORY
-from unisono.api.base import ObjectMeta
-from unisono.api.core import (
-    LabelSelector,
-    PersistentVolumeClaim,
-    PersistentVolumeClaimSpec,
-    PersistentVolumeClaimVolumeSource,
-    Pod,
-    PodTemplateSpec,
-    Volume,
-    VolumeMount,
-)
+from unisono.api.base import LabelSelector, ObjectMeta
 from unisono.api.gang_parts import Part, encode_parts
 from unisono.api.groups.batch import PartitionPolicySpec, VolumeSpec
 from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, SubGroupPolicySpec
 from unisono.api.groups.topology import NetworkTopologySpec
-from unisono.api.keys import (
-    GROUP_NAME,
-    JOB_NAME,
-    JOB_NAMESPACE,
-    JOB_RETRY_COUNT,
-    JOB_VERSION,
-    NUMA_TOPOLOGY_POLICY,
-    PARTITION_ID,
-    QUEUE_NAME,
-    TASK_INDEX,
-    TASK_SPEC,
-    TEMPLATE_UID,
-)
 from unisono.api.kinds import JOBS, PERSISTENT_VOLUME_CLAIMS
 from unisono.api.times import duration_or_none
 from unisono.controllers import owners
@@ -59,7 +37,7 @@ def pod_group_for(view: JobView, version: int, priority: Priorities) -> PodGroup
     """
     spec, marks = (
         pod_group_spec(view, priority),
-        {JOB_VERSION: str(version), GANG_PARTS: encode_parts(_parts(view, priority))},
+        {keys.JOB_VERSION: str(version), GANG_PARTS: encode_parts(_parts(view, priority))},
     )
     runs = duration_or_none(view.job.spec.running_estimate)
     if runs and RUN_SECONDS not in (view.job.metadata.annotations or {}):
@@ -127,8 +105,8 @@ def _priority_class(view: JobView, task: TaskView) -> str | None:
 def _sub_group(task: TaskView, partition: PartitionPolicySpec) -> SubGroupPolicySpec:
     return SubGroupPolicySpec(
         name=task.name,
-        label_selector=LabelSelector(match_labels={TASK_SPEC: task.name}),
-        match_label_keys=[PARTITION_ID],
+        label_selector=LabelSelector(match_labels={keys.TASK_SPEC: task.name}),
+        match_label_keys=[keys.PARTITION_ID],
         sub_group_size=partition.partition_size,
         min_sub_groups=partition.min_partitions,
         network_topology=_topology(partition.network_topology),
@@ -155,13 +133,12 @@ class JobVolume:
         claim: name of its claim.
         mount_path: where containers see it.
         spec: the claim to make, None when it must exist already.
-
     """
 
     name: str
     claim: str
     mount_path: str
-    spec: PersistentVolumeClaimSpec | None
+    spec: core.PersistentVolumeClaimSpec | None
 
 
 def job_volumes(view: JobView) -> list[JobVolume]:
@@ -199,7 +176,7 @@ def claims_to_make(view: JobView) -> list[Resource]:
     return [
         Resource(
             PERSISTENT_VOLUME_CLAIMS,
-            PersistentVolumeClaim(
+            core.PersistentVolumeClaim(
                 metadata=ObjectMeta(
                     name=volume.claim, namespace=view.namespace, owner_references=[owned_by(JOBS, view.job)]
                 ),
@@ -214,11 +191,6 @@ def claims_to_make(view: JobView) -> list[Resource]:
     ]
 
 
-def missing_claims(view: JobView, existing: Collection[str]) -> list[str]:
-    """Claims that the job expects to find and that are not there."""
-    return [v.claim for v in job_volumes(view) if v.spec is None and v.claim not in existing]
-
-
 def _claim_name(view: JobView, position: int) -> str:
     return f"{view.name}-pvc-{_digest(view, position)}"
 
@@ -227,17 +199,17 @@ def _digest(view: JobView, position: int) -> str:
     return hashlib.sha256(f"{view.uid}/{position}".encode()).hexdigest()[:12]
 
 
-def mount(view: JobView, pod: Pod) -> None:
+def mount(view: JobView, pod: core.Pod) -> None:
     """Put the job's volumes into the pod and mount them in every container; init containers go without."""
     for volume in job_volumes(view):
-        source = PersistentVolumeClaimVolumeSource(claim_name=volume.claim)
-        pod.spec.volumes = [*(pod.spec.volumes or ()), Volume(name=volume.name, persistent_volume_claim=source)]
+        source = core.PersistentVolumeClaimVolumeSource(claim_name=volume.claim)
+        pod.spec.volumes = [*(pod.spec.volumes or ()), core.Volume(name=volume.name, persistent_volume_claim=source)]
         for container in pod.spec.containers or ():
             mounts = container.volume_mounts or []
-            container.volume_mounts = [*mounts, VolumeMount(name=volume.name, mount_path=volume.mount_path)]
+            container.volume_mounts = [*mounts, core.VolumeMount(name=volume.name, mount_path=volume.mount_path)]
 
 
-_DECODER = msgspec.json.Decoder(PodTemplateSpec)
+_DECODER = msgspec.json.Decoder(core.PodTemplateSpec)
 
 
 class PodBuilder:
@@ -248,11 +220,11 @@ class PodBuilder:
         # Each pod is decoded from the template's bytes: plug-ins may then change all of it.
         self._templates = {task.name: msgspec.json.encode(task.template) for task in view.tasks}
 
-    def build(self, task: TaskView, index: int) -> Pod:
+    def build(self, task: TaskView, index: int) -> core.Pod:
         """Pod ``index`` of the task. Raises PluginError when a plug-in cannot serve it."""
         view = self._view
         template = _DECODER.decode(self._templates[task.name])
-        pod = Pod(
+        pod = core.Pod(
             metadata=ObjectMeta(
                 name=task.pod_name(index),
                 namespace=view.namespace,
@@ -275,33 +247,33 @@ class PodBuilder:
     def _labels(self, task: TaskView, index: int) -> dict[str, str]:
         view = self._view
         labels = {
-            TASK_SPEC: task.name,
-            TASK_INDEX: str(index),
-            JOB_NAME: view.name,
-            JOB_NAMESPACE: view.namespace,
-            QUEUE_NAME: view.queue,
+            keys.TASK_SPEC: task.name,
+            keys.TASK_INDEX: str(index),
+            keys.JOB_NAME: view.name,
+            keys.JOB_NAMESPACE: view.namespace,
+            keys.QUEUE_NAME: view.queue,
         }
         partition = task.partition_of(index)
         if partition is not None:
-            labels[PARTITION_ID] = partition
+            labels[keys.PARTITION_ID] = partition
         return labels | owners.inherited_labels(view.job.metadata.labels or {})
 
     def _annotations(self, task: TaskView, index: int) -> dict[str, str]:
         view = self._view
         annotations = {
-            TASK_SPEC: task.name,
-            TASK_INDEX: str(index),
-            JOB_NAME: view.name,
-            QUEUE_NAME: view.queue,
-            JOB_VERSION: str(view.version),
-            JOB_RETRY_COUNT: str(view.retry_count),
-            TEMPLATE_UID: f"{view.name}-{task.name}",
-            GROUP_NAME: view.pod_group_name,
+            keys.TASK_SPEC: task.name,
+            keys.TASK_INDEX: str(index),
+            keys.JOB_NAME: view.name,
+            keys.QUEUE_NAME: view.queue,
+            keys.JOB_VERSION: str(view.version),
+            keys.JOB_RETRY_COUNT: str(view.retry_count),
+            keys.TEMPLATE_UID: f"{view.name}-{task.name}",
+            keys.GROUP_NAME: view.pod_group_name,
         }
         if task.amounts_differ and task.kind is not None:
             annotations[GOT] = task.kind.name
         if task.spec.topology_policy:
-            annotations[NUMA_TOPOLOGY_POLICY] = task.spec.topology_policy
+            annotations[keys.NUMA_TOPOLOGY_POLICY] = task.spec.topology_policy
         return annotations | owners.inherited_annotations(view.job.metadata.annotations or {})
 
     def _taken_over(self) -> dict[str, str]:

@@ -35,7 +35,6 @@ def restart_delay(uid: str, retry_count: int) -> float:
     Args:
         uid: the job's UID: the same job waits equally long, also after a crash.
         retry_count: restarts so far, this one included.
-
     """
     if retry_count < 2:
         return 0.0
@@ -74,7 +73,6 @@ class Occurrence:
         partition: partition of that pod.
         exit_codes: codes other than 0 with which the pod's containers ended.
         lasted: seconds between the start of the pod that failed and its end, if it has not told of a step.
-
     """
 
     event: str
@@ -98,7 +96,6 @@ def occurrences(
         pod_group: its pod group.
         expected: names of pods that were made but are not visible yet.
         now: seconds since 1970; the time of events that no object dates.
-
     """
     by_task: dict[str, list[TaskPod]] = {task.name: [] for task in view.tasks}
     for pod in pods:
@@ -230,7 +227,6 @@ class Verdict:
         occurrence: what happened.
         action: what to do.
         due: when, seconds since 1970.
-
     """
 
     occurrence: Occurrence
@@ -245,7 +241,6 @@ class Verdicts:
     Attributes:
         now: actions that are due: at most one on the whole job, or any number on parts of it.
         waiting: actions whose time has not come.
-
     """
 
     now: list[Verdict] = field(default_factory=list)

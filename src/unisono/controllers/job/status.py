@@ -95,7 +95,6 @@ class TargetState:
         retry_count: restarts so far.
         reason: for machines: the action that led here, or what the job waits for.
         message: the same for people.
-
     """
 
     phase: str
@@ -125,10 +124,7 @@ def next_status(
     time = rfc3339(now) if moved else old.state.last_transition_time
     return JobStatus(
         state=JobState(
-            phase=target.phase,
-            reason=target.reason or None,
-            message=target.message or None,
-            last_transition_time=time,
+            phase=target.phase, reason=target.reason or None, message=target.message or None, last_transition_time=time
         ),
         min_available=view.min_available or None,
         task_status_count={
@@ -187,7 +183,6 @@ class CountPacing:
             interval: shortest time in seconds between two writes of one job, as long as only counts change; a new job
                 gets as long before its first write.
             settle: time in seconds that counts which begin to change get to come to rest.
-
         """
         self._interval, self._settle = interval, min(settle, interval)
         self._written: dict[str, float] = {}

@@ -46,7 +46,6 @@ def present_tasks(view: JobView, pods: Iterable[TaskPod], expected: frozenset[st
         view: the job.
         pods: its pods.
         expected: names of pods that were made and are not among ``pods`` yet.
-
     """
     if not any(task.depends_on for task in view.tasks):
         return view.tasks
@@ -113,7 +112,6 @@ class VolcanoPlan(BasePlan):
         remove_resources: what plug-ins made must go; done before the status forgets it.
         create_pods: pods to make, in order; each is built when its turn has come.
         got: kinds of nodes that the gang got, for which they are made.
-
     """
 
     status: JobStatus | None = None
@@ -143,7 +141,6 @@ def plan_sync(
 
     Returns:
         reason and message of what keeps the job from having its pods, None when nothing but time does.
-
     """
     blocked = _plan_objects(plan, view, seen, controlled)
     obstacle = _plan_group(plan, view, seen, present_tasks(view, pods, seen.expected))

@@ -63,7 +63,6 @@ class Transition:
         to: the phase that follows.
         whole: the job's version grows, which makes every pod of today outdated; otherwise only marked pods go.
         retry: the action counts against ``maxRetry``.
-
     """
 
     to: str
@@ -128,7 +127,6 @@ class TaskView:
         spec: the task as it was submitted.
         kind: of the kinds of nodes that its pods may take the one that they got, None: none yet.
         amounts_differ: pods ask for other amounts of devices on some of these kinds.
-
     """
 
     job_name: str
@@ -223,7 +221,6 @@ class JobView:
         Args:
             job: as it is stored.
             got: kinds of nodes that its gang got, as its PodGroup says.
-
         """
         self.job, self.spec, self.status, self.got = job, with_defaults(job), job.status, got
         self.most: int | None = None

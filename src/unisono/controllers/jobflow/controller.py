@@ -49,7 +49,6 @@ class JobTemplateController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch templates and the jobs made from them."""
-        self._client = context.client
         self._templates = context.watch(JOB_TEMPLATES, optional=True)
         self._jobs = context.watch(JOBS, template_keys)
         index(self._jobs, JOB_INDEX, template_keys)
@@ -95,7 +94,6 @@ class JobFlowController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch flows, their templates and the jobs that they made."""
-        self._client, self._clock = context.client, context.clock
         self._flows = context.watch(JOB_FLOWS, optional=True)
         self._flows.on_change(self._changed)
         index(self._flows, TEMPLATE_INDEX, _templates_of)

@@ -107,7 +107,6 @@ def next_lists(
         jobs: the jobs that exist, by name.
         states: phase of each job of the flow, None for those that are yet to be made.
         now: seconds since 1970.
-
     """
     lists: dict[str, list[str]] = {}
     for name, state in states.items():
@@ -267,7 +266,6 @@ class ObservedFlow:
         templates: templates of its namespace, by name.
         pods_of: pods of a job.
         answered: the probes that hold.
-
     """
 
     flow: JobFlow
@@ -287,7 +285,6 @@ class FlowPlan:
         delete: jobs that are not kept.
         notices: events to record.
         requeue_after: seconds until probes are asked again.
-
     """
 
     status: JobFlowStatus

@@ -6,42 +6,18 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from unisono.api import node_checks
 from unisono.api.annotations import NODE_CHECK, NODE_CHECKS, NODE_FAULTS, QUARANTINE
 from unisono.api.base import Condition
 from unisono.api.core import Node, Pod
 from unisono.api.groups.health import NodeCheck, NodeCheckStatus
 from unisono.api.kinds import NODE_CHECKS as CHECKS
 from unisono.api.kinds import NODES, PODS
-from unisono.api.node_checks import (
-    CHECKING,
-    FAILED,
-    KEPT,
-    LIFTED,
-    CheckRule,
-    Mark,
-    lifting,
-    marks_of,
-    marks_text,
-    quarantined_by,
-    rule_of,
-    taking_out,
-)
 from unisono.api.node_faults import JOB_FAILURE, begun_again, faults_of, number
 from unisono.api.pod_states import failed_on_its_node, has_ended
 from unisono.api.resources import pod_requests
 from unisono.api.times import rfc3339
-from unisono.controllers.node_checks.decide import (
-    Plan,
-    Seen,
-    Step,
-    counts,
-    outcome_of,
-    plan,
-    pod_name,
-    pod_of,
-    pods_namespace,
-    suspicion,
-)
+from unisono.controllers.node_checks import decide
 from unisono.controllers.node_scaling.shrink import is_of_node
 from unisono.controllers.objects import LastWritten, write_status
 from unisono.controllers.owners import index
@@ -54,7 +30,7 @@ from unisono.kube.controller import Context, Controller, sooner
 _USING, _FAILED, _CHECKING = "pods-using-node", "pods-failed-on-node", "pods-checking-node"
 _SOON = 0.5
 _AGAIN = 10.0
-_marks = lru_cache(maxsize=65536)(marks_of)
+_marks = lru_cache(maxsize=65536)(node_checks.marks_of)
 
 
 class NodeCheckController(Controller):
@@ -70,7 +46,6 @@ class NodeCheckController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch checks and nodes, and pods that use nodes, that have failed there, or that check them."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._checks = context.watch(CHECKS, optional=True)
         self._nodes, self._pods = context.informer(NODES), context.informer(PODS)
         index(self._pods, _USING, _using)
@@ -100,7 +75,7 @@ class NodeCheckController(Controller):
         check = self._written.newest(key, self._checks.get(key))
         if check is None or check.metadata.deletion_timestamp:
             return await self._forget(key, {})
-        rule = rule_of(check)
+        rule = node_checks.rule_of(check)
         now = float(int(self._clock.time()))  # as marks have it
         nodes = {
             each.metadata.name: each
@@ -109,7 +84,7 @@ class NodeCheckController(Controller):
         }
         again = await self._forget(key, nodes)
         seen = {name: self._see(rule, node) for name, node in nodes.items()}
-        planned = plan(rule, list(seen.values()), now)
+        planned = decide.plan(rule, list(seen.values()), now)
         again = sooner(again, planned.again)
         for step in planned.steps:
             again = sooner(again, await self._take(check, rule, nodes[step.node], step, now))
@@ -123,7 +98,7 @@ class NodeCheckController(Controller):
 
     # ---- what is there
 
-    def _see(self, rule: CheckRule, node: Node) -> Seen:
+    def _see(self, rule: node_checks.CheckRule, node: Node) -> decide.Seen:
         name = node.metadata.name
         mark = _marks((node.metadata.annotations or {}).get(NODE_CHECKS)).get(rule.name)
         using = [pod for pod in self._jobs_pods(_USING, name) if _uses(rule, pod)]
@@ -132,14 +107,14 @@ class NodeCheckController(Controller):
         checking = {pod.metadata.name: pod for pod in self._pods.by_index(_CHECKING, name) if self._checked_by(pod)}
         faults = faults_of(node.metadata.annotations)
         own = None
-        if mark is not None and mark.state == CHECKING:
-            own_name = pod_name(rule.name, name, node.metadata.uid or "", mark)
+        if mark is not None and mark.state == node_checks.CHECKING:
+            own_name = decide.pod_name(rule.name, name, node.metadata.uid or "", mark)
             own = checking.get(own_name)
         ready = all(each.status == "True" for each in node.status.conditions or () if each.type == "Ready")
-        return Seen(
+        return decide.Seen(
             name,
             mark,
-            quarantined_by(node.spec.taints),
+            node_checks.quarantined_by(node.spec.taints),
             any(not has_ended(pod) for pod in using),
             max(ends, default=-1.0),
             max(fails, default=-1.0),
@@ -149,13 +124,13 @@ class NodeCheckController(Controller):
             ready and not node.spec.unschedulable,
             any(not has_ended(pod) and self._checked_by(pod) != rule.name for pod in checking.values()),
             own is not None,
-            outcome_of(own) if own is not None else None,
+            decide.outcome_of(own) if own is not None else None,
         )
 
     def _checked_by(self, pod: Pod) -> str:
         """The check that has made a pod, in its namespace; empty for those of jobs, for anybody may set the label."""
         check = self._checks.get(_claimed(pod))
-        made = check is not None and pod.metadata.namespace == pods_namespace(check) and _is_owned(pod, check)
+        made = check is not None and pod.metadata.namespace == decide.pods_namespace(check) and _is_owned(pod, check)
         return check.metadata.name if check is not None and made else ""
 
     def _jobs_pods(self, index: str, node: str) -> list[Pod]:
@@ -163,18 +138,23 @@ class NodeCheckController(Controller):
 
     # ---- what is written
 
-    async def _take(self, check: NodeCheck, rule: CheckRule, node: Node, step: Step, now: float) -> float | None:
+    async def _take(
+        self, check: NodeCheck, rule: node_checks.CheckRule, node: Node, step: decide.Step, now: float
+    ) -> float | None:
         marks = {**_marks((node.metadata.annotations or {}).get(NODE_CHECKS)), rule.name: step.mark}
         tries = f"{rule.tries} {'time' if rule.tries == 1 else 'times'}"
         if step.out:
             failed = f"NodeCheck {rule.name} failed {tries}, last at {rfc3339(now)}: {step.why}"
             why = f"faults were told of it: {step.why}" if step.faulty else failed
-            patch = taking_out(node, rule.name, why, now, marks)
+            patch = node_checks.taking_out(node, rule.name, why, now, marks)
         elif step.back:
-            patch = lifting(node, now, check=True)
+            patch = node_checks.lifting(node, now, check=True)
         else:
             back = {QUARANTINE: None, NODE_FAULTS: begun_again(node.metadata.annotations, now)}
-            notes = {NODE_CHECKS: marks_text(marks), **(back if step.mark.state == LIFTED else {})}
+            notes = {
+                NODE_CHECKS: node_checks.marks_text(marks),
+                **(back if step.mark.state == node_checks.LIFTED else {}),
+            }
             patch = {"metadata": {"resourceVersion": node.metadata.resource_version, "annotations": notes}}
         try:
             await self._client.patch(NODES, node.metadata.name, patch)
@@ -183,7 +163,7 @@ class NodeCheckController(Controller):
         self._tell(check, rule, node, step, tries)
         return None
 
-    def _tell(self, check: NodeCheck, rule: CheckRule, node: Node, step: Step, tries: str) -> None:
+    def _tell(self, check: NodeCheck, rule: node_checks.CheckRule, node: Node, step: decide.Step, tries: str) -> None:
         name = node.metadata.name
         if step.out:
             failed = f"NodeCheck {rule.name} failed {tries}: {step.why}"
@@ -191,24 +171,24 @@ class NodeCheckController(Controller):
             words = f"{cause}; the node takes no jobs until"
             until = "its time is over" if rule.quarantine_seconds < float("inf") else f"'unisono node lift {name}'"
             self._recorder.event(node, "Warning", "NodeQuarantined", f"{words} {until}")
-        elif step.mark.state == KEPT:
+        elif step.mark.state == node_checks.KEPT:
             words = f"NodeCheck {rule.name} failed {tries}: {step.why}; as many nodes are out as may: it stays in use"
             self._recorder.event(node, "Warning", "NodeCheckFailed", words)
-        elif step.mark.state == CHECKING and step.why:
+        elif step.mark.state == node_checks.CHECKING and step.why:
             words = f"NodeCheck {rule.name} failed: {step.why}; try {step.mark.attempt} of {rule.tries} begins"
             self._recorder.event(node, "Warning", "NodeCheckFailed", words)
-        elif step.back or step.mark.state == LIFTED:
+        elif step.back or step.mark.state == node_checks.LIFTED:
             self._recorder.event(node, "Normal", "QuarantineLifted", f"of NodeCheck {rule.name}: {step.why}")
 
     async def _keep_pods(
-        self, check: NodeCheck, rule: CheckRule, node: Node, mark: Mark | None, fresh: bool
+        self, check: NodeCheck, rule: node_checks.CheckRule, node: Node, mark: node_checks.Mark | None, fresh: bool
     ) -> float | None:
         """The pod of the present try is there, and those of earlier ones are not; of a failure the last one stays."""
         name = node.metadata.name
         there = [pod for pod in self._pods.by_index(_CHECKING, name) if _is_owned(pod, check)]
-        current_name = pod_name(rule.name, name, node.metadata.uid or "", mark) if mark is not None else ""
-        checking = mark is not None and mark.state == CHECKING
-        if mark is None or mark.state not in (FAILED, KEPT):
+        current_name = decide.pod_name(rule.name, name, node.metadata.uid or "", mark) if mark is not None else ""
+        checking = mark is not None and mark.state == node_checks.CHECKING
+        if mark is None or mark.state not in (node_checks.FAILED, node_checks.KEPT):
             for pod in there:
                 own = checking and pod.metadata.name == current_name and self._checked_by(pod)
                 if not own and not pod.metadata.deletion_timestamp:
@@ -223,7 +203,7 @@ class NodeCheckController(Controller):
         if fresh:
             return 0.0
         try:
-            await self._client.create(PODS, pod_of(check, rule, node, mark))
+            await self._client.create(PODS, decide.pod_of(check, rule, node, mark))
         except AlreadyExists:
             return None
         except ApiError as error:
@@ -248,7 +228,7 @@ class NodeCheckController(Controller):
             left = {name: mark for name, mark in marks.items() if name != key}
             meta = {
                 "resourceVersion": node.metadata.resource_version,
-                "annotations": {NODE_CHECKS: marks_text(left) or None},
+                "annotations": {NODE_CHECKS: node_checks.marks_text(left) or None},
             }
             try:
                 await self._client.patch(NODES, node.metadata.name, {"metadata": meta})
@@ -258,8 +238,8 @@ class NodeCheckController(Controller):
                 again = _SOON
         return again
 
-    async def _write(self, check: NodeCheck, rule: CheckRule, seen: list[Seen], now: float) -> None:
-        words = suspicion(rule, seen)
+    async def _write(self, check: NodeCheck, rule: node_checks.CheckRule, seen: list[decide.Seen], now: float) -> None:
+        words = decide.suspicion(rule, seen)
         before = next((one for one in check.status.conditions or () if one.type == "Suspected"), None)
         state = "True" if words else "False"
         since = before.last_transition_time if before is not None and before.status == state else rfc3339(now)
@@ -270,7 +250,7 @@ class NodeCheckController(Controller):
             message=words or "no more nodes failed than may be out",
             last_transition_time=since,
         )
-        status = NodeCheckStatus(**counts(rule, seen), conditions=[condition])
+        status = NodeCheckStatus(**decide.counts(rule, seen), conditions=[condition])
         if words and (before is None or before.status != state):
             self._recorder.event(check, "Warning", "NodeCheckSuspected", words)
         try:
@@ -279,12 +259,12 @@ class NodeCheckController(Controller):
             return
 
 
-def _after(rule: CheckRule, seen: Seen, planned: Plan) -> Seen:
+def _after(rule: node_checks.CheckRule, seen: decide.Seen, planned: decide.Plan) -> decide.Seen:
     step = next((each for each in planned.steps if each.node == seen.name), None)
     if step is None:
         return seen
     out = rule.name if step.out else "" if step.back else seen.out
-    return Seen(seen.name, step.mark, out)
+    return decide.Seen(seen.name, step.mark, out)
 
 
 def _claimed(pod: Pod) -> str:
@@ -306,7 +286,7 @@ def _using(pod: Pod) -> list[str]:
     return [node] if node and any("/" in name for name in pod_requests(pod.spec)) else []
 
 
-def _uses(rule: CheckRule, pod: Pod) -> bool:
+def _uses(rule: node_checks.CheckRule, pod: Pod) -> bool:
     return any(amount and rule.uses(name) for name, amount in pod_requests(pod.spec).items())
 
 

@@ -17,17 +17,7 @@ from unisono.api.core import Container, Node, Pod, PodSpec, Toleration
 from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.groups.health import FAILURE, FAULT, FIRST, USE, NodeCheck
 from unisono.api.kinds import NODE_CHECKS
-from unisono.api.node_checks import (
-    CHECKING,
-    FAILED,
-    IN_USE,
-    KEPT,
-    LIFTED,
-    PASSED,
-    WAITING,
-    CheckRule,
-    Mark,
-)
+from unisono.api.node_checks import CHECKING, FAILED, IN_USE, KEPT, LIFTED, PASSED, WAITING, CheckRule, Mark
 from unisono.api.times import format_duration
 
 SETTLE: Final = 1.0
@@ -64,7 +54,6 @@ class Seen:
         busy: another check is at work there.
         tried: there is a pod of the present try.
         outcome: of the present try; None while there is none.
-
     """
 
     name: str
@@ -93,7 +82,6 @@ class Step:
         out: it gets the taint.
         back: it loses the taint.
         faulty: it leaves because of its faults, without a check.
-
     """
 
     node: str

@@ -11,35 +11,13 @@ import structlog
 
 from unisono.api.annotations import SCALE_DOWN, SCALED_AT
 from unisono.api.core import Node, Pod, Taint
-from unisono.api.groups.autoscaling import (
-    CLASS_OF_GROUP,
-    DELETE_MACHINE,
-    DEPLOYMENT_NAME,
-    MACHINE_DEPLOYMENTS,
-    MACHINES,
-    Machine,
-    MachineDeployment,
-)
+from unisono.api.groups import autoscaling
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind_families import BATCH_JOBS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS
 from unisono.api.kinds import NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS
 from unisono.api.pod_states import has_ended
 from unisono.api.times import parse_time, rfc3339
-from unisono.controllers.node_scaling.decide import (
-    CAUSES,
-    PATIENCE,
-    POD_INDEX,
-    Demand,
-    Helped,
-    Room,
-    demand_of,
-    groups_of,
-    growth,
-    is_pending,
-    promised,
-    remainders,
-    verdict_of,
-)
+from unisono.controllers.node_scaling import decide
 from unisono.controllers.node_scaling.interruption import is_taken_back
 from unisono.controllers.node_scaling.provisioning import overdue, pool_of, scaled_at
 from unisono.controllers.node_scaling.shrink import Held, Shrinking, held_by, is_of_node, shrinking
@@ -60,7 +38,6 @@ class Removal:
         client: the API.
         recorder: tells on the node and its pods.
         now: seconds since 1970.
-
     """
 
     def __init__(self, client: Client, recorder: Recorder, now: float) -> None:
@@ -97,21 +74,21 @@ class Removal:
                 continue
             self._recorder.event(pod, "Normal", "ScaleDown", f"moved: node {node.metadata.name} is given back")
 
-    async def choose(self, machine: Machine) -> bool:
+    async def choose(self, machine: autoscaling.Machine) -> bool:
         """Have this Machine deleted first when there are fewer replicas; answers whether that is written."""
         meta = machine.metadata
-        patch = {"metadata": {"annotations": {DELETE_MACHINE: rfc3339(self._now)}}}
+        patch = {"metadata": {"annotations": {autoscaling.DELETE_MACHINE: rfc3339(self._now)}}}
         try:
-            await self._client.patch(MACHINES, meta.name, patch, namespace=meta.namespace)
+            await self._client.patch(autoscaling.MACHINES, meta.name, patch, namespace=meta.namespace)
         except ApiError:
             return False
         return True
 
 
-def is_going(machine: Machine) -> bool:
+def is_going(machine: autoscaling.Machine) -> bool:
     """The machine is deleted, or was chosen to be."""
     meta = machine.metadata
-    return meta.deletion_timestamp is not None or DELETE_MACHINE in (meta.annotations or {})
+    return meta.deletion_timestamp is not None or autoscaling.DELETE_MACHINE in (meta.annotations or {})
 
 
 _log = structlog.get_logger(__name__)
@@ -139,10 +116,10 @@ class NodeScalingController(Controller):
         self._recorder = recorder
         # By node that is not needed: since when. A new process counts from the beginning.
         self._unneeded: Mapping[str, float] = {}
-        self._machine_of: dict[str, Machine] = {}
+        self._machine_of: dict[str, autoscaling.Machine] = {}
         # By MachineDeployment: when all of its machines were there, as far as this process has seen.
         self._complete: dict[str, float] = {}
-        self._helped = Helped(_PAUSE, _LONGEST_PAUSE)
+        self._helped = decide.Helped(_PAUSE, _LONGEST_PAUSE)
         self._announcer = Announcer(recorder)
         # Machines by pool at the last look, and when there were fewer somewhere.
         self._replicas: Mapping[str, int] = {}
@@ -150,14 +127,13 @@ class NodeScalingController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch MachineDeployments, where a cluster has them; gangs, pods and nodes are looked up."""
-        self._client, self._clock, self._context = context.client, context.clock, context
-        self._deployments = context.watch(MACHINE_DEPLOYMENTS, lambda _: (_KEY,), optional=True)
-        self._machines = context.watch(MACHINES, lambda _: (), optional=True)
+        self._deployments = context.watch(autoscaling.MACHINE_DEPLOYMENTS, lambda _: (_KEY,), optional=True)
+        self._machines = context.watch(autoscaling.MACHINES, lambda _: (), optional=True)
         self._groups = context.informer(POD_GROUPS)
         self._pods = context.informer(PODS)
         self._nodes = context.informer(NODES)
         self._budgets = context.watch(POD_DISRUPTION_BUDGETS, lambda _: (), optional=True)
-        index(self._pods, POD_INDEX, groups_of)
+        index(self._pods, decide.POD_INDEX, decide.groups_of)
         self._announcer.forget_deleted(self._groups)
 
     async def reconcile(self, key: str) -> float | None:
@@ -181,17 +157,17 @@ class NodeScalingController(Controller):
         # What its cloud takes back from a pool, it does not give there now.
         short = self._interrupted(now)
         pools = [replace(pool, failing=True) if pool.name in short else pool for pool in pools]
-        rooms = [Room(each.room, dict(each.room.offers)) for each in nodes if not each.marked]
-        whole = remainders((gang for _, counts, gang in lacking if not counts), rooms)
+        rooms = [decide.Room(each.room, dict(each.room.offers)) for each in nodes if not each.marked]
+        whole = decide.remainders((gang for _, counts, gang in lacking if not counts), rooms)
         all_gangs = [(key, gang if counts else whole.pop(0)) for key, counts, gang in lacking]
         if any(each.marked for each in nodes):
             # Nodes that were to go stay for gangs: only what these have no place for there needs machines.
             back = shrinking(nodes, pools, pending, self._unneeded, now, settled).clear
-            kept = [Room(each.room, dict(each.room.offers)) for each in nodes if each.name in back]
-            left = remainders((gang for _, gang in all_gangs), kept)
+            kept = [decide.Room(each.room, dict(each.room.offers)) for each in nodes if each.name in back]
+            left = decide.remainders((gang for _, gang in all_gangs), kept)
             all_gangs = [(key, gang) for (key, _), gang in zip(all_gangs, left, strict=True)]
         gangs = [(key, gang) for key, gang in all_gangs if gang]
-        grown, written = growth([gang for _, gang in gangs], pools), set[str]()
+        grown, written = decide.growth([gang for _, gang in gangs], pools), set[str]()
         for name, replicas in grown.replicas.items():
             why = f"for waiting gangs: {grown.reasons[name]}"
             if await self._change(deployments[name], replicas, now, "ScaledUp", why):
@@ -219,7 +195,7 @@ class NodeScalingController(Controller):
         names = [node.metadata.name for node in self._nodes.items() if is_taken_back(node, now)]
         return {_pool_name(self._machine_of[name]) for name in names if name in self._machine_of}
 
-    async def _shrink(self, known: Mapping[str, MachineDeployment], answer: Shrinking, now: float) -> None:
+    async def _shrink(self, known: Mapping[str, autoscaling.MachineDeployment], answer: Shrinking, now: float) -> None:
         self._unneeded = answer.since
         removal = Removal(self._client, self._recorder, now)
         for name in answer.clear:
@@ -238,7 +214,7 @@ class NodeScalingController(Controller):
             text = f"without use: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
             await self._change(known[pool], replicas, now, "ScaledDown", text, {})
 
-    async def _give_up(self, deployment: MachineDeployment, now: float) -> bool:
+    async def _give_up(self, deployment: autoscaling.MachineDeployment, now: float) -> bool:
         """Count machines that do not come in time, and ask for them no longer; answers whether anything changed."""
         if (deployment.status.ready_replicas or 0) >= (deployment.spec.replicas or 0):
             self._complete[deployment.key] = now
@@ -248,7 +224,7 @@ class NodeScalingController(Controller):
         notes = dict(correction.annotations)
         return await self._change(deployment, correction.replicas, now, "FailedScaleUp", correction.text, notes)
 
-    async def _gangs(self, now: float) -> tuple[list[tuple[str, bool, list[Demand]]], list[list[Demand]]]:
+    async def _gangs(self, now: float) -> tuple[list[tuple[str, bool, list[decide.Demand]]], list[list[decide.Demand]]]:
         """What each gang lacks, and all of its pods without a place; those first that wait longest.
 
         What a gang lacks comes with its key, and with whether the scheduler has already taken off it what free nodes
@@ -279,7 +255,7 @@ class NodeScalingController(Controller):
 
     def _tell_rest(self, group: PodGroup) -> None:
         """Tell a gang that would get machines why none come, once per pause."""
-        if verdict_of(group).cause not in CAUSES:
+        if decide.verdict_of(group).cause not in decide.CAUSES:
             return
         until, cause = self._helped.rest_of(group.key)
         text = (
@@ -290,28 +266,30 @@ class NodeScalingController(Controller):
 
     def _cause(self, key: str) -> str:
         group = self._groups.get(key)
-        return verdict_of(group).cause if group is not None else ""
+        return decide.verdict_of(group).cause if group is not None else ""
 
-    def _pending(self, group: PodGroup) -> list[Demand]:
+    def _pending(self, group: PodGroup) -> list[decide.Demand]:
         """Pods without a place of a gang that waits for nodes, or what is promised to it before it has pods."""
-        if verdict_of(group).cause not in CAUSES:
+        if decide.verdict_of(group).cause not in decide.CAUSES:
             return []
-        pods = sorted(self._pods.by_index(POD_INDEX, group.key), key=lambda pod: pod.metadata.name)
+        pods = sorted(self._pods.by_index(decide.POD_INDEX, group.key), key=lambda pod: pod.metadata.name)
         if not pods:
-            return promised(group)
+            return decide.promised(group)
         notes = group.metadata.annotations or {}
         return [
-            demand_of(pod.spec, notes={**notes, **(pod.metadata.annotations or {})}) for pod in pods if is_pending(pod)
+            decide.demand_of(pod.spec, notes={**notes, **(pod.metadata.annotations or {})})
+            for pod in pods
+            if decide.is_pending(pod)
         ]
 
-    def _lacking(self, group: PodGroup, pending: list[Demand], now: float) -> tuple[bool, list[Demand]]:
-        verdict, created = verdict_of(group), group.metadata.creation_timestamp
-        if CLASS_OF_GROUP in (group.metadata.annotations or {}):
+    def _lacking(self, group: PodGroup, pending: list[decide.Demand], now: float) -> tuple[bool, list[decide.Demand]]:
+        verdict, created = decide.verdict_of(group), group.metadata.creation_timestamp
+        if autoscaling.CLASS_OF_GROUP in (group.metadata.annotations or {}):
             # Another component makes its nodes.
             return True, []
-        if created is None or now - parse_time(created) < PATIENCE:
+        if created is None or now - parse_time(created) < decide.PATIENCE:
             return True, []
-        pods = len(self._pods.by_index(POD_INDEX, group.key))
+        pods = len(self._pods.by_index(decide.POD_INDEX, group.key))
         running = pods - len(pending)
         if pending and _is_of_replicas(group):
             return False, pending[: max(1, (group.spec.min_member or 1) - running)]
@@ -321,7 +299,7 @@ class NodeScalingController(Controller):
 
     async def _change(
         self,
-        deployment: MachineDeployment,
+        deployment: autoscaling.MachineDeployment,
         replicas: int,
         now: float,
         reason: str,
@@ -335,7 +313,7 @@ class NodeScalingController(Controller):
         if replicas != before:
             patch["spec"] = {"replicas": replicas}
         try:
-            await self._client.patch(MACHINE_DEPLOYMENTS, meta.name, patch, namespace=meta.namespace)
+            await self._client.patch(autoscaling.MACHINE_DEPLOYMENTS, meta.name, patch, namespace=meta.namespace)
         except (NotFound, Conflict):
             # What changed is on its way here, and is looked at then.
             return False
@@ -356,6 +334,6 @@ def _is_of_replicas(group: PodGroup) -> bool:
     return any(controller_of_kind(kind, group) is not None for kind in _REPLICAS)
 
 
-def _pool_name(machine: Machine) -> str:
-    name = (machine.metadata.labels or {}).get(DEPLOYMENT_NAME, "")
+def _pool_name(machine: autoscaling.Machine) -> str:
+    name = (machine.metadata.labels or {}).get(autoscaling.DEPLOYMENT_NAME, "")
     return f"{machine.metadata.namespace}/{name}"

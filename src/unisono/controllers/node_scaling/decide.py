@@ -48,7 +48,6 @@ class Demand:
         count: how many they are.
         affinity: the node affinity that they require.
         kinds: labels of kinds of nodes of which the whole gang takes one, the best first; empty: any.
-
     """
 
     requests: Amounts
@@ -78,7 +77,6 @@ class Pool:
         unneeded_seconds: how long a machine must have been without use before it is given back.
         boot_seconds: from the request for a machine until its node is ready for pods; None if unknown.
         provision_seconds: in which machines must have come, or others are asked for.
-
     """
 
     name: str
@@ -134,7 +132,6 @@ def growth(gangs: Iterable[Sequence[Demand]], pools: Sequence[Pool]) -> Growth:
     Args:
         gangs: for each gang the pods that have no place, who waits longest first.
         pools: machines to choose from.
-
     """
     now, reasons, served = Trial(pools, booting(pools)), dict[str, str](), dict[int, frozenset[str]]()
     for at, gang in enumerate(gangs):
@@ -212,7 +209,6 @@ class Trial:
     Attributes:
         machines: that are there or planned; one is looked at after the other.
         planned: new machines by pool.
-
     """
 
     def __init__(
@@ -415,7 +411,6 @@ class Helped:
     Args:
         first: seconds of the first pause.
         longest: of the longest one.
-
     """
 
     first: float
@@ -429,7 +424,6 @@ class Helped:
             cause_of: answers why one waits; who does not is forgotten.
             now: seconds since 1970.
             given_back: when room went last, so that what was made since is there.
-
         """
         for name, help_ in list(self._of.items()):
             cause = cause_of(name)

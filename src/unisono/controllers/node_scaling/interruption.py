@@ -51,7 +51,6 @@ class InterruptionNotice:
         ends: when the machine goes, seconds since 1970.
         ours: its pods are to be ended in time; otherwise someone else drains the node.
         tainted: the notice keeps new pods away by itself.
-
     """
 
     source: str
@@ -66,7 +65,6 @@ def notice_of(node: Node, seen: float) -> InterruptionNotice | None:
     Args:
         node: the node.
         seen: since when its notice is known here; counts where the notice does not say.
-
     """
     notices = []
     for taint in node.spec.taints or ():
@@ -102,7 +100,6 @@ def ending(notice: InterruptionNotice, grace: float, now: float) -> tuple[float,
         notice: of its node.
         grace: its ``terminationGracePeriodSeconds``.
         now: seconds since 1970.
-
     """
     left = notice.ends - MARGIN - now
     wait = max(0.0, left - grace)
@@ -130,7 +127,6 @@ class InterruptionController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch nodes; their pods are looked up."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._nodes = context.watch(NODES, when=_changes_notice)
         self._pods = context.informer(PODS)
         index(self._pods, _INDEX, lambda pod: [pod.spec.node_name] if pod.spec.node_name else [])

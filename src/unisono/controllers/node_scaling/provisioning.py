@@ -8,40 +8,10 @@ from math import isfinite
 
 import msgspec
 
-from unisono.api.annotations import (
-    BACKOFF_UNTIL,
-    BOOT_SECONDS,
-    PRICE,
-    PROVISION_FAILURES,
-    PROVISION_RETRIES,
-    SCALED_AT,
-)
+from unisono.api.annotations import BACKOFF_UNTIL, BOOT_SECONDS, PRICE, PROVISION_FAILURES, PROVISION_RETRIES, SCALED_AT
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Node, Pod, PodTemplateSpec, Taint
-from unisono.api.groups.autoscaling import (
-    CAPACITY,
-    CLASS,
-    CLASS_OF_GROUP,
-    CONSUMES,
-    GPU_COUNT,
-    GPU_TYPE,
-    LABELS,
-    MAXIMUM,
-    MINIMUM,
-    NODE_POOL,
-    POD_TEMPLATES,
-    PROVISION_TIME,
-    PROVISIONING_REQUESTS,
-    TAINTS,
-    UNNEEDED_TIME,
-    MachineDeployment,
-    NodePool,
-    PodSet,
-    PodTemplate,
-    PodTemplateRef,
-    ProvisioningRequest,
-    ProvisioningRequestSpec,
-)
+from unisono.api.groups import autoscaling
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import NVIDIA_GPU, SPOT_LABELS
 from unisono.api.kinds import POD_GROUPS, PODS
@@ -65,18 +35,18 @@ BACKOFF_SECONDS, LONGEST_BACKOFF = 300.0, 1800.0
 MOST_FAILURES = 100
 
 
-def pool_of(deployment: MachineDeployment, now: float = 0.0) -> Pool | None:
+def pool_of(deployment: autoscaling.MachineDeployment, now: float = 0.0) -> Pool | None:
     """The machines of a deployment; None when it does not say how far it may grow and what a machine offers."""
     notes = deployment.metadata.annotations or {}
     try:
-        most = int(notes[MAXIMUM])
+        most = int(notes[autoscaling.MAXIMUM])
         offers = resource_list(dict(_offered(notes)))
     except (KeyError, ValueError, QuantityError):
         return None
     if not offers or deployment.metadata.deletion_timestamp:
         return None
     replicas = deployment.spec.replicas or 0
-    labels = dict(part.split("=", 1) for part in notes.get(LABELS, "").split(",") if "=" in part)
+    labels = dict(part.split("=", 1) for part in notes.get(autoscaling.LABELS, "").split(",") if "=" in part)
     return Pool(
         deployment.key,
         replicas,
@@ -84,18 +54,18 @@ def pool_of(deployment: MachineDeployment, now: float = 0.0) -> Pool | None:
         most,
         offers,
         labels,
-        tuple(_taints(notes.get(TAINTS, ""))),
+        tuple(_taints(notes.get(autoscaling.TAINTS, ""))),
         least=_least(notes),
         price=_price(notes.get(PRICE)),
         spot=any(labels.get(key) == value for key, value in SPOT_LABELS.items()),
         failing=_time(notes.get(BACKOFF_UNTIL)) > now,
-        unneeded_seconds=_positive(notes.get(UNNEEDED_TIME), UNNEEDED_SECONDS),
+        unneeded_seconds=_positive(notes.get(autoscaling.UNNEEDED_TIME), UNNEEDED_SECONDS),
         boot_seconds=_price(notes.get(BOOT_SECONDS)),
-        provision_seconds=_positive(notes.get(PROVISION_TIME), PROVISION_SECONDS),
+        provision_seconds=_positive(notes.get(autoscaling.PROVISION_TIME), PROVISION_SECONDS),
     )
 
 
-def pool_of_node_pool(node_pool: NodePool, nodes: Iterable[Node]) -> Pool | None:
+def pool_of_node_pool(node_pool: autoscaling.NodePool, nodes: Iterable[Node]) -> Pool | None:
     """The machines of a NodePool of Karpenter; None if it has no limits, or if the size of a machine is unknown.
 
     What a machine offers, its price and its time to boot are said by the annotations that a MachineDeployment has them
@@ -104,10 +74,9 @@ def pool_of_node_pool(node_pool: NodePool, nodes: Iterable[Node]) -> Pool | None
     Args:
         node_pool: of a cluster.
         nodes: of the same cluster.
-
     """
     notes, spec = node_pool.metadata.annotations or {}, node_pool.spec.template.spec
-    own = [node for node in nodes if (node.metadata.labels or {}).get(NODE_POOL) == node_pool.metadata.name]
+    own = [node for node in nodes if (node.metadata.labels or {}).get(autoscaling.NODE_POOL) == node_pool.metadata.name]
     try:
         offers = resource_list(dict(_offered(notes))) or _smallest(own)
         more = _more(node_pool, offers) if offers else None
@@ -120,7 +89,7 @@ def pool_of_node_pool(node_pool: NodePool, nodes: Iterable[Node]) -> Pool | None
         for each in spec.requirements or ()
         if each.operator == "In" and each.values and len(each.values) == 1
     } | (node_pool.spec.template.metadata.labels or {})
-    labels[NODE_POOL] = node_pool.metadata.name
+    labels[autoscaling.NODE_POOL] = node_pool.metadata.name
     replicas = resource_list(node_pool.status.resources or {}).get("nodes", 0) // _UNIT
     return Pool(
         node_pool.metadata.name,
@@ -133,7 +102,7 @@ def pool_of_node_pool(node_pool: NodePool, nodes: Iterable[Node]) -> Pool | None
         price=_price(notes.get(PRICE)),
         spot=any(labels.get(key) == value for key, value in SPOT_LABELS.items()),
         boot_seconds=_price(notes.get(BOOT_SECONDS)),
-        provision_seconds=_positive(notes.get(PROVISION_TIME), PROVISION_SECONDS),
+        provision_seconds=_positive(notes.get(autoscaling.PROVISION_TIME), PROVISION_SECONDS),
     )
 
 
@@ -146,7 +115,7 @@ def _smallest(nodes: Iterable[Node]) -> dict[str, int]:
     return min(amounts, key=lambda each: sorted(each.items()), default={})
 
 
-def _more(node_pool: NodePool, offers: Mapping[str, int]) -> int | None:
+def _more(node_pool: autoscaling.NodePool, offers: Mapping[str, int]) -> int | None:
     """How many more machines the limits let come; None without any limit that says it."""
     limits, used = resource_list(node_pool.spec.limits or {}), resource_list(node_pool.status.resources or {})
     each = {"nodes": _UNIT, **offers}
@@ -162,7 +131,6 @@ class Overdue:
         annotations: to be set on the MachineDeployment; None removes one.
         replicas: how many machines to ask for from now on.
         text: what happened, for an event; empty when there is nothing to tell.
-
     """
 
     annotations: Mapping[str, str | None]
@@ -170,7 +138,7 @@ class Overdue:
     text: str = ""
 
 
-def overdue(deployment: MachineDeployment, now: float, since: float = float("-inf")) -> Overdue | None:
+def overdue(deployment: autoscaling.MachineDeployment, now: float, since: float = float("-inf")) -> Overdue | None:
     """What to do about machines that were asked for and have not come; None when there is nothing to do.
 
     ``since`` is when all of its machines were last there: one that vanished is replaced from then on, and is no failure
@@ -187,7 +155,7 @@ def overdue(deployment: MachineDeployment, now: float, since: float = float("-in
         healed = failures and scaled_at(deployment) > _time(notes.get(BACKOFF_UNTIL))
         return Overdue({PROVISION_FAILURES: None, BACKOFF_UNTIL: None}, replicas) if healed else None
     begun = _time(notes.get(SCALED_AT))
-    patience = _positive(notes.get(PROVISION_TIME), PROVISION_SECONDS)
+    patience = _positive(notes.get(autoscaling.PROVISION_TIME), PROVISION_SECONDS)
     if not isfinite(begun) or now - max(begun, since) < patience:
         return None
     failures += 1
@@ -203,17 +171,17 @@ def overdue(deployment: MachineDeployment, now: float, since: float = float("-in
     return Overdue({PROVISION_FAILURES: str(failures), BACKOFF_UNTIL: until, SCALED_AT: rfc3339(now)}, kept, text)
 
 
-def scaled_at(deployment: MachineDeployment) -> float:
+def scaled_at(deployment: autoscaling.MachineDeployment) -> float:
     """When the number of machines was changed last, seconds since 1970."""
     return _time((deployment.metadata.annotations or {}).get(SCALED_AT))
 
 
 def _offered(notes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for name in ("cpu", "memory", "ephemeral-disk"):
-        if f"{CAPACITY}{name}" in notes:
-            yield ("ephemeral-storage" if name == "ephemeral-disk" else name), notes[f"{CAPACITY}{name}"]
-    if GPU_COUNT in notes:
-        yield notes.get(GPU_TYPE, NVIDIA_GPU), notes[GPU_COUNT]
+        if f"{autoscaling.CAPACITY}{name}" in notes:
+            yield ("ephemeral-storage" if name == "ephemeral-disk" else name), notes[f"{autoscaling.CAPACITY}{name}"]
+    if autoscaling.GPU_COUNT in notes:
+        yield notes.get(autoscaling.GPU_TYPE, NVIDIA_GPU), notes[autoscaling.GPU_COUNT]
 
 
 def _taints(text: str) -> Iterator[Taint]:
@@ -226,7 +194,7 @@ def _taints(text: str) -> Iterator[Taint]:
 
 def _least(notes: Mapping[str, str]) -> int | None:
     try:
-        return max(0, int(notes[MINIMUM]))
+        return max(0, int(notes[autoscaling.MINIMUM]))
     except (KeyError, ValueError):
         return None
 
@@ -258,7 +226,7 @@ def _time(text: str | None) -> float:
 _LONGEST_NAME = 253 - 16
 
 
-def next_attempt(requests: Sequence[ProvisioningRequest], *, most: int) -> int:
+def next_attempt(requests: Sequence[autoscaling.ProvisioningRequest], *, most: int) -> int:
     """Number of the request to make now, from 1; 0 when one is under way or has been fulfilled, or all have failed."""
     open_ones = [each for each in requests if not each.has("Failed")]
     return 0 if open_ones or len(requests) >= most else len(requests) + 1
@@ -266,7 +234,7 @@ def next_attempt(requests: Sequence[ProvisioningRequest], *, most: int) -> int:
 
 def request_for(
     group: PodGroup, pods: Sequence[Pod], class_name: str, attempt: int
-) -> tuple[ProvisioningRequest, list[PodTemplate]]:
+) -> tuple[autoscaling.ProvisioningRequest, list[autoscaling.PodTemplate]]:
     """The request for a gang's pods, and the templates of its sets of equal pods; the gang owns them all.
 
     Args:
@@ -274,7 +242,6 @@ def request_for(
         pods: its pods that have no place, at least one.
         class_name: of the provisioner, such as ``best-effort-atomic-scale-up.autoscaling.x-k8s.io``.
         attempt: number of the request, from 1; a request cannot be changed or repeated.
-
     """
     name = f"{group.metadata.name[:_LONGEST_NAME]}-{attempt}"
     alike: dict[bytes, list[Pod]] = {}
@@ -286,10 +253,10 @@ def request_for(
         labels = dict(same[0].metadata.labels or {})
         spec = msgspec.json.decode(_essence(same[0]), type=type(same[0].spec))
         template = PodTemplateSpec(metadata=ObjectMeta(labels=labels), spec=spec)
-        templates.append(PodTemplate(metadata=meta, template=template))
-        sets.append(PodSet(PodTemplateRef(meta.name), len(same)))
-    spec_of = ProvisioningRequestSpec(provisioning_class_name=class_name, pod_sets=sets)
-    return ProvisioningRequest(metadata=_meta(name, group), spec=spec_of), templates
+        templates.append(autoscaling.PodTemplate(metadata=meta, template=template))
+        sets.append(autoscaling.PodSet(autoscaling.PodTemplateRef(meta.name), len(same)))
+    spec_of = autoscaling.ProvisioningRequestSpec(provisioning_class_name=class_name, pod_sets=sets)
+    return autoscaling.ProvisioningRequest(metadata=_meta(name, group), spec=spec_of), templates
 
 
 def _meta(name: str, group: PodGroup) -> ObjectMeta:
@@ -321,10 +288,9 @@ class ProvisioningController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch the gangs that name a class, and the requests where a cluster has them."""
-        self._client, self._clock = context.client, context.clock
         self._groups = context.watch(POD_GROUPS, when=lambda _event, group, _old: bool(_class_of(group)))
         self._requests = context.watch(
-            PROVISIONING_REQUESTS, lambda request: owners.keys_of(POD_GROUPS, request), optional=True
+            autoscaling.PROVISIONING_REQUESTS, lambda request: owners.keys_of(POD_GROUPS, request), optional=True
         )
         index(self._requests, _REQUEST_INDEX, lambda request: owners.keys_of(POD_GROUPS, request))
         self._pods = context.informer(PODS)
@@ -355,8 +321,8 @@ class ProvisioningController(Controller):
         request, templates = request_for(group, pods, _class_of(group), attempt)
         try:
             for template in templates:
-                await create_once(self._client, POD_TEMPLATES, template)
-            await create_once(self._client, PROVISIONING_REQUESTS, request)
+                await create_once(self._client, autoscaling.POD_TEMPLATES, template)
+            await create_once(self._client, autoscaling.PROVISIONING_REQUESTS, request)
         except NotFound:
             text = (
                 "this cluster has no ProvisioningRequests: run the cluster autoscaler with them, or leave out the class"
@@ -367,12 +333,12 @@ class ProvisioningController(Controller):
         self._recorder.event(group, "Normal", "ProvisioningRequested", text)
         await self._mark(group, pods, [request])
 
-    async def _mark(self, group: PodGroup, pods: list[Pod], requests: list[ProvisioningRequest]) -> None:
+    async def _mark(self, group: PodGroup, pods: list[Pod], requests: list[autoscaling.ProvisioningRequest]) -> None:
         """Pods say which request is theirs, so that no further nodes are made for them one by one."""
         current = next((each for each in requests if not each.has("Failed")), None)
         if current is None:
             return
-        notes = {CONSUMES: current.metadata.name, CLASS: _class_of(group)}
+        notes = {autoscaling.CONSUMES: current.metadata.name, autoscaling.CLASS: _class_of(group)}
         for pod in pods:
             have = pod.metadata.annotations or {}
             if all(have.get(name) == value for name, value in notes.items()):
@@ -385,4 +351,4 @@ class ProvisioningController(Controller):
 
 
 def _class_of(group: PodGroup) -> str:
-    return (group.metadata.annotations or {}).get(CLASS_OF_GROUP, "")
+    return (group.metadata.annotations or {}).get(autoscaling.CLASS_OF_GROUP, "")

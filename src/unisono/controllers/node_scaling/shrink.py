@@ -38,7 +38,6 @@ class Held:
         movable: pods that may start again elsewhere.
         stays: why the machine may not go: a pod that must stay, or a wish of its owner; empty where it may.
         marked: it was chosen to go and takes no pods.
-
     """
 
     name: str
@@ -59,7 +58,6 @@ class Shrinking:
         clear: marked nodes that are needed after all.
         drain: marked nodes whose pods are to move.
         remove: marked nodes that are empty.
-
     """
 
     since: Mapping[str, float] = field(default_factory=dict)
@@ -86,7 +84,6 @@ def shrinking(
         since: ``since`` of the answer before.
         now: seconds since 1970.
         settled: names of the pools that may shrink now, None for all; of others the time goes on.
-
     """
     by_name = {pool.name: pool for pool in pools}
     unneeded = _unneeded(nodes, by_name, gangs)
@@ -178,7 +175,6 @@ def held_by(
         pool_of_node: pool by node name.
         groups: PodGroups by key.
         budgets: all disruption budgets.
-
     """
     on_node: dict[str, list[Pod]] = {}
     running: Counter[str] = Counter()

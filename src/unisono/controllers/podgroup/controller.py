@@ -22,16 +22,7 @@ from unisono.controllers import owners
 from unisono.controllers.objects import contains, delete_seen, to_json
 from unisono.controllers.owners import index
 from unisono.controllers.pod_groups import waits_suspended
-from unisono.controllers.podgroup.decide import (
-    group_name,
-    group_of_all,
-    handed_down,
-    is_of_leader_worker_set,
-    needs_group,
-    not_scheduled,
-    pod_group_for,
-    whole_name,
-)
+from unisono.controllers.podgroup import decide
 from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.controllers.workloads.job_decide import finished
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
@@ -71,7 +62,6 @@ class PodGroupController(Controller):
             scheduler_names: only pods whose ``schedulerName`` is one of these are looked at.
             all_reviewed: the API server says of objects of every kind which queues their authors may use; else of those
                 that this version knows, and not of those that a definition on the cluster describes.
-
         """
         self._announcer, self._recorder = Announcer(recorder), recorder
         self._all_reviewed = all_reviewed
@@ -80,13 +70,12 @@ class PodGroupController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch pods without a group."""
-        self._client, self._clock = context.client, context.clock
         self._defined = DefinedKinds(
             context.client,
             context.clock,
             lambda definition, why: self._recorder.event(definition, "Warning", UNUSABLE, why),
         )
-        self._pods = context.watch(PODS, when=lambda _event, pod, _old: needs_group(pod, self._scheduler_names))
+        self._pods = context.watch(PODS, when=lambda _event, pod, _old: decide.needs_group(pod, self._scheduler_names))
         self._announcer.forget_deleted(self._pods)
         self._groups = context.informer(POD_GROUPS)
         self._namespaces = context.informer(NAMESPACES)
@@ -94,16 +83,16 @@ class PodGroupController(Controller):
     async def reconcile(self, key: str) -> float | None:
         """Make the group if it is not there, then name it on the pod."""
         pod = self._pods.get(key)
-        if pod is None or not needs_group(pod, self._scheduler_names):
+        if pod is None or not decide.needs_group(pod, self._scheduler_names):
             return None
         meta, owner = pod.metadata, controller_of(pod)
-        name = self._names.get(owner.uid if owner else "", group_name(pod))
+        name = self._names.get(owner.uid if owner else "", decide.group_name(pod))
         group = self._groups.get(f"{meta.namespace}/{name}")
         if group is None:
             chain = await self._owners(pod)
             whole = await self._whole(pod, chain)
             if whole is not None and owner is not None:
-                name = self._names[owner.uid] = whole_name(whole[1])
+                name = self._names[owner.uid] = decide.whole_name(whole[1])
                 if len(self._names) > _MOST_NAMES:
                     self._names.pop(next(iter(self._names)))
                 group = self._groups.get(f"{meta.namespace}/{name}")
@@ -123,12 +112,12 @@ class PodGroupController(Controller):
         namespace = self._namespaces.get(pod.metadata.namespace or "")
         notes = (namespace.metadata.annotations or {}) if namespace else {}
         queue = queue_of_label((pod, *chain), notes) or notes.get(POD_QUEUE, "")
-        handed = handed_down(chain[0]) if chain and chain[0].kind in FROM_TEMPLATES else {}
+        handed = decide.handed_down(chain[0]) if chain and chain[0].kind in FROM_TEMPLATES else {}
         outermost = chain[-1] if chain else pod
         author = author_of(outermost, all_reviewed=self._all_reviewed)
-        group = pod_group_for(pod, handed, queue, author)
+        group = decide.pod_group_for(pod, handed, queue, author)
         if whole is not None:
-            group = group_of_all(group, pod, *whole)
+            group = decide.group_of_all(group, pod, *whole)
         try:
             return await self._client.create(POD_GROUPS, group)
         except AlreadyExists:
@@ -142,7 +131,7 @@ class PodGroupController(Controller):
 
     async def _whole(self, pod: Pod, chain: list[Object]) -> tuple[JobKind, Object] | None:
         """The outermost owner all of whose pods are in one group, and its kind; None where none is."""
-        if is_of_leader_worker_set(pod):
+        if decide.is_of_leader_worker_set(pod):
             return None
         for owner in reversed(chain):
             kind = await self._defined.of_kind(owner.api_version or "", owner.kind or "")
@@ -153,7 +142,7 @@ class PodGroupController(Controller):
     async def _tell(self, pod: Pod, why: str) -> None:
         """Say on the pod that its PodGroup was refused: without one no scheduler looks at the pod."""
         self._announcer.tell(pod, [Notice("Warning", FAILED, f"Error creating the pod's PodGroup: {why}", once=why)])
-        conditions = not_scheduled(pod, FAILED, f"The pod's PodGroup was refused: {why}", self._clock.time())
+        conditions = decide.not_scheduled(pod, FAILED, f"The pod's PodGroup was refused: {why}", self._clock.time())
         if conditions is None:
             return
         meta = pod.metadata
@@ -179,7 +168,6 @@ def author_of(outermost: Object, *, all_reviewed: bool = False) -> dict[str, str
     Args:
         outermost: the object, or its outermost owner.
         all_reviewed: see `PodGroupController`.
-
     """
     if controller_of(outermost) is not None:
         return {}
@@ -201,7 +189,6 @@ async def owners_above(
         client: finds them.
         obj: the object.
         defined: kinds beside those that this version knows.
-
     """
     chain: list[Object] = []
     at = obj
@@ -249,7 +236,6 @@ class WorkloadGroupController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch the owners."""
-        self._client = context.client
         self._owners = context.watch(self._kind, optional=True)
         self._pods = context.informer(PODS)
         index(self._pods, _OWNER_INDEX, owners.controller_keys)
@@ -278,7 +264,7 @@ class WorkloadGroupController(Controller):
         pod = next((each for each in pods if self._is_ours(each, group)), None)
         if pod is not None:
             author = submitters.handed_down(owner.metadata.annotations, None)
-            await self._follow(group, pod_group_for(pod, handed_down(owner), self._queue(pod), author))
+            await self._follow(group, decide.pod_group_for(pod, decide.handed_down(owner), self._queue(pod), author))
         return None
 
     def _is_ours(self, pod: Pod, group: PodGroup) -> bool:

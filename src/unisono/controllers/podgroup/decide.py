@@ -67,7 +67,6 @@ def pod_group_for(
         owner_annotations: annotations of the pod's controller, empty when it hands none down.
         namespace_queue: default queue of the pod's namespace, empty for the cluster's.
         author: what the server has written on its outermost owner about who submitted it.
-
     """
     annotations = pod.metadata.annotations or {}
     members = _members(pod, owner_annotations)
@@ -114,7 +113,6 @@ def group_of_all(group: PodGroup, pod: Pod, kind: JobKind, owner: Object) -> Pod
         pod: the first one.
         kind: of the object.
         owner: the object.
-
     """
     sets = list(kind.pods(owner))
     members = sum(each.count if each.least is None else each.least for each in sets)
@@ -177,10 +175,7 @@ def topology(annotations: dict[str, str]) -> NetworkTopologySpec | None:
     if mode is None and tier is None:
         return None
     lowered = (mode or "").lower()
-    return NetworkTopologySpec(
-        mode=lowered if lowered in _MODES else "hard",
-        highest_tier_allowed=whole_number(tier),
-    )
+    return NetworkTopologySpec(mode=lowered if lowered in _MODES else "hard", highest_tier_allowed=whole_number(tier))
 
 
 def _owners(pod: Pod) -> list[OwnerReference]:

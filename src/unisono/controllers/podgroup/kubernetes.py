@@ -42,7 +42,6 @@ def mirror(tree: Node, pods: Sequence[Pod], namespace_queue: str) -> PodGroup:
         tree: of Kubernetes' groups.
         pods: those that name one of them and are ours to schedule, at least one, oldest first.
         namespace_queue: default queue of the namespace, empty for the cluster's.
-
     """
     group, spec = tree.group, tree.spec
     notes, first = group.metadata.annotations or {}, pods[0]
@@ -90,7 +89,6 @@ def told_conditions(node: Node, ours: PodGroup | None, refused: str, now: float,
         refused: why there can be no PodGroup for it; empty where there can.
         now: seconds since 1970.
         invalid: the tree is none that can be scheduled.
-
     """
     if node.is_scheduled:
         return []
@@ -159,7 +157,6 @@ class KubernetesGroupController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch all kinds of groups, and pods that name one; a server without the feature serves none."""
-        self._client, self._clock = context.client, context.clock
         self._theirs = context.watch(WORKLOAD_POD_GROUPS, self._top, optional=True)
         # Where one goes, the groups below it are those of a missing parent.
         self._composites = context.watch(

@@ -78,7 +78,6 @@ class Seen(Generic[T]):
         autoscaler: the HorizontalPodAutoscaler of the job's name, for kinds that may have one.
         expected: ``pods/<name>`` and ``services/<name>`` that were created and that the cache does not show yet.
         priority: value of a priority class; 0 when it is unknown.
-
     """
 
     job: T
@@ -108,7 +107,6 @@ class TrainingController(GangController[T, TrainingPlan]):
 
     def setup(self, context: Context) -> None:
         """Watch the kind, where it is served, and everything that belongs to its objects."""
-        self._client, self._clock = context.client, context.clock
         self._jobs = context.watch(self.kind, optional=True)
         self._jobs.on_change(self._job_changed)
         self._pods = context.watch(PODS, self._owner_keys)

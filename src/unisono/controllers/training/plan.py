@@ -43,7 +43,6 @@ class TrainingPlan(BasePlan):
         create_services: Services of pods to make.
         create_pods: make the pods, in order; each is built when its turn has come.
         delete_job: the job's time is over.
-
     """
 
     annotations: dict[str, str | None] = field(default_factory=dict)
@@ -76,7 +75,6 @@ def set_condition(
         reason: one word.
         message: one sentence.
         now: time in RFC 3339.
-
     """
     old = list(conditions or ())
     same = find_condition(old, type)
@@ -121,7 +119,6 @@ class Gang:
         resources: what the author of the job says that the gang needs, in place of what ``parts`` request.
         topology: how close the pods must be.
         together: parts that run at a time, where not all of them do: the gang needs room for the largest of these.
-
     """
 
     members: int
@@ -168,7 +165,6 @@ def bring_gang(plan: TrainingPlan, kind: Kind[Any], job: Object, name: str, gang
 
     Returns:
         whether the gang has been admitted, so that its pods may be made.
-
     """
     desired = pod_group_of_job(kind, job, name, gang.spec(), annotations={GANG_PARTS: encode_parts(gang.parts)})
     if found is None:

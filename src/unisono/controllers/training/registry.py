@@ -6,22 +6,13 @@ import asyncio
 from collections.abc import Collection
 from typing import Any
 
+from unisono.api import kind_families
 from unisono.api.core import Pod
 from unisono.api.groups.job_set import JobSet
 from unisono.api.groups.kubeflow import AnyTrainingJob
 from unisono.api.groups.ray import RayCluster, RayJob, RayService
 from unisono.api.groups.trainer import TrainingRuntimeSpec, TrainJob
 from unisono.api.keys import RAY_CLUSTER
-from unisono.api.kind_families import (
-    CLUSTER_TRAINING_RUNTIMES,
-    HORIZONTAL_POD_AUTOSCALERS,
-    JOB_SETS,
-    RAY_CLUSTERS,
-    RAY_JOBS,
-    RAY_SERVICES,
-    TRAIN_JOBS,
-    TRAINING_RUNTIMES,
-)
 from unisono.api.kinds import PODS
 from unisono.controllers import owners
 from unisono.controllers.execution import Offload
@@ -48,7 +39,7 @@ class JobSetController(TrainingController[JobSet]):
     """Makes the pods of JobSets."""
 
     name = "jobset-controller"
-    kind = JOB_SETS
+    kind = kind_families.JOB_SETS
 
     def decide(self, seen: Seen[JobSet], now: float) -> TrainingPlan:
         """The next step for the JobSet."""
@@ -73,7 +64,7 @@ class KubeflowController(TrainingController[AnyTrainingJob]):
         """Watch autoscalers, too, for kinds that may have one."""
         super().setup(context)
         if self.framework.autoscales:
-            self._autoscalers = context.watch(HORIZONTAL_POD_AUTOSCALERS, self._owner_keys, optional=True)
+            self._autoscalers = context.watch(kind_families.HORIZONTAL_POD_AUTOSCALERS, self._owner_keys, optional=True)
 
     def decide(self, seen: Seen[AnyTrainingJob], now: float) -> TrainingPlan:
         """The next step for the job."""
@@ -89,7 +80,7 @@ class RayClusterController(TrainingController[RayCluster]):
     """Makes the pods of Ray clusters."""
 
     name = "raycluster-controller"
-    kind = RAY_CLUSTERS
+    kind = kind_families.RAY_CLUSTERS
 
     def group_name(self, job: RayCluster) -> str:
         """Name of the cluster's pod group."""
@@ -104,14 +95,14 @@ class RayJobController(TrainingController[RayJob]):
     """Makes Ray clusters for RayJobs and submits the jobs."""
 
     name = "rayjob-controller"
-    kind = RAY_JOBS
+    kind = kind_families.RAY_JOBS
 
     def setup(self, context: Context) -> None:
         """Watch Ray clusters, too."""
         super().setup(context)
         # In SidecarMode the head's pod tells how the job is doing.
         context.watch(PODS, _origin)
-        self._clusters = context.watch(RAY_CLUSTERS, self._owner_keys, optional=True)
+        self._clusters = context.watch(kind_families.RAY_CLUSTERS, self._owner_keys, optional=True)
 
     def decide(self, seen: Seen[RayJob], now: float) -> TrainingPlan:
         """The next step for the job."""
@@ -132,13 +123,13 @@ class RayServiceController(TrainingController[RayService]):
     """Makes Ray clusters for RayServices, has their applications deployed, and leads requests to them."""
 
     name = "rayservice-controller"
-    kind = RAY_SERVICES
+    kind = kind_families.RAY_SERVICES
 
     def setup(self, context: Context) -> None:
         """Watch Ray clusters and their pods, too."""
         super().setup(context)
         context.watch(PODS, _service_of)
-        self._clusters = context.watch(RAY_CLUSTERS, self._owner_keys, optional=True)
+        self._clusters = context.watch(kind_families.RAY_CLUSTERS, self._owner_keys, optional=True)
         index(self._clusters, OWNER_INDEX, owners.controller_keys)
 
     def decide(self, seen: Seen[RayService], now: float) -> TrainingPlan:
@@ -152,12 +143,12 @@ class RayServiceController(TrainingController[RayService]):
 
 
 def _service_of(pod: Pod) -> list[str]:
-    return _made_for(pod, RAY_SERVICES.kind)
+    return _made_for(pod, kind_families.RAY_SERVICES.kind)
 
 
 def _origin(pod: Pod) -> list[str]:
     """Key of the RayJob that a pod's cluster was made for."""
-    return _made_for(pod, RAY_JOBS.kind)
+    return _made_for(pod, kind_families.RAY_JOBS.kind)
 
 
 def _made_for(pod: Pod, kind: str) -> list[str]:
@@ -170,14 +161,14 @@ class TrainJobController(TrainingController[TrainJob]):
     """Makes JobSets of TrainJobs, and the runtimes that come with the control plane."""
 
     name = "trainjob-controller"
-    kind = TRAIN_JOBS
+    kind = kind_families.TRAIN_JOBS
 
     def setup(self, context: Context) -> None:
         """Watch runtimes and JobSets, too."""
         super().setup(context)
-        self._job_sets = context.watch(JOB_SETS, self._owner_keys, optional=True)
-        self._runtimes = context.informers.of(TRAINING_RUNTIMES, optional=True)
-        self._cluster_runtimes = context.informers.of(CLUSTER_TRAINING_RUNTIMES, optional=True)
+        self._job_sets = context.watch(kind_families.JOB_SETS, self._owner_keys, optional=True)
+        self._runtimes = context.informers.of(kind_families.TRAINING_RUNTIMES, optional=True)
+        self._cluster_runtimes = context.informers.of(kind_families.CLUSTER_TRAINING_RUNTIMES, optional=True)
 
     async def start(self) -> None:
         """Make the built-in runtimes; those of the same name stay as they are."""
@@ -185,7 +176,7 @@ class TrainJobController(TrainingController[TrainJob]):
             if self._cluster_runtimes.get(runtime.metadata.name) is not None:
                 continue
             try:
-                await self._client.create(CLUSTER_TRAINING_RUNTIMES, runtime)
+                await self._client.create(kind_families.CLUSTER_TRAINING_RUNTIMES, runtime)
             except AlreadyExists:
                 continue
             except NotFound:
@@ -199,7 +190,7 @@ class TrainJobController(TrainingController[TrainJob]):
 
     def _runtime(self, job: TrainJob) -> TrainingRuntimeSpec | None:
         reference = job.spec.runtime_ref
-        if reference.kind == TRAINING_RUNTIMES.kind:
+        if reference.kind == kind_families.TRAINING_RUNTIMES.kind:
             own = self._runtimes.get(f"{job.metadata.namespace}/{reference.name}")
             return own.spec if own is not None else None
         shared = self._cluster_runtimes.get(reference.name)
@@ -237,7 +228,6 @@ def training_controllers(
 
     Raises:
         ConfigError: a foreign kind is none that could be run here.
-
     """
     check_kinds(foreign_kinds)
     made: dict[str, Controller] = {

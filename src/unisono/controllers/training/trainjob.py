@@ -8,25 +8,10 @@ from typing import Any
 
 import msgspec
 
+from unisono.api import core
 from unisono.api.annotations import handed_down
 from unisono.api.base import ObjectMeta
 from unisono.api.conditions import is_true
-from unisono.api.core import (
-    ConfigMap,
-    ConfigMapVolumeSource,
-    Container,
-    EnvFromReference,
-    EnvFromSource,
-    EnvVar,
-    EnvVarSource,
-    KeyToPath,
-    ObjectFieldSelector,
-    PodTemplateSpec,
-    Secret,
-    SecretVolumeSource,
-    Volume,
-    VolumeMount,
-)
 from unisono.api.documents import merge_diff, merge_named
 from unisono.api.groups.job_set import JobSet, JobSetSpec, ReplicatedJob
 from unisono.api.groups.trainer import (
@@ -108,9 +93,7 @@ def _step(name: str, image: str, *, trains: bool = True, **container: Any) -> di
     step: dict[str, Any] = {
         "name": name,
         "replicas": 1,
-        "template": {
-            "spec": {"template": {"spec": {"containers": [{"name": "node", "image": image, **container}]}}},
-        },
+        "template": {"spec": {"template": {"spec": {"containers": [{"name": "node", "image": image, **container}]}}}},
     }
     if trains:
         step["template"]["metadata"] = {"labels": {TRAINJOB_ANCESTOR: "trainer"}}
@@ -144,18 +127,18 @@ def add_mpi(job: TrainJob, policy: MpiPolicy, spec: JobSetSpec) -> None:
         if replicated.name not in (LAUNCHER, NODE):
             continue
         pods = replicated.template.spec.template
-        keys = [KeyToPath(key=key, path=path) for key, path in _FILES]
+        keys = [core.KeyToPath(key=key, path=path) for key, path in _FILES]
         _mount(
             pods,
-            Volume(
+            core.Volume(
                 name="mpi-ssh-auth",
-                secret=SecretVolumeSource(secret_name=f"{name}-mpi-ssh-auth", items=keys, default_mode=0o600),
+                secret=core.SecretVolumeSource(secret_name=f"{name}-mpi-ssh-auth", items=keys, default_mode=0o600),
             ),
             policy.ssh_auth_mount_path or "/root/.ssh",
         )
         if replicated.name == LAUNCHER:
-            source = ConfigMapVolumeSource(name=f"{name}-mpi-hostfile")
-            _mount(pods, Volume(name="mpi-hostfile", config_map=source), "/etc/mpi")
+            source = core.ConfigMapVolumeSource(name=f"{name}-mpi-hostfile")
+            _mount(pods, core.Volume(name="mpi-hostfile", config_map=source), "/etc/mpi")
             for container in (pods.spec.containers or [])[:1]:
                 container.env = [*(container.env or ()), *_variables(job, policy)]
 
@@ -165,7 +148,6 @@ def mpi_objects(job: TrainJob, policy: MpiPolicy, spec: JobSetSpec) -> Iterator[
 
     Raises:
         TooManyHosts: no ConfigMap can hold the file; found before it is built.
-
     """
     name, slots = job.metadata.name, _slots(job, policy)
     hosts = [f"{name}-{LAUNCHER}-0-0.{name}"] if policy.run_launcher_as_node else []
@@ -175,17 +157,17 @@ def mpi_objects(job: TrainJob, policy: MpiPolicy, spec: JobSetSpec) -> Iterator[
         raise TooManyHosts(f"the runtime's MPI host file: {why}")
     hosts += [f"{name}-{NODE}-0-{index}.{name}" for number in numbers for index in range(number)]
     text = "".join(_line(host, slots) for host in hosts)
-    yield Resource(CONFIG_MAPS, ConfigMap(metadata=_meta(job, f"{name}-mpi-hostfile"), data={"hostfile": text}))
-    secret = Secret(metadata=_meta(job, f"{name}-mpi-ssh-auth"), type=SSH_AUTH)
+    yield Resource(CONFIG_MAPS, core.ConfigMap(metadata=_meta(job, f"{name}-mpi-hostfile"), data={"hostfile": text}))
+    secret = core.Secret(metadata=_meta(job, f"{name}-mpi-ssh-auth"), type=SSH_AUTH)
     yield Resource(SECRETS, secret, first_data=new_keys)
 
 
-def _variables(job: TrainJob, policy: MpiPolicy) -> list[EnvVar]:
+def _variables(job: TrainJob, policy: MpiPolicy) -> list[core.EnvVar]:
     return [
-        EnvVar(name="OMPI_MCA_orte_default_hostfile", value="/etc/mpi/hostfile"),
-        EnvVar(name="OMPI_MCA_orte_keep_fqdn_hostnames", value="true"),
-        EnvVar(name="OMPI_MCA_orte_set_default_slots", value=str(_slots(job, policy))),
-        EnvVar(name="OMPI_MCA_plm_rsh_args", value="-o ConnectionAttempts=10"),
+        core.EnvVar(name="OMPI_MCA_orte_default_hostfile", value="/etc/mpi/hostfile"),
+        core.EnvVar(name="OMPI_MCA_orte_keep_fqdn_hostnames", value="true"),
+        core.EnvVar(name="OMPI_MCA_orte_set_default_slots", value=str(_slots(job, policy))),
+        core.EnvVar(name="OMPI_MCA_plm_rsh_args", value="-o ConnectionAttempts=10"),
     ]
 
 
@@ -198,10 +180,13 @@ def _slots(job: TrainJob, policy: MpiPolicy) -> int:
     return processes if isinstance(processes, int) else policy.num_proc_per_node or 1
 
 
-def _mount(pods: PodTemplateSpec, volume: Volume, path: str) -> None:
+def _mount(pods: core.PodTemplateSpec, volume: core.Volume, path: str) -> None:
     pods.spec.volumes = [*(pods.spec.volumes or ()), volume]
     for container in (pods.spec.containers or [])[:1]:
-        container.volume_mounts = [*(container.volume_mounts or ()), VolumeMount(name=volume.name, mount_path=path)]
+        container.volume_mounts = [
+            *(container.volume_mounts or ()),
+            core.VolumeMount(name=volume.name, mount_path=path),
+        ]
 
 
 def _meta(job: TrainJob, name: str) -> ObjectMeta:
@@ -322,7 +307,7 @@ def _of_steps(targets: Sequence[TargetJob] | None, steps: Sequence[str], pods: d
     return {"spec": {"replicatedJobs": [{"name": name, "template": {"spec": {"template": pods}}} for name in names]}}
 
 
-def _apply_trainer(job: TrainJob, pods: PodTemplateSpec) -> None:
+def _apply_trainer(job: TrainJob, pods: core.PodTemplateSpec) -> None:
     trainer, container = job.spec.trainer, _main(pods)
     if trainer is None or container is None:
         return
@@ -349,15 +334,15 @@ def _size(job: TrainJob, policy: MLPolicy, replicated: ReplicatedJob, step: str 
     replicated.template.spec.parallelism = replicated.template.spec.completions = number
 
 
-def _apply_initializer(given: AssetInitializer | None, pods: PodTemplateSpec) -> None:
+def _apply_initializer(given: AssetInitializer | None, pods: core.PodTemplateSpec) -> None:
     container = _main(pods)
     if given is None or container is None:
         return
     if given.storage_uri:
-        _set_env(container, [EnvVar(name="STORAGE_URI", value=given.storage_uri)])
+        _set_env(container, [core.EnvVar(name="STORAGE_URI", value=given.storage_uri)])
     _set_env(container, given.env or ())
     if given.secret_ref is not None:
-        source = EnvFromSource(secret_ref=EnvFromReference(name=given.secret_ref.name or ""))
+        source = core.EnvFromSource(secret_ref=core.EnvFromReference(name=given.secret_ref.name or ""))
         container.env_from = [*(container.env_from or ()), source]
 
 
@@ -376,8 +361,10 @@ def _apply_framework(job: TrainJob, policy: MLPolicy, spec: JobSetSpec) -> None:
         _set_env(container, _framework_env(job, policy, container, host, number))
 
 
-def _framework_env(job: TrainJob, policy: MLPolicy, container: Container, host: str, number: int) -> list[EnvVar]:
-    rank = EnvVarSource(field_ref=ObjectFieldSelector(field_path=_INDEX))
+def _framework_env(
+    job: TrainJob, policy: MLPolicy, container: core.Container, host: str, number: int
+) -> list[core.EnvVar]:
+    rank = core.EnvVarSource(field_ref=core.ObjectFieldSelector(field_path=_INDEX))
     if policy.torch is not None:
         elastic = policy.torch.elastic_policy
         nodes = f"{elastic.min_nodes or number}:{elastic.max_nodes or number}" if elastic is not None else str(number)
@@ -385,30 +372,30 @@ def _framework_env(job: TrainJob, policy: MLPolicy, container: Container, host: 
         if processes is None:
             processes = policy.torch.num_proc_per_node
         return [
-            EnvVar(name="PET_NNODES", value=nodes),
-            EnvVar(name="PET_NPROC_PER_NODE", value=_processes(processes, container)),
-            EnvVar(name="PET_NODE_RANK", value_from=rank),
-            EnvVar(name="PET_MASTER_ADDR", value=host),
-            EnvVar(name="PET_MASTER_PORT", value=str(PORT)),
+            core.EnvVar(name="PET_NNODES", value=nodes),
+            core.EnvVar(name="PET_NPROC_PER_NODE", value=_processes(processes, container)),
+            core.EnvVar(name="PET_NODE_RANK", value_from=rank),
+            core.EnvVar(name="PET_MASTER_ADDR", value=host),
+            core.EnvVar(name="PET_MASTER_PORT", value=str(PORT)),
         ]
     if policy.jax is not None:
         return [
-            EnvVar(name="JAX_NUM_PROCESSES", value=str(number)),
-            EnvVar(name="JAX_PROCESS_ID", value_from=rank),
-            EnvVar(name="JAX_COORDINATOR_ADDRESS", value=f"{host}:{PORT}"),
+            core.EnvVar(name="JAX_NUM_PROCESSES", value=str(number)),
+            core.EnvVar(name="JAX_PROCESS_ID", value_from=rank),
+            core.EnvVar(name="JAX_COORDINATOR_ADDRESS", value=f"{host}:{PORT}"),
         ]
     if policy.xgboost is not None:
         workers = number * max(1, _gpus(container))
         return [
-            EnvVar(name="DMLC_TRACKER_URI", value=host),
-            EnvVar(name="DMLC_TRACKER_PORT", value=str(PORT)),
-            EnvVar(name="DMLC_TASK_ID", value_from=rank),
-            EnvVar(name="DMLC_NUM_WORKER", value=str(workers)),
+            core.EnvVar(name="DMLC_TRACKER_URI", value=host),
+            core.EnvVar(name="DMLC_TRACKER_PORT", value=str(PORT)),
+            core.EnvVar(name="DMLC_TASK_ID", value_from=rank),
+            core.EnvVar(name="DMLC_NUM_WORKER", value=str(workers)),
         ]
     return []
 
 
-def _processes(wanted: int | str | None, container: Container) -> str:
+def _processes(wanted: int | str | None, container: core.Container) -> str:
     """Processes of torchrun: a number as given; ``auto`` means one per GPU, else one per CPU."""
     if wanted == "gpu" or (wanted in (None, "auto") and _gpus(container)):
         return str(wanted or "auto")
@@ -417,12 +404,12 @@ def _processes(wanted: int | str | None, container: Container) -> str:
     return str(wanted)
 
 
-def _gpus(container: Container) -> int:
+def _gpus(container: core.Container) -> int:
     limits = {**(container.resources.requests or {}), **(container.resources.limits or {})}
     return sum(math.ceil(_amount(container, name)) for name in limits if "gpu" in name.lower())
 
 
-def _amount(container: Container, name: str) -> float:
+def _amount(container: core.Container, name: str) -> float:
     resources = container.resources
     amount = (resources.limits or {}).get(name, (resources.requests or {}).get(name))
     return float(parse_quantity(amount)) if amount is not None else 0.0
@@ -440,12 +427,12 @@ def _topology(runtime: TrainingRuntimeSpec) -> dict[str, str]:
     return annotations
 
 
-def _main(pods: PodTemplateSpec) -> Container | None:
+def _main(pods: core.PodTemplateSpec) -> core.Container | None:
     containers = pods.spec.containers or []
     return next((each for each in containers if each.name == NODE), containers[0] if containers else None)
 
 
-def _set_env(container: Container, variables: Iterable[EnvVar]) -> None:
+def _set_env(container: core.Container, variables: Iterable[core.EnvVar]) -> None:
     """Set variables; those of the same name give way."""
     added = list(variables)
     names = {each.name for each in added}
@@ -466,7 +453,6 @@ def decide(job: TrainJob, runtime: TrainingRuntimeSpec | None, job_set: JobSet |
         runtime: the runtime that it refers to; None when there is none.
         job_set: the JobSet of the job's name, if it is there.
         now: seconds since 1970.
-
     """
     plan = TrainingPlan()
     if handed_to(job)[1]:

@@ -6,37 +6,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from unisono.api import keys
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.conditions import has_finalizer
 from unisono.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Volume
-from unisono.api.keys import (
-    BIND_COMPLETED,
-    BOUND_BY_CONTROLLER,
-    CLAIM_PROTECTION,
-    DEFAULT_CLASS,
-    PROVISIONED_BY,
-    SELECTED_NODE,
-    STORAGE_PROVISIONER,
-    STORAGE_PROVISIONER_BETA,
-    VOLUME_PROTECTION,
-)
 from unisono.api.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from unisono.api.volumes import PROVISIONER, WAIT, claim_keys, claim_name
 from unisono.controllers.objects import LastWritten, add_finalizer, remove_finalizer, to_json, write_status
 from unisono.controllers.owners import controller_uids, index, owned_by
 from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Announcer, Notice, Recorder
-from unisono.controllers.volumes.decide import (
-    Bind,
-    ClaimStep,
-    Classify,
-    Lose,
-    Provision,
-    Reselect,
-    grown,
-    next_of_claim,
-    next_of_volume,
-)
+from unisono.controllers.volumes import decide
 from unisono.errors import AlreadyExists, ApiError, NotFound, UnisonoError
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller
@@ -65,7 +45,6 @@ class ClaimController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch claims, and what those that wait may wait for."""
-        self._client = context.client
         self._claims = context.watch(PERSISTENT_VOLUME_CLAIMS)
         self._announcer.forget_deleted(self._claims)
         self._volumes = context.watch(PERSISTENT_VOLUMES, self._claims_of_volume)
@@ -88,7 +67,7 @@ class ClaimController(Controller):
             self._pending.discard(key)
             return None
         annotations = claim.metadata.annotations or {}
-        if claim.status.phase == "Bound" and not claim.spec.volume_name and BIND_COMPLETED not in annotations:
+        if claim.status.phase == "Bound" and not claim.spec.volume_name and keys.BIND_COMPLETED not in annotations:
             # A folder of its node, from a time or a cluster without volumes.
             return None
         if claim.metadata.deletion_timestamp and not claim.spec.volume_name:
@@ -97,29 +76,29 @@ class ClaimController(Controller):
         volumes: dict[str, PersistentVolume] = {each.key: self._volume(each) for each in self._volumes.items()}
         classes: dict[str, StorageClass] = {each.metadata.name: each for each in self._classes.items()}
         nodes: dict[str, Node] = {each.metadata.name: each for each in self._nodes.items()}
-        step = next_of_claim(claim, volumes, classes, nodes, self._waiting(key))
-        (self._pending.discard if isinstance(step, Bind | Lose) else self._pending.add)(key)
+        step = decide.next_of_claim(claim, volumes, classes, nodes, self._waiting(key))
+        (self._pending.discard if isinstance(step, decide.Bind | decide.Lose) else self._pending.add)(key)
         try:
             await self._carry_out(claim, step)
         except NotFound:
             return None
         return None
 
-    async def _carry_out(self, claim: PersistentVolumeClaim, step: ClaimStep) -> None:
-        if isinstance(step, Bind):
+    async def _carry_out(self, claim: PersistentVolumeClaim, step: decide.ClaimStep) -> None:
+        if isinstance(step, decide.Bind):
             await self._bind(claim, step.volume)
-        elif isinstance(step, Classify):
+        elif isinstance(step, decide.Classify):
             await self._patch(claim, {"spec": {"storageClassName": step.name}})
-        elif isinstance(step, Provision):
-            notes = {STORAGE_PROVISIONER: step.provisioner, STORAGE_PROVISIONER_BETA: step.provisioner}
+        elif isinstance(step, decide.Provision):
+            notes = {keys.STORAGE_PROVISIONER: step.provisioner, keys.STORAGE_PROVISIONER_BETA: step.provisioner}
             if step.node is not None:
-                notes[SELECTED_NODE] = step.node
+                notes[keys.SELECTED_NODE] = step.node
             self._announcer.tell(claim, [step.notice])
             await self._annotate(claim, notes)
-        elif isinstance(step, Reselect):
+        elif isinstance(step, decide.Reselect):
             self._announcer.tell(claim, [step.notice])
-            await self._annotate(claim, {SELECTED_NODE: None})
-        elif isinstance(step, Lose):
+            await self._annotate(claim, {keys.SELECTED_NODE: None})
+        elif isinstance(step, decide.Lose):
             if claim.status.phase != "Lost":
                 await self._phase(claim, "Lost", None)
                 self._announcer.tell(claim, [step.notice])
@@ -134,28 +113,28 @@ class ClaimController(Controller):
         if reference is None or reference.uid != claim.metadata.uid:
             patch: dict[str, Any] = {"spec": {"claimRef": to_json(_reference(claim))}}
             if reference is None:
-                patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: "yes"}}
+                patch["metadata"] = {"annotations": {keys.BOUND_BY_CONTROLLER: "yes"}}
             volume = await self._patch_volume(volume, patch)
         if volume.status.phase != "Bound":
             status = msgspec.structs.replace(volume.status, phase="Bound", message=None, reason=None)
             volume = await write_status(self._client, PERSISTENT_VOLUMES, volume, status)
             self._volumes_written.keep(volume)
         annotations = claim.metadata.annotations or {}
-        if not claim.spec.volume_name or BIND_COMPLETED not in annotations:
-            notes = {BIND_COMPLETED: "yes"}
+        if not claim.spec.volume_name or keys.BIND_COMPLETED not in annotations:
+            notes = {keys.BIND_COMPLETED: "yes"}
             patch = {"metadata": {"annotations": notes}}
             if not claim.spec.volume_name:
-                notes[BOUND_BY_CONTROLLER] = "yes"
+                notes[keys.BOUND_BY_CONTROLLER] = "yes"
                 patch["spec"] = {"volumeName": volume.metadata.name}
             claim = await self._patch(claim, patch)
-        if claim.status.phase == "Bound" and grown(claim, volume):
+        if claim.status.phase == "Bound" and decide.grown(claim, volume):
             await self._grow(claim, volume)
         else:
             await self._phase(claim, "Bound", volume)
 
     async def _grow(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
         """A folder has no size of its own: it grows by saying so."""
-        if (volume.metadata.annotations or {}).get(PROVISIONED_BY) != PROVISIONER:
+        if (volume.metadata.annotations or {}).get(keys.PROVISIONED_BY) != PROVISIONER:
             text = "waiting for an external controller to expand this PVC"
             self._announcer.tell(claim, [Notice("Normal", "ExternalExpanding", text, once=text)])
             return
@@ -210,7 +189,7 @@ class ClaimController(Controller):
 def standard_class() -> StorageClass:
     """The default class: folders of the node to which the first pod comes."""
     return StorageClass(
-        metadata=ObjectMeta(name=STANDARD, annotations={DEFAULT_CLASS: "true"}),
+        metadata=ObjectMeta(name=STANDARD, annotations={keys.DEFAULT_CLASS: "true"}),
         provisioner=PROVISIONER,
         reclaim_policy="Delete",
         volume_binding_mode=WAIT,
@@ -255,7 +234,6 @@ class EphemeralVolumeController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch pods with ephemeral volumes, and claims that go while their pod is there."""
-        self._client = context.client
         self._pods = context.watch(PODS, when=_comes)
         self._announcer.forget_deleted(self._pods)
         index(self._pods, POD_INDEX, claim_keys)
@@ -352,7 +330,6 @@ class VolumeController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch volumes and the claims that they name."""
-        self._client, self._clock = context.client, context.clock
         self._volumes = context.watch(PERSISTENT_VOLUMES)
         self._announcer.forget_deleted(self._volumes)
         index(self._volumes, _CLAIM_INDEX, _named_claim)
@@ -364,7 +341,7 @@ class VolumeController(Controller):
         if volume is None:
             return None
         claim = await self._claim_of(volume)
-        step = next_of_volume(volume, claim)
+        step = decide.next_of_volume(volume, claim)
         self._announcer.tell(volume, step.notices)
         if claim is not None and step.claim_notice is not None:
             self._announcer.tell(claim, [step.claim_notice])
@@ -395,8 +372,8 @@ class VolumeController(Controller):
         """Undo what was bound here; who named a claim by hand goes on naming it."""
         meta = volume.metadata
         patch: dict[str, Any] = {"metadata": {"resourceVersion": meta.resource_version}, "spec": {"claimRef": None}}
-        if BOUND_BY_CONTROLLER in (meta.annotations or {}):
-            patch["metadata"]["annotations"] = {BOUND_BY_CONTROLLER: None}
+        if keys.BOUND_BY_CONTROLLER in (meta.annotations or {}):
+            patch["metadata"]["annotations"] = {keys.BOUND_BY_CONTROLLER: None}
         else:
             patch["spec"]["claimRef"] = {"uid": None}
         volume = await self._client.patch(PERSISTENT_VOLUMES, meta.name, patch)
@@ -427,7 +404,6 @@ class ClaimProtectionController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch claims, and pods that end."""
-        self._client = context.client
         self._claims = context.watch(PERSISTENT_VOLUME_CLAIMS)
         self._pods = context.watch(PODS, claim_keys, when=_may_let_go)
         index(self._pods, POD_INDEX, claim_keys)
@@ -438,9 +414,9 @@ class ClaimProtectionController(Controller):
         if claim is None:
             return None
         if not claim.metadata.deletion_timestamp:
-            await add_finalizer(self._client, PERSISTENT_VOLUME_CLAIMS, claim, CLAIM_PROTECTION)
-        elif has_finalizer(claim, CLAIM_PROTECTION) and not await self._in_use(claim):
-            await remove_finalizer(self._client, PERSISTENT_VOLUME_CLAIMS, claim, CLAIM_PROTECTION)
+            await add_finalizer(self._client, PERSISTENT_VOLUME_CLAIMS, claim, keys.CLAIM_PROTECTION)
+        elif has_finalizer(claim, keys.CLAIM_PROTECTION) and not await self._in_use(claim):
+            await remove_finalizer(self._client, PERSISTENT_VOLUME_CLAIMS, claim, keys.CLAIM_PROTECTION)
         return None
 
     async def _in_use(self, claim: PersistentVolumeClaim) -> bool:
@@ -459,7 +435,6 @@ class VolumeProtectionController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch volumes."""
-        self._client = context.client
         self._volumes = context.watch(PERSISTENT_VOLUMES)
 
     async def reconcile(self, key: str) -> float | None:
@@ -468,9 +443,9 @@ class VolumeProtectionController(Controller):
         if volume is None:
             return None
         if not volume.metadata.deletion_timestamp:
-            await add_finalizer(self._client, PERSISTENT_VOLUMES, volume, VOLUME_PROTECTION)
-        elif has_finalizer(volume, VOLUME_PROTECTION) and volume.status.phase != "Bound":
-            await remove_finalizer(self._client, PERSISTENT_VOLUMES, volume, VOLUME_PROTECTION)
+            await add_finalizer(self._client, PERSISTENT_VOLUMES, volume, keys.VOLUME_PROTECTION)
+        elif has_finalizer(volume, keys.VOLUME_PROTECTION) and volume.status.phase != "Bound":
+            await remove_finalizer(self._client, PERSISTENT_VOLUMES, volume, keys.VOLUME_PROTECTION)
         return None
 
 

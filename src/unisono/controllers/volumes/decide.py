@@ -60,7 +60,6 @@ class Provision:
     Attributes:
         provisioner: its name.
         node: for which node; None leaves that to the scheduler, or to the provisioner.
-
     """
 
     provisioner: str
@@ -93,7 +92,6 @@ def next_of_claim(
         classes: all storage classes by name.
         nodes: all nodes by name.
         waiting: names of pods with the claim that have no node yet.
-
     """
     if BIND_COMPLETED in (claim.metadata.annotations or {}):
         return _bound(claim, volumes)
@@ -227,7 +225,6 @@ class VolumeStep:
         unbind: take the reference to its claim away, as far as a controller made it.
         notices: what to record on the volume.
         claim_notice: what to record on the claim that it names.
-
     """
 
     phase: str | None
@@ -243,7 +240,6 @@ def next_of_volume(volume: PersistentVolume, claim: PersistentVolumeClaim | None
     Args:
         volume: the volume.
         claim: the claim that it names by uid, None when that is gone.
-
     """
     reference, name = volume.spec.claim_ref, volume.metadata.name
     if reference is None or not reference.uid:

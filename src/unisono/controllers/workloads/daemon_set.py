@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from unisono.api import keys
 from unisono.api.core import (
     Affinity,
     Node,
@@ -21,43 +22,14 @@ from unisono.api.core import (
     Toleration,
 )
 from unisono.api.groups.apps import ControllerRevision, DaemonSet, DaemonSetStatus
-from unisono.api.keys import (
-    NODE_DISK_PRESSURE,
-    NODE_MEMORY_PRESSURE,
-    NODE_NETWORK_UNAVAILABLE,
-    NODE_NOT_READY,
-    NODE_PID_PRESSURE,
-    NODE_UNREACHABLE,
-    NODE_UNSCHEDULABLE,
-)
 from unisono.api.kind_families import CONTROLLER_REVISIONS, DAEMON_SETS
 from unisono.api.kinds import NODES, PODS
 from unisono.api.pod_states import has_ended
+from unisono.controllers import pod_facts
 from unisono.controllers.objects import PATIENCE_SECONDS, LastWritten, write_status
-from unisono.controllers.pod_facts import (
-    created,
-    finished_at,
-    is_active,
-    is_available,
-    is_deleting,
-    is_ready,
-    next_available,
-    staying,
-)
 from unisono.controllers.recorder import Recorder
+from unisono.controllers.workloads import templates
 from unisono.controllers.workloads.dependents import Dependents, first_text, raise_first
-from unisono.controllers.workloads.templates import (
-    HASH_LABEL,
-    REVISION_LABEL,
-    amount,
-    blocking,
-    bring_to_server,
-    fits,
-    generated_name,
-    pod_from,
-    revise,
-    revision_of,
-)
 from unisono.errors import NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller, sooner
@@ -68,12 +40,12 @@ from unisono.kube.controller import Context, Controller, sooner
 _PAUSE_SECONDS = 10.0
 _BURST = 250
 _NODE_PROBLEMS = (
-    (NODE_NOT_READY, "NoExecute"),
-    (NODE_UNREACHABLE, "NoExecute"),
-    (NODE_DISK_PRESSURE, "NoSchedule"),
-    (NODE_MEMORY_PRESSURE, "NoSchedule"),
-    (NODE_PID_PRESSURE, "NoSchedule"),
-    (NODE_UNSCHEDULABLE, "NoSchedule"),
+    (keys.NODE_NOT_READY, "NoExecute"),
+    (keys.NODE_UNREACHABLE, "NoExecute"),
+    (keys.NODE_DISK_PRESSURE, "NoSchedule"),
+    (keys.NODE_MEMORY_PRESSURE, "NoSchedule"),
+    (keys.NODE_PID_PRESSURE, "NoSchedule"),
+    (keys.NODE_UNSCHEDULABLE, "NoSchedule"),
 )
 
 
@@ -86,7 +58,6 @@ class DaemonPlan:
         delete: pods to delete.
         status: counts of nodes.
         requeue_after: seconds until something is due by waiting.
-
     """
 
     create: list[str] = field(default_factory=list)
@@ -101,7 +72,7 @@ def daemon_spec(spec: PodSpec, node: str = "") -> PodSpec:
     tolerations = list(made.tolerations or ())
     problems = list(_NODE_PROBLEMS)
     if spec.host_network:
-        problems.append((NODE_NETWORK_UNAVAILABLE, "NoSchedule"))
+        problems.append((keys.NODE_NETWORK_UNAVAILABLE, "NoSchedule"))
     for key, effect in problems:
         toleration = Toleration(key=key, operator="Exists", effect=effect)
         if toleration not in tolerations:
@@ -139,25 +110,24 @@ def decide(daemon_set: DaemonSet, nodes: Sequence[Node], pods: Sequence[Pod], up
         pods: the set's pods.
         update: hash of the present template's revision.
         now: seconds since 1970.
-
     """
     spec, waiting = daemon_set.spec, daemon_set.spec.min_ready_seconds or 0
-    plan = DaemonPlan(requeue_after=next_available(pods, waiting, now))
+    plan = DaemonPlan(requeue_after=pod_facts.next_available(pods, waiting, now))
     by_node: dict[str, list[Pod]] = {}
-    for pod in sorted(pods, key=lambda each: (created(each), each.metadata.name)):
+    for pod in sorted(pods, key=lambda each: (pod_facts.created(each), each.metadata.name)):
         by_node.setdefault(node_of(pod), []).append(pod)
     probe = daemon_spec(spec.template.spec)
     eligible, tolerated = set[str](), set[str]()
     for node in nodes:
-        if fits(probe, node) and not blocking(probe, node, ("NoExecute",)):
+        if templates.fits(probe, node) and not templates.blocking(probe, node, ("NoExecute",)):
             tolerated.add(node.metadata.name)
-            if not blocking(probe, node, ("NoSchedule",)):
+            if not templates.blocking(probe, node, ("NoSchedule",)):
                 eligible.add(node.metadata.name)
     plan.status = _status(daemon_set, by_node, eligible, update, now)
     if daemon_set.metadata.deletion_timestamp:
         return plan
     for node_name in sorted({*by_node, *eligible}):
-        present = staying(by_node.get(node_name, []))
+        present = pod_facts.staying(by_node.get(node_name, []))
         if node_name not in eligible:
             # A pod that runs stays on a node that only takes no new ones.
             plan.delete += [pod for pod in present if node_name not in tolerated or has_ended(pod)]
@@ -181,7 +151,7 @@ def _keep_one(
     """One pod on the node; ended ones are replaced after a pause, of several the oldest of each template stays."""
     ended = [pod for pod in present if has_ended(pod)]
     for pod in ended:
-        left = finished_at(pod) + _PAUSE_SECONDS - now
+        left = pod_facts.finished_at(pod) + _PAUSE_SECONDS - now
         if left > 0:
             plan.requeue_after = sooner(plan.requeue_after, left)
         else:
@@ -191,41 +161,36 @@ def _keep_one(
     kept: set[bool] = set()
     for pod in alive:
         # While an update surges a new pod may stand beside an old one.
-        which = revision_of(pod) == update if surging else True
+        which = templates.revision_of(pod) == update if surging else True
         if which in kept:
             plan.delete.append(pod)
         kept.add(which)
-    if not alive and not ended and not [pod for pod in every if is_deleting(pod)]:
+    if not alive and not ended and not [pod for pod in every if pod_facts.is_deleting(pod)]:
         plan.create.append(node)
 
 
 def _roll(
-    plan: DaemonPlan,
-    daemon_set: DaemonSet,
-    by_node: dict[str, list[Pod]],
-    wanted: set[str],
-    update: str,
-    now: float,
+    plan: DaemonPlan, daemon_set: DaemonSet, by_node: dict[str, list[Pod]], wanted: set[str], update: str, now: float
 ) -> None:
     waiting = daemon_set.spec.min_ready_seconds or 0
     rolling = daemon_set.spec.update_strategy.rolling_update
     surge = _surge(daemon_set, len(wanted))
-    allowed = amount(rolling.max_unavailable if rolling is not None else 1, len(wanted), up=True)
+    allowed = templates.amount(rolling.max_unavailable if rolling is not None else 1, len(wanted), up=True)
     if not allowed and not surge:
         allowed = 1
     missing, surged = 0, 0
     old: list[tuple[Pod, bool, bool]] = []
     for node in sorted(wanted):
-        alive = [p for p in by_node.get(node, []) if is_active(p)]
-        before = [pod for pod in alive if revision_of(pod) != update]
-        after = [pod for pod in alive if revision_of(pod) == update]
-        works = any(is_available(pod, waiting, now) for pod in alive)
+        alive = [p for p in by_node.get(node, []) if pod_facts.is_active(p)]
+        before = [pod for pod in alive if templates.revision_of(pod) != update]
+        after = [pod for pod in alive if templates.revision_of(pod) == update]
+        works = any(pod_facts.is_available(pod, waiting, now) for pod in alive)
         missing += not works
         surged += bool(before and after)
-        replaced = any(is_available(pod, waiting, now) for pod in after)
-        old += [(pod, is_available(pod, waiting, now), replaced) for pod in before[:1]]
+        replaced = any(pod_facts.is_available(pod, waiting, now) for pod in after)
+        old += [(pod, pod_facts.is_available(pod, waiting, now), replaced) for pod in before[:1]]
     for pod, works, replaced in old:
-        has_new = any(revision_of(each) == update for each in by_node.get(node_of(pod), []))
+        has_new = any(templates.revision_of(each) == update for each in by_node.get(node_of(pod), []))
         if replaced or (not works and not surge):
             plan.delete.append(pod)
         elif surge:
@@ -241,23 +206,24 @@ def _roll(
 
 def _surge(daemon_set: DaemonSet, nodes: int) -> int:
     rolling = daemon_set.spec.update_strategy.rolling_update
-    return amount(rolling.max_surge, nodes, up=True) if rolling is not None else 0
+    return templates.amount(rolling.max_surge, nodes, up=True) if rolling is not None else 0
 
 
 def _status(
     daemon_set: DaemonSet, by_node: dict[str, list[Pod]], wanted: set[str], update: str, now: float
 ) -> DaemonSetStatus:
     waiting = daemon_set.spec.min_ready_seconds or 0
-    alive = {node: [pod for pod in pods if is_active(pod)] for node, pods in by_node.items()}
+    alive = {node: [pod for pod in pods if pod_facts.is_active(pod)] for node, pods in by_node.items()}
     there = [node for node in wanted if alive.get(node)]
-    available = sum(any(is_available(pod, waiting, now) for pod in alive[node]) for node in there)
+    available = sum(any(pod_facts.is_available(pod, waiting, now) for pod in alive[node]) for node in there)
     return msgspec.structs.replace(
         daemon_set.status,
         desired_number_scheduled=len(wanted),
         current_number_scheduled=len(there),
         number_misscheduled=sum(bool(pods) for node, pods in alive.items() if node and node not in wanted),
-        number_ready=sum(any(is_ready(pod) for pod in alive[node]) for node in there),
-        updated_number_scheduled=sum(any(revision_of(pod) == update for pod in alive[node]) for node in there) or None,
+        number_ready=sum(any(pod_facts.is_ready(pod) for pod in alive[node]) for node in there),
+        updated_number_scheduled=sum(any(templates.revision_of(pod) == update for pod in alive[node]) for node in there)
+        or None,
         number_available=available or None,
         number_unavailable=len(wanted) - available or None,
         observed_generation=daemon_set.metadata.generation,
@@ -276,7 +242,6 @@ class DaemonSetController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch DaemonSets, their pods and revisions, and the nodes."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._sets = context.watch(DAEMON_SETS)
         self._pods: Dependents[DaemonSet, Pod] = Dependents(
             context, DAEMON_SETS, PODS, lambda daemon_set: daemon_set.spec.selector
@@ -296,12 +261,14 @@ class DaemonSetController(Controller):
         revisions = await self._revisions.claim(daemon_set)
         if not self._revisions.settled(daemon_set):
             return 1.0
-        marks = {revision_of(pod) for pod in pods}
-        used = {each.metadata.name for each in revisions if (each.metadata.labels or {}).get(HASH_LABEL) in marks}
-        revised = revise(DAEMON_SETS, daemon_set, revisions, used)
+        marks = {templates.revision_of(pod) for pod in pods}
+        used = {
+            each.metadata.name for each in revisions if (each.metadata.labels or {}).get(templates.HASH_LABEL) in marks
+        }
+        revised = templates.revise(DAEMON_SETS, daemon_set, revisions, used)
         if not daemon_set.metadata.deletion_timestamp:
-            await bring_to_server(self._client, self._revisions, daemon_set, revised)
-        update = (revised.update.metadata.labels or {})[HASH_LABEL]
+            await templates.bring_to_server(self._client, self._revisions, daemon_set, revised)
+        update = (revised.update.metadata.labels or {})[templates.HASH_LABEL]
         plan = decide(daemon_set, self._nodes.items(), pods, update, self._clock.time())
         errors: list[Exception] = []
         if self._pods.settled(daemon_set):
@@ -326,12 +293,12 @@ class DaemonSetController(Controller):
         return errors
 
     def _pod(self, daemon_set: DaemonSet, node: str, update: str) -> Pod:
-        made = pod_from(
+        made = templates.pod_from(
             daemon_set.spec.template,
             DAEMON_SETS,
             daemon_set,
-            generated_name(daemon_set.metadata.name, self._random),
-            labels={REVISION_LABEL: update},
+            templates.generated_name(daemon_set.metadata.name, self._random),
+            labels={keys.CONTROLLER_REVISION_HASH: update},
         )
         made.spec = daemon_spec(made.spec, node)
         return made

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
-import structlog
-
 from unisono.api.base import LabelSelector, Object
 from unisono.api.kind import Kind
 from unisono.api.pod_states import ENDED_PHASES
@@ -22,7 +20,6 @@ O = TypeVar("O", bound=Object)  # noqa: E741
 T = TypeVar("T", bound=Object)
 Selector = Callable[[O], LabelSelector | None]
 
-_log = structlog.get_logger(__name__)
 _OWNER_INDEX = "controller-uid"
 _ORPHAN_INDEX = "orphans-of-namespace"
 
@@ -66,7 +63,6 @@ class Dependents(Generic[O, T]):
 
         Raises:
             Conflict: an object changed meanwhile.
-
         """
         owned = self.of(owner)
         selector = self._selector(owner) if self._selector is not None else None
@@ -192,7 +188,6 @@ def first_text(errors: Sequence[Exception], made: Iterable[Object]) -> str:
     Args:
         errors: at least one.
         made: what was to be created.
-
     """
     text = str(errors[0])
     drawn = {one.metadata.name: one.metadata.generate_name for one in made if one.metadata.generate_name}

@@ -31,14 +31,7 @@ from unisono.api.times import parse_time, rfc3339
 from unisono.controllers import owners
 from unisono.controllers.objects import PATIENCE_SECONDS, LastWritten, write_status
 from unisono.controllers.owners import index
-from unisono.controllers.pod_facts import (
-    cheapest_first,
-    is_active,
-    is_available,
-    is_deleting,
-    is_ready,
-    next_available,
-)
+from unisono.controllers.pod_facts import cheapest_first, is_active, is_available, is_deleting, is_ready, next_available
 from unisono.controllers.recorder import Notice, Recorder
 from unisono.controllers.workloads.dependents import Dependents, first_text, raise_first
 from unisono.controllers.workloads.deployment_decide import (
@@ -71,7 +64,6 @@ class ReplicaPlan:
         create: how many pods to make.
         delete: pods to delete.
         requeue_after: seconds until something is due by waiting.
-
     """
 
     create: int = 0
@@ -86,7 +78,6 @@ def decide_replicas(replica_set: Replicas, pods: Sequence[Pod], now: float) -> R
         replica_set: one that is being deleted gets an empty plan.
         pods: its pods, ended ones too.
         now: seconds since 1970.
-
     """
     spec = replica_set.spec
     active = [pod for pod in pods if is_active(pod)]
@@ -116,7 +107,6 @@ def replicas_status(
         pods: its pods.
         now: seconds since 1970.
         failure: reason and message when pods could not be made or deleted.
-
     """
     spec, old = replica_set.spec, replica_set.status
     active = [pod for pod in pods if is_active(pod)]
@@ -174,7 +164,6 @@ class ReplicaSetController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch the kind's objects and their pods."""
-        self._client, self._clock = context.client, context.clock
         self._sets = context.watch(self.kind)
         self._pods: Dependents[Replicas, Pod] = Dependents(context, self.kind, PODS, _selector)
 
@@ -248,7 +237,6 @@ def status_of(deployment: Deployment, sets: Sequence[ReplicaSet], plan: Deployme
         sets: its ReplicaSets as they were before the plan.
         plan: what is being done about them.
         now: seconds since 1970.
-
     """
     old = deployment.status
     total = sum(each.status.replicas or 0 for each in sets)
@@ -349,12 +337,7 @@ def _set(status: DeploymentStatus, name: str, value: tuple[str, str, str], now: 
         return
     since = before.last_transition_time if before is not None and before.status == state else stamp
     condition = DeploymentCondition(
-        type=name,
-        status=state,
-        reason=reason,
-        message=message,
-        last_update_time=stamp,
-        last_transition_time=since,
+        type=name, status=state, reason=reason, message=message, last_update_time=stamp, last_transition_time=since
     )
     status.conditions = [*(each for each in status.conditions or () if each.type != name), condition]
 
@@ -374,7 +357,6 @@ class DeploymentController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch Deployments, their ReplicaSets and, for those that recreate, the end of pods."""
-        self._client, self._clock, self._context = context.client, context.clock, context
         self._deployments = context.watch(DEPLOYMENTS)
         self._sets: Dependents[Deployment, ReplicaSet] = Dependents(
             context, DEPLOYMENTS, REPLICA_SETS, lambda deployment: deployment.spec.selector

@@ -18,21 +18,13 @@ from unisono.controllers.workloads.templates import amount, short_hash
 
 # ReplicaSets of a Deployment: which has the present template, what they are called, which revision they are (pure).
 
-HASH_LABEL = keys.POD_TEMPLATE_HASH
 _PREFIX = "deployment.kubernetes.io/"
 REVISION = f"{_PREFIX}revision"
 HISTORY = f"{_PREFIX}revision-history"
 DESIRED = f"{_PREFIX}desired-replicas"
 MAXIMUM = f"{_PREFIX}max-replicas"
 # What a Deployment's ReplicaSets do not take over from its annotations.
-_OWN = {
-    LAST_APPLIED,
-    "deprecated.deployment.rollback.to",
-    REVISION,
-    HISTORY,
-    DESIRED,
-    MAXIMUM,
-}
+_OWN = {LAST_APPLIED, "deprecated.deployment.rollback.to", REVISION, HISTORY, DESIRED, MAXIMUM}
 
 
 def wanted(deployment: Deployment) -> int:
@@ -98,7 +90,6 @@ def new_annotations(deployment: Deployment, replica_set: ReplicaSet | None, numb
         deployment: its owner.
         replica_set: the ReplicaSet; None while it is made.
         number: the revision that it should at least have.
-
     """
     have = (replica_set.metadata.annotations or {}) if replica_set is not None else {}
     notes = {key: text for key, text in (deployment.metadata.annotations or {}).items() if key not in _OWN}
@@ -117,12 +108,11 @@ def new_set(deployment: Deployment, number: int, replicas: int) -> ReplicaSet:
         deployment: its owner.
         number: its revision.
         replicas: how many pods it starts with.
-
     """
     spec, meta = deployment.spec, deployment.metadata
     mark = short_hash(spec.template, deployment.status.collision_count)
     template: PodTemplateSpec = msgspec.json.decode(msgspec.json.encode(spec.template), type=PodTemplateSpec)
-    template.metadata.labels = {**(template.metadata.labels or {}), HASH_LABEL: mark}
+    template.metadata.labels = {**(template.metadata.labels or {}), keys.POD_TEMPLATE_HASH: mark}
     selector = spec.selector or LabelSelector()
     return ReplicaSet(
         metadata=ObjectMeta(
@@ -136,7 +126,7 @@ def new_set(deployment: Deployment, number: int, replicas: int) -> ReplicaSet:
             replicas=replicas,
             min_ready_seconds=spec.min_ready_seconds,
             selector=LabelSelector(
-                match_labels={**(selector.match_labels or {}), HASH_LABEL: mark},
+                match_labels={**(selector.match_labels or {}), keys.POD_TEMPLATE_HASH: mark},
                 match_expressions=selector.match_expressions,
             ),
             template=template,
@@ -146,7 +136,7 @@ def new_set(deployment: Deployment, number: int, replicas: int) -> ReplicaSet:
 
 def _plain(template: PodTemplateSpec) -> PodTemplateSpec:
     """The template without the hash, as the Deployment has it."""
-    labels = {key: text for key, text in (template.metadata.labels or {}).items() if key != HASH_LABEL}
+    labels = {key: text for key, text in (template.metadata.labels or {}).items() if key != keys.POD_TEMPLATE_HASH}
     metadata = msgspec.structs.replace(template.metadata, labels=labels or None)
     return msgspec.structs.replace(template, metadata=metadata)
 
@@ -170,7 +160,6 @@ class DeploymentPlan:
         changes: by name of the ReplicaSet.
         delete: old ReplicaSets beyond the history limit.
         revision: number of the present template, empty while it has none.
-
     """
 
     new: ReplicaSet | None = None
@@ -202,7 +191,6 @@ def decide(deployment: Deployment, sets: Sequence[ReplicaSet], *, old_pods: bool
         deployment: one that is being deleted gets an empty plan.
         sets: its ReplicaSets.
         old_pods: whether pods of old ReplicaSets have not ended yet.
-
     """
     new = find_new(deployment, sets)
     plan = DeploymentPlan(new=new)

@@ -12,19 +12,8 @@ from msgspec.structs import replace
 from unisono.api.annotations import handed_down
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod, PodSchedulingGroup
+from unisono.api.groups import workload
 from unisono.api.groups.batch_v1 import BatchJob
-from unisono.api.groups.workload import (
-    BasicSchedulingPolicy,
-    GangSchedulingPolicy,
-    PodGroupSchedulingPolicy,
-    PodGroupTemplate,
-    TypedLocalObjectReference,
-    Workload,
-    WorkloadPodGroup,
-    WorkloadPodGroupSpec,
-    WorkloadReference,
-    WorkloadSpec,
-)
 from unisono.api.keys import COMPLETION_INDEX
 from unisono.api.kind import Kind
 from unisono.api.kind_families import BATCH_JOBS, WORKLOAD_POD_GROUPS, WORKLOADS
@@ -33,16 +22,8 @@ from unisono.controllers import owners
 from unisono.controllers.objects import PATIENCE_SECONDS, LastWritten, for_each, remove_finalizer, to_json, write_status
 from unisono.controllers.owners import index, owned_by
 from unisono.controllers.recorder import Recorder
+from unisono.controllers.workloads import job_decide
 from unisono.controllers.workloads.dependents import Dependents, first_text, raise_first
-from unisono.controllers.workloads.job_decide import (
-    FINALIZER,
-    INDEX_FAILURES,
-    JobPlan,
-    Slot,
-    decide,
-    finished,
-    is_tracked,
-)
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import AlreadyExists, Conflict, NotFound
 from unisono.jobkinds.registry import handed_to
@@ -58,26 +39,26 @@ def group_name(job: BatchJob) -> str:
     return f"{job.metadata.name}-{(job.metadata.uid or '')[:8]}"
 
 
-def policy_of(job: BatchJob) -> PodGroupSchedulingPolicy:
+def policy_of(job: BatchJob) -> workload.PodGroupSchedulingPolicy:
     """Basic where the Job names none; a gang needs all pods that run at a time where it does not say how many."""
     scheduling = job.spec.scheduling
     policy = scheduling.scheduling_policy if scheduling is not None else None
     if policy is None or policy.gang is None:
-        return PodGroupSchedulingPolicy(basic=BasicSchedulingPolicy())
+        return workload.PodGroupSchedulingPolicy(basic=workload.BasicSchedulingPolicy())
     least = policy.gang.min_count or max(at_once(job.spec), 1)
-    return PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(min_count=least))
+    return workload.PodGroupSchedulingPolicy(gang=workload.GangSchedulingPolicy(min_count=least))
 
 
-def group_of(job: BatchJob) -> WorkloadPodGroup:
+def group_of(job: BatchJob) -> workload.WorkloadPodGroup:
     """The PodGroup, which the Job controls."""
     scheduling = job.spec.scheduling
     assert scheduling is not None
     notes = job.metadata.annotations or {}
     handed = {key: value for key, value in notes.items() if key.startswith(_PREFIX)}
-    return WorkloadPodGroup(
+    return workload.WorkloadPodGroup(
         metadata=_meta(job, handed_down(notes, handed)),
-        spec=WorkloadPodGroupSpec(
-            workload_ref=WorkloadReference(workload_name=group_name(job), template_name=_TEMPLATE),
+        spec=workload.WorkloadPodGroupSpec(
+            workload_ref=workload.WorkloadReference(workload_name=group_name(job), template_name=_TEMPLATE),
             scheduling_policy=policy_of(job),
             scheduling_constraints=scheduling.scheduling_constraints,
             disruption_mode=scheduling.disruption_mode,
@@ -86,19 +67,21 @@ def group_of(job: BatchJob) -> WorkloadPodGroup:
     )
 
 
-def workload_of(job: BatchJob) -> Workload:
+def workload_of(job: BatchJob) -> workload.Workload:
     """The Workload whose one template the PodGroup is made after."""
     spec = group_of(job).spec
-    template = PodGroupTemplate(
+    template = workload.PodGroupTemplate(
         name=_TEMPLATE,
         scheduling_policy=spec.scheduling_policy,
         scheduling_constraints=spec.scheduling_constraints,
         disruption_mode=spec.disruption_mode,
         resource_claims=spec.resource_claims,
     )
-    reference = TypedLocalObjectReference(api_group=BATCH_JOBS.group, kind=BATCH_JOBS.kind, name=job.metadata.name)
-    return Workload(
-        metadata=_meta(job, {}), spec=WorkloadSpec(controller_ref=reference, pod_group_templates=[template])
+    reference = workload.TypedLocalObjectReference(
+        api_group=BATCH_JOBS.group, kind=BATCH_JOBS.kind, name=job.metadata.name
+    )
+    return workload.Workload(
+        metadata=_meta(job, {}), spec=workload.WorkloadSpec(controller_ref=reference, pod_group_templates=[template])
     )
 
 
@@ -153,7 +136,7 @@ class JobGroups:
                 await self._client.patch(kind, group_name(job), {"spec": spec}, namespace=meta.namespace)
 
 
-def _jobs_of(group: WorkloadPodGroup) -> Iterator[str]:
+def _jobs_of(group: workload.WorkloadPodGroup) -> Iterator[str]:
     yield from owners.keys_of(BATCH_JOBS, group)
 
 
@@ -161,14 +144,16 @@ _JOB_INDEX = "batch-job"
 _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
 
-def pod_of(job: BatchJob, slot: Slot, source: random.Random) -> Pod:
+def pod_of(job: BatchJob, slot: job_decide.Slot, source: random.Random) -> Pod:
     """The pod for a slot; the one of an Indexed Job knows its index from an annotation, a label and its environment."""
     name, number = job.metadata.name, slot.index
     if number is None:
-        return pod_from(job.spec.template, BATCH_JOBS, job, generated_name(name, source), finalizers=[FINALIZER])
+        return pod_from(
+            job.spec.template, BATCH_JOBS, job, generated_name(name, source), finalizers=[job_decide.FINALIZER]
+        )
     notes = {COMPLETION_INDEX: str(number)}
     if slot.failures is not None:
-        notes[INDEX_FAILURES] = str(slot.failures)
+        notes[job_decide.INDEX_FAILURES] = str(slot.failures)
     made = pod_from(
         job.spec.template,
         BATCH_JOBS,
@@ -176,7 +161,7 @@ def pod_of(job: BatchJob, slot: Slot, source: random.Random) -> Pod:
         generated_name(f"{name}-{number}", source),
         labels={COMPLETION_INDEX: str(number)},
         annotations=notes,
-        finalizers=[FINALIZER],
+        finalizers=[job_decide.FINALIZER],
     )
     made.metadata.generate_name = f"{name}-{number}-"
     made.spec.hostname = made.spec.hostname or f"{name}-{number}"
@@ -209,7 +194,6 @@ class BatchJobController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch Jobs and their pods."""
-        self._client, self._clock = context.client, context.clock
         self._jobs = context.watch(BATCH_JOBS)
         self._pods: Dependents[BatchJob, Pod] = Dependents(context, BATCH_JOBS, PODS, lambda job: job.spec.selector)
         self._groups = JobGroups(context)
@@ -228,8 +212,8 @@ class BatchJobController(Controller):
             return None
         pods = await self._pods.claim(job)
         settled = self._pods.settled(job)
-        plan = decide(job, pods, self._clock.time(), settled=settled)
-        if finished(job) is None and not job.spec.suspend:
+        plan = job_decide.decide(job, pods, self._clock.time(), settled=settled)
+        if job_decide.finished(job) is None and not job.spec.suspend:
             await self._groups.keep(job)
         errors = await self._carry_out(job, plan)
         try:
@@ -248,7 +232,7 @@ class BatchJobController(Controller):
         raise_first(errors)
         return sooner(plan.requeue_after, None if self._pods.settled(job) else PATIENCE_SECONDS)
 
-    async def _carry_out(self, job: BatchJob, plan: JobPlan) -> list[Exception]:
+    async def _carry_out(self, job: BatchJob, plan: job_decide.JobPlan) -> list[Exception]:
         fresh = [join(pod_of(job, slot, self._random), job) for slot in plan.create]
         errors = await self._pods.create(job, fresh)
         if errors:
@@ -265,12 +249,12 @@ class BatchJobController(Controller):
 
     async def _release(self, pods: Sequence[Pod]) -> None:
         """Take the finalizer from the pods that carry it; those of a Job that has ended or gone are among them."""
-        errors = await for_each(self._release_one, [pod for pod in pods if is_tracked(pod)])
+        errors = await for_each(self._release_one, [pod for pod in pods if job_decide.is_tracked(pod)])
         raise_first(errors)
 
     async def _release_one(self, pod: Pod) -> None:
         try:
-            await remove_finalizer(self._client, PODS, pod, FINALIZER)
+            await remove_finalizer(self._client, PODS, pod, job_decide.FINALIZER)
         except Conflict:
             await self._release_current(pod)
 
@@ -281,4 +265,4 @@ class BatchJobController(Controller):
         except NotFound:
             return
         if live.metadata.uid == pod.metadata.uid:
-            await remove_finalizer(self._client, PODS, live, FINALIZER)
+            await remove_finalizer(self._client, PODS, live, job_decide.FINALIZER)

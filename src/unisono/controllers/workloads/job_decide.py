@@ -20,19 +20,8 @@ from unisono.api.groups.batch_v1 import (
 from unisono.api.keys import COMPLETION_INDEX
 from unisono.api.pod_states import has_ended
 from unisono.api.times import parse_time, rfc3339
+from unisono.controllers import pod_facts
 from unisono.controllers.owners import whole_number
-from unisono.controllers.pod_facts import (
-    cheapest_first,
-    finished_at,
-    fulfilled_rule,
-    has_failed,
-    has_succeeded,
-    is_active,
-    is_deleting,
-    is_ready,
-    judge,
-    restarts,
-)
 from unisono.controllers.recorder import Notice
 from unisono.kube.controller import sooner
 
@@ -63,7 +52,6 @@ class BatchTally:
         completed: indexes that have succeeded.
         failed_indexes: indexes that have failed for good.
         verdict: message of the policy's rule that fails the Job, empty when none does.
-
     """
 
     active: list[Pod] = field(default_factory=list)
@@ -106,21 +94,21 @@ def is_tracked(pod: Pod) -> bool:
 
 def counts_as_failed(job: BatchJob, pod: Pod) -> bool:
     """Whether a pod counts as failed: one that is being deleted does, unless only failed pods are replaced."""
-    if has_failed(pod):
+    if pod_facts.has_failed(pod):
         return True
-    if is_deleting(pod) and pod.metadata.deletion_grace_period_seconds == 0:
+    if pod_facts.is_deleting(pod) and pod.metadata.deletion_grace_period_seconds == 0:
         # Its node has let it go: nothing of it runs any more, whatever its phase says.
-        return not has_succeeded(pod)
+        return not pod_facts.has_succeeded(pod)
     replaces_late = job.spec.pod_replacement_policy == "Failed" or job.spec.pod_failure_policy is not None
-    return is_deleting(pod) and not has_succeeded(pod) and not replaces_late
+    return pod_facts.is_deleting(pod) and not pod_facts.has_succeeded(pod) and not replaces_late
 
 
 def count(job: BatchJob, pods: Sequence[Pod]) -> BatchTally:
     """Count the pods of a Job, beginning with what its status says."""
     old = job.status
-    tally = BatchTally(active=[pod for pod in pods if is_active(pod)])
-    tally.ready = sum(map(is_ready, tally.active))
-    tally.terminating = [pod for pod in pods if is_deleting(pod) and not has_ended(pod)]
+    tally = BatchTally(active=[pod for pod in pods if pod_facts.is_active(pod)])
+    tally.ready = sum(map(pod_facts.is_ready, tally.active))
+    tally.terminating = [pod for pod in pods if pod_facts.is_deleting(pod) and not has_ended(pod)]
     pods_by_uid = {pod.metadata.uid: pod for pod in pods}
     noted = old.uncounted_terminated_pods or UncountedTerminatedPods()
     waiting: list[set[str]] = [set(), set()]
@@ -161,7 +149,7 @@ def _add_ended(job: BatchJob, pods: Sequence[Pod], tally: BatchTally, waiting: l
             return
         index = index_of(pod) if indexed else None
         strange = indexed and (index is None or index >= most)
-        if has_succeeded(pod):
+        if pod_facts.has_succeeded(pod):
             if indexed and not strange and index is not None:
                 tally.completed.add(index)
             elif not indexed:
@@ -187,7 +175,7 @@ def _count_index(job: BatchJob, pod: Pod, index: int, action: str, tally: BatchT
 
 def _judge(job: BatchJob, pod: Pod, tally: BatchTally) -> str:
     """What the policy says about a failed pod; Count without one."""
-    action, message = judge(job.spec.pod_failure_policy, pod)
+    action, message = pod_facts.judge(job.spec.pod_failure_policy, pod)
     if action == "FailJob" and not tally.verdict:
         tally.verdict = message
     return action
@@ -229,7 +217,6 @@ class JobPlan:
         expired: the Job has been over for long enough to be deleted.
         requeue_after: seconds until something is due without a change.
         notices: events to record.
-
     """
 
     create: list[Slot] = field(default_factory=list)
@@ -255,7 +242,6 @@ def decide(job: BatchJob, pods: Sequence[Pod], now: float, *, settled: bool = Tr
         pods: its pods.
         now: seconds since 1970.
         settled: whether the pods are as the last step left them; if not, none is made or deleted.
-
     """
     plan = JobPlan(status=job.status)
     end = finished(job)
@@ -346,7 +332,9 @@ def _failure(
         return "PodFailurePolicy", tally.verdict
     limit = spec.backoff_limit if spec.backoff_limit is not None else 6
     in_place = spec.template.spec.restart_policy == "OnFailure"
-    restarted = sum(restarts(pod) for pod in pods if pod.status.phase in ("Pending", "Running")) if in_place else 0
+    restarted = (
+        sum(pod_facts.restarts(pod) for pod in pods if pod.status.phase in ("Pending", "Running")) if in_place else 0
+    )
     # With a limit of 0 the first restart is too much; else that many are allowed.
     if tally.failed > limit or (in_place and restarted > 0 and restarted >= max(limit, 1)):
         return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
@@ -366,7 +354,7 @@ def _failure(
 
 def _success(job: BatchJob, tally: BatchTally) -> tuple[str, str] | None:
     spec = job.spec
-    rule = fulfilled_rule(spec.success_policy, tally.completed)
+    rule = pod_facts.fulfilled_rule(spec.success_policy, tally.completed)
     if rule is not None:
         return "SuccessPolicy", f"Matched rules at index {rule}"
     if spec.completions is None:
@@ -386,7 +374,7 @@ def _manage(plan: JobPlan, job: BatchJob, pods: Sequence[Pod], tally: BatchTally
         desired = min(parallelism, max(0, spec.completions - tally.succeeded - len(tally.failed_indexes)))
     surplus = _misplaced(job, tally) if is_indexed(job) else []
     left = [pod for pod in tally.active if pod not in surplus]
-    surplus += cheapest_first(left)[: max(0, len(left) - desired)]
+    surplus += pod_facts.cheapest_first(left)[: max(0, len(left) - desired)]
     if surplus:
         if settled:
             plan.withdraw = surplus[:BURST]
@@ -409,7 +397,7 @@ def _misplaced(job: BatchJob, tally: BatchTally) -> list[Pod]:
     """Active pods whose index is none, done, failed for good, or taken by an older pod."""
     seen: set[int] = set()
     misplaced = []
-    for pod in sorted(tally.active, key=lambda each: (finished_at(each), each.metadata.name)):
+    for pod in sorted(tally.active, key=lambda each: (pod_facts.finished_at(each), each.metadata.name)):
         index = index_of(pod)
         over = tally.completed | tally.failed_indexes | seen
         if index is None or index >= (job.spec.completions or 0) or index in over:
@@ -451,8 +439,8 @@ def _fill_indexes(
 
 def _pause(job: BatchJob, pods: Sequence[Pod], now: float) -> float:
     """Seconds until the next pod may be made: longer with every failure since the last success."""
-    success = max((finished_at(pod) for pod in pods if has_succeeded(pod)), default=0.0)
-    failures = [at for pod in pods if counts_as_failed(job, pod) and (at := finished_at(pod)) > success]
+    success = max((pod_facts.finished_at(pod) for pod in pods if pod_facts.has_succeeded(pod)), default=0.0)
+    failures = [at for pod in pods if counts_as_failed(job, pod) and (at := pod_facts.finished_at(pod)) > success]
     if not failures:
         return 0.0
     delay = min(LONGEST_BACKOFF, BACKOFF_SECONDS * float(1 << min(len(failures) - 1, 16)))
@@ -496,11 +484,6 @@ def _true(status: BatchJobStatus, name: str) -> BatchJobCondition | None:
 def _set(status: BatchJobStatus, name: str, value: tuple[str, str, str], now: float) -> None:
     stamp = rfc3339(now)
     condition = BatchJobCondition(
-        type=name,
-        status=value[0],
-        reason=value[1],
-        message=value[2],
-        last_probe_time=stamp,
-        last_transition_time=stamp,
+        type=name, status=value[0], reason=value[1], message=value[2], last_probe_time=stamp, last_transition_time=stamp
     )
     status.conditions = [*(each for each in status.conditions or () if each.type != name), condition]

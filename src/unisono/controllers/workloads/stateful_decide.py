@@ -11,14 +11,7 @@ from unisono.api.groups.apps import StatefulSet, StatefulSetStatus
 from unisono.api.pod_states import has_ended
 from unisono.controllers.objects import SLICE
 from unisono.controllers.owners import whole_number
-from unisono.controllers.pod_facts import (
-    is_available,
-    is_deleting,
-    is_ready,
-    is_running,
-    next_available,
-    staying,
-)
+from unisono.controllers.pod_facts import is_available, is_deleting, is_ready, is_running, next_available, staying
 from unisono.controllers.workloads.templates import amount, refused_for, revision_of
 from unisono.kube.controller import sooner
 
@@ -33,7 +26,6 @@ class StatefulPlan:
         create: ordinals of pods to make, each with the name of its revision.
         delete: pods to delete.
         requeue_after: seconds until something is due by waiting.
-
     """
 
     create: list[tuple[int, str]] = field(default_factory=list)
@@ -68,7 +60,6 @@ def decide(stateful_set: StatefulSet, pods: Sequence[Pod], current: str, update:
         current: name of the revision that pods below the partition keep.
         update: name of the present template's revision.
         now: seconds since 1970.
-
     """
     spec = stateful_set.spec
     waiting = spec.min_ready_seconds or 0

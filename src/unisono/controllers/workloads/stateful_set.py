@@ -8,13 +8,7 @@ import msgspec
 
 from unisono.api import keys
 from unisono.api.base import ObjectMeta
-from unisono.api.core import (
-    PersistentVolumeClaim,
-    PersistentVolumeClaimVolumeSource,
-    Pod,
-    PodTemplateSpec,
-    Volume,
-)
+from unisono.api.core import PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodTemplateSpec, Volume
 from unisono.api.groups.apps import ControllerRevision, StatefulSet
 from unisono.api.kind_families import CONTROLLER_REVISIONS, STATEFUL_SETS
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS
@@ -24,25 +18,11 @@ from unisono.controllers.owners import owned_by, whole_number
 from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.workloads.dependents import Dependents, raise_first
-from unisono.controllers.workloads.stateful_decide import (
-    StatefulPlan,
-    decide,
-    ordinal,
-    slots,
-    status_of,
-)
-from unisono.controllers.workloads.templates import (
-    REVISION_LABEL,
-    bring_to_server,
-    pod_from,
-    revise,
-    revision_of,
-    template_of,
-)
+from unisono.controllers.workloads.stateful_decide import StatefulPlan, decide, ordinal, slots, status_of
+from unisono.controllers.workloads.templates import bring_to_server, pod_from, revise, revision_of, template_of
 from unisono.errors import AlreadyExists, ApiError, NotFound
 from unisono.kube.controller import Context, Controller, sooner
 
-POD_NAME_LABEL = keys.STATEFUL_POD_NAME
 INDEX_LABEL = "apps.kubernetes.io/pod-index"
 
 
@@ -54,10 +34,9 @@ def pod_of(stateful_set: StatefulSet, template: PodTemplateSpec, number: int, re
         template: the template of its revision.
         number: the pod's number.
         revision: name of its revision.
-
     """
     name = f"{stateful_set.metadata.name}-{number}"
-    labels = {POD_NAME_LABEL: name, INDEX_LABEL: str(number), REVISION_LABEL: revision}
+    labels = {keys.STATEFUL_POD_NAME: name, INDEX_LABEL: str(number), keys.CONTROLLER_REVISION_HASH: revision}
     made = pod_from(template, STATEFUL_SETS, stateful_set, name, labels=labels)
     made.metadata.generate_name = f"{stateful_set.metadata.name}-"
     made.spec.hostname = name
@@ -106,7 +85,6 @@ class StatefulSetController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch StatefulSets, their pods, revisions and claims."""
-        self._client, self._clock = context.client, context.clock
         self._sets = context.watch(STATEFUL_SETS)
         self._pods: Dependents[StatefulSet, Pod] = Dependents(
             context, STATEFUL_SETS, PODS, lambda stateful_set: stateful_set.spec.selector

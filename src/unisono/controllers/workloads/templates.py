@@ -12,21 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from unisono.api import keys, names
+from unisono.api import core, keys, names
 from unisono.api.base import IntOrString, Object, ObjectMeta
-from unisono.api.core import (
-    DeviceTaint,
-    DeviceToleration,
-    Node,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    Pod,
-    PodSpec,
-    PodTemplateSpec,
-    Taint,
-    Toleration,
-)
 from unisono.api.groups.apps import ControllerRevision, DaemonSet, StatefulSet
 from unisono.api.kind import Kind
 from unisono.api.kind_families import CONTROLLER_REVISIONS
@@ -67,7 +54,6 @@ def short_hash(value: Any, salt: int | None = None) -> str:
     Args:
         value: a struct, or JSON values.
         salt: number of collisions seen so far; changes the answer.
-
     """
     digest = hashlib.blake2b(msgspec.json.encode(value, order="sorted"), digest_size=8)
     if salt:
@@ -86,7 +72,7 @@ def generated_name(owner: str, source: random.Random) -> str:
 
 
 def pod_from(
-    template: PodTemplateSpec,
+    template: core.PodTemplateSpec,
     kind: Kind[Any],
     owner: Object,
     name: str,
@@ -94,7 +80,7 @@ def pod_from(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     finalizers: list[str] | None = None,
-) -> Pod:
+) -> core.Pod:
     """A pod of the owner's namespace, which goes when the owner goes.
 
     Its spec may get other fields. What lies deeper is the template's own and must be replaced, not changed: a copy
@@ -108,11 +94,10 @@ def pod_from(
         labels: labels beside the template's.
         annotations: annotations beside the template's.
         finalizers: finalizers beside the template's.
-
     """
     meta = template.metadata
     prefix = f"{owner.metadata.name}-"
-    return Pod(
+    return core.Pod(
         metadata=ObjectMeta(
             name=name,
             generate_name=prefix if not names.dns_subdomain(f"{prefix}a") and name.startswith(prefix) else None,
@@ -128,15 +113,14 @@ def pod_from(
 
 # The templates that a StatefulSet or DaemonSet had, as ControllerRevisions (pure).
 
-REVISION_LABEL = keys.CONTROLLER_REVISION_HASH
 HASH_LABEL = "controller.kubernetes.io/hash"
 
 Owner = StatefulSet | DaemonSet
 
 
-def revision_of(pod: Pod) -> str:
+def revision_of(pod: core.Pod) -> str:
     """Name, or hash, of the revision that the pod was made from."""
-    return (pod.metadata.labels or {}).get(REVISION_LABEL, "")
+    return (pod.metadata.labels or {}).get(keys.CONTROLLER_REVISION_HASH, "")
 
 
 @dataclass(slots=True)
@@ -148,7 +132,6 @@ class Revisions:
         create: whether it is to be made.
         renumber: its new number when an old template is in use again, else 0.
         delete: revisions beyond the history limit that no pod has.
-
     """
 
     update: ControllerRevision
@@ -165,7 +148,6 @@ def revise(kind: Kind[Any], owner: Owner, revisions: Sequence[ControllerRevision
         owner: the owner.
         revisions: its revisions.
         used: names of revisions that pods have, or that the status names.
-
     """
     data = _data(owner.spec.template)
     ordered = sorted(revisions, key=lambda each: (each.revision, each.metadata.name))
@@ -182,18 +164,18 @@ def revise(kind: Kind[Any], owner: Owner, revisions: Sequence[ControllerRevision
     return revised
 
 
-def template_of(revision: ControllerRevision, fallback: PodTemplateSpec) -> PodTemplateSpec:
+def template_of(revision: ControllerRevision, fallback: core.PodTemplateSpec) -> core.PodTemplateSpec:
     """The template that a revision holds; ``fallback`` where it holds none that can be read."""
     spec = (revision.data or {}).get("spec")
     template = dict((spec or {}).get("template") or {}) if isinstance(spec, dict) else {}
     template.pop("$patch", None)
     try:
-        return msgspec.convert(template, PodTemplateSpec) if template else fallback
+        return msgspec.convert(template, core.PodTemplateSpec) if template else fallback
     except msgspec.ValidationError:
         return fallback
 
 
-def _data(template: PodTemplateSpec) -> dict[str, Any]:
+def _data(template: core.PodTemplateSpec) -> dict[str, Any]:
     """As Kubernetes keeps it, so that ``kubectl rollout undo`` can apply it as a strategic merge patch."""
     return {"spec": {"template": {**to_json(template), "$patch": "replace"}}}
 
@@ -227,7 +209,6 @@ async def bring_to_server(
 
     Raises:
         ApiError: the server refuses; the next look tries again.
-
     """
     if revised.create:
         raise_first(await dependents.create(owner, [revised.update]))
@@ -241,7 +222,7 @@ async def bring_to_server(
 # Whether a template may run on a node, as far as labels, names and taints tell (pure).
 
 
-def fits(spec: PodSpec, node: Node) -> bool:
+def fits(spec: core.PodSpec, node: core.Node) -> bool:
     """Whether node selector and required node affinity of the pod allow the node."""
     labels = node.metadata.labels or {}
     if any(labels.get(key) != value for key, value in (spec.node_selector or {}).items()):
@@ -251,17 +232,17 @@ def fits(spec: PodSpec, node: Node) -> bool:
     return required is None or allows(required, node.metadata.name, labels)
 
 
-def allows(required: NodeSelector, name: str, labels: Mapping[str, str]) -> bool:
+def allows(required: core.NodeSelector, name: str, labels: Mapping[str, str]) -> bool:
     """Whether required node affinity allows a node of that name with these labels."""
     return any(_term_fits(term, name, labels) for term in required.node_selector_terms or ())
 
 
-def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
+def tolerates(tolerations: Sequence[core.Toleration], taint: core.Taint) -> bool:
     """Whether one of the tolerations covers the taint."""
     return any(covers(each, taint) for each in tolerations)
 
 
-def covers(toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint) -> bool:
+def covers(toleration: core.Toleration | core.DeviceToleration, taint: core.Taint | core.DeviceTaint) -> bool:
     """Whether the toleration covers the taint."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -272,13 +253,13 @@ def covers(toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint
     return bool(toleration.key) and (toleration.value or "") == (taint.value or "")
 
 
-def blocking(spec: PodSpec, node: Node, effects: tuple[str, ...]) -> list[Taint]:
+def blocking(spec: core.PodSpec, node: core.Node, effects: tuple[str, ...]) -> list[core.Taint]:
     """Taints of the node with one of these effects that the pod does not tolerate."""
     taints = [taint for taint in node.spec.taints or () if taint.effect in effects]
     return [taint for taint in taints if not tolerates(spec.tolerations or (), taint)]
 
 
-def _term_fits(term: NodeSelectorTerm, name: str, labels: Mapping[str, str]) -> bool:
+def _term_fits(term: core.NodeSelectorTerm, name: str, labels: Mapping[str, str]) -> bool:
     if not term.match_expressions and not term.match_fields:
         return False
     fields = {"metadata.name": name}
@@ -287,7 +268,7 @@ def _term_fits(term: NodeSelectorTerm, name: str, labels: Mapping[str, str]) -> 
     )
 
 
-def _holds(requirement: NodeSelectorRequirement, value: str | None) -> bool:
+def _holds(requirement: core.NodeSelectorRequirement, value: str | None) -> bool:
     values = requirement.values or []
     match requirement.operator:
         case "In":
@@ -319,17 +300,17 @@ LONGEST_SECONDS = 300.0
 NAMED_SECONDS = 10.0
 
 
-def was_refused(pod: Pod) -> bool:
+def was_refused(pod: core.Pod) -> bool:
     """Whether the pod failed before any of its containers began: its node had no room for it, or not its labels."""
     return has_failed(pod) and not has_started(pod)
 
 
-def refused_for(pod: Pod, now: float) -> float:
+def refused_for(pod: core.Pod, now: float) -> float:
     """Seconds until a refused pod makes room for its successor of the same name; 0 for any other pod."""
     return max(0.0, created(pod) + NAMED_SECONDS - now) if was_refused(pod) else 0.0
 
 
-def refusal_wait(pods: Sequence[Pod], missing: int, now: float) -> float:
+def refusal_wait(pods: Sequence[core.Pod], missing: int, now: float) -> float:
     """Seconds until pods are made in the place of refused ones; 0 where that is now.
 
     The first is made at once: most refusals come from a scheduler that did not know yet how full the node was. The pods
@@ -339,7 +320,6 @@ def refusal_wait(pods: Sequence[Pod], missing: int, now: float) -> float:
         pods: the pods of a workload whose names are drawn, failed ones too.
         missing: how many are to be made.
         now: seconds since 1970.
-
     """
     accepted = max((created(pod) for pod in pods if has_started(pod)), default=0.0)
     refused = [created(pod) for pod in pods if was_refused(pod) and created(pod) >= accepted]

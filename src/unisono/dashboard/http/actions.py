@@ -91,7 +91,6 @@ def kind_of(api_version: str, kind: str) -> Kind[Any]:
 
     Raises:
         NotFound: it is not known here.
-
     """
     resource_kind = kinds.find(api_version, kind)
     if resource_kind is None:
@@ -110,7 +109,6 @@ async def apply(client: HttpClient, asked: ApplyFix, shown: Fix | None = None) -
     Raises:
         Conflict: the job waits for something else by now, or the fix would do something else.
         ApiError: the server refuses it.
-
     """
     fix = shown
     if fix is None:
@@ -128,7 +126,6 @@ async def change_job(client: HttpClient, asked: ChangeJob) -> str:
     Raises:
         BadWork: jobs of this kind do not know the action.
         ApiError: the server refuses it.
-
     """
     kind = kind_of(asked.api_version, asked.kind)
     if asked.action == "delete":
@@ -146,7 +143,6 @@ async def change_queue(client: HttpClient, asked: ChangeQueue) -> str:
     Raises:
         ConfigError: the text is no YAML.
         ApiError: the server refuses it.
-
     """
     patch = merge_diff(*await asyncio.to_thread(lambda: (_spec(asked.before), _spec(asked.spec))))
     if not patch:
@@ -177,7 +173,6 @@ async def cordon(client: HttpClient, asked: Cordon) -> str:
 
     Raises:
         ApiError: the server refuses it.
-
     """
     await client.patch(NODES, asked.name, {"spec": {"unschedulable": True if asked.cordon else None}})
     return f"Node {asked.name} takes {'no new pods' if asked.cordon else 'pods again'}."
@@ -229,7 +224,6 @@ class Events:
 
         Raises:
             ConnectionResetError: the reader has left.
-
         """
         if has_left(self._request):
             raise ConnectionResetError("the reader has left")

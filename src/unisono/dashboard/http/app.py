@@ -12,31 +12,13 @@ import yaml
 from aiohttp import web
 
 from unisono.api.field_error import UNREADABLE
-from unisono.dashboard.http import actions
+from unisono.dashboard.http import actions, guard
 from unisono.dashboard.http.actions import Events, JobRef, batches, follow, has_left, kind_of
-from unisono.dashboard.http.guard import (
-    HOW_TO_BUILD,
-    KEY_HEADER,
-    QUESTIONS,
-    SECURITY_HEADERS,
-    TOKEN_HEADER,
-    File,
-    refusal,
-)
 from unisono.dashboard.http.sessions import MOST_STREAMS, MOST_STREAMS_OF_ONE, NotSignedIn, Session, Sessions
+from unisono.dashboard.live import pages
 from unisono.dashboard.live.configuration import configuration_of, namespaces_of
 from unisono.dashboard.live.elsewhere import Turns
 from unisono.dashboard.live.futures import futures
-from unisono.dashboard.live.pages import (
-    FleetPage,
-    JobPage,
-    JobsPage,
-    NodesPage,
-    OverviewPage,
-    Page,
-    QueuesPage,
-    SchedulerPage,
-)
 from unisono.dashboard.live.searching import search
 from unisono.dashboard.live.viewing import CommandViewer, PageViewer, Past
 from unisono.dashboard.live.world import shares
@@ -54,7 +36,6 @@ from unisono.lazy_logs import LazyLogger
 if TYPE_CHECKING:
     from unisono.dashboard.live.world import World
 
-
 # Questions of commands: one request with a token and no session, answered with the rights of that token.
 
 _SECONDS = 60.0
@@ -70,7 +51,6 @@ class Questions:
     Args:
         sessions: knows the API server.
         past: the history; None where none is kept.
-
     """
 
     def __init__(self, sessions: Sessions, past: Past | None) -> None:
@@ -82,9 +62,8 @@ class Questions:
         Raises:
             NotSignedIn: there is no token.
             ApiError: the API server does not accept it, or the question cannot be answered.
-
         """
-        kind, _, token = request.headers.get(TOKEN_HEADER, "").strip().rpartition(" ")
+        kind, _, token = request.headers.get(guard.TOKEN_HEADER, "").strip().rpartition(" ")
         if kind.lower() not in ("", "bearer"):
             token = ""  # nosec B105 # none
         async with self._sessions.asking(token) as (client, user):
@@ -140,13 +119,12 @@ class Dashboard:
         secure: the page is reached over HTTPS.
         token_header: in which an authenticating proxy sends the user's token; empty for none.
         past: where the history is that the API server does not keep; None for nowhere.
-
     """
 
     def __init__(
         self,
         sessions: Sessions,
-        files: Mapping[str, File],
+        files: Mapping[str, guard.File],
         hosts: Collection[str],
         *,
         server: str = "",
@@ -170,7 +148,7 @@ class Dashboard:
         app.router.add_get("/api/logs", self._signed(self._logs))
         app.router.add_get("/api/object", self._signed(self._object))
         app.router.add_get("/api/history/{what:[a-z]+}", self._signed(self._history))
-        app.router.add_get(f"{QUESTIONS}history/{{what:[a-z]+}}", Questions(self._sessions, self._past).history)
+        app.router.add_get(f"{guard.QUESTIONS}history/{{what:[a-z]+}}", Questions(self._sessions, self._past).history)
         app.router.add_get("/api/configuration", self._signed(self._configuration))
         app.router.add_post("/api/search", self._signed(self._search))
         app.router.add_post("/api/fix", self._signed(self._fix))
@@ -189,7 +167,7 @@ class Dashboard:
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         scheme = "https" if self._secure else "http"
-        if why := refusal(request.method, request.path, request.headers, self._hosts, scheme):
+        if why := guard.refusal(request.method, request.path, request.headers, self._hosts, scheme):
             return _refused(why, 403)
         try:
             return await handler(request)
@@ -213,7 +191,7 @@ class Dashboard:
         """A handler for requests with a session alone."""
 
         async def signed(request: web.Request) -> web.StreamResponse:
-            cookie, key = request.cookies.get(self.cookie, ""), request.headers.get(KEY_HEADER, "")
+            cookie, key = request.cookies.get(self.cookie, ""), request.headers.get(guard.KEY_HEADER, "")
             session = self._sessions.find(cookie, key)
             if session.proxied and (token := self._token_of(request)) and token != session.config.token:
                 await self._sessions.renew(session, token)
@@ -233,7 +211,7 @@ class Dashboard:
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         if not self._files:
-            return web.Response(status=503, text=f"{HOW_TO_BUILD}\n")
+            return web.Response(status=503, text=f"{guard.HOW_TO_BUILD}\n")
         path = request.path
         if path.startswith("/api/"):
             return _refused("There is no such view.", 404)
@@ -375,7 +353,7 @@ class Dashboard:
 
 
 async def _secured(request: web.Request, response: web.StreamResponse) -> None:
-    for name, value in SECURITY_HEADERS.items():
+    for name, value in guard.SECURITY_HEADERS.items():
         response.headers[name] = value
     response.headers["Server"] = "unisono"  # and not which versions of what
     if request.path.startswith("/api/"):
@@ -424,29 +402,28 @@ class UnknownView(UnisonoError):
     """There is no view of that name."""
 
 
-def page_of(world: World, view: str, query: Mapping[str, str]) -> Page:
+def page_of(world: World, view: str, query: Mapping[str, str]) -> pages.Page:
     """The page that a view's name and its parameters mean.
 
     Raises:
         UnknownView: there is none of that name.
         ValidationError: the parameters are not the view's.
         NotFound: the kind of job is not known.
-
     """
     match view:
         case "overview":
-            return OverviewPage(world)
+            return pages.OverviewPage(world)
         case "jobs":
-            return JobsPage(world, msgspec.convert(dict(query), Query, strict=False))
+            return pages.JobsPage(world, msgspec.convert(dict(query), Query, strict=False))
         case "queues":
-            return QueuesPage(world)
+            return pages.QueuesPage(world)
         case "fleet":
-            return FleetPage(world)
+            return pages.FleetPage(world)
         case "scheduler":
-            return SchedulerPage(world)
+            return pages.SchedulerPage(world)
         case "nodes":
-            return NodesPage(world, msgspec.convert(dict(query), NodeQuery, strict=False))
+            return pages.NodesPage(world, msgspec.convert(dict(query), NodeQuery, strict=False))
         case "job":
             ref = msgspec.convert(dict(query), JobRef)
-            return JobPage(world, kind_of(ref.api_version, ref.kind), ref.namespace, ref.name)
+            return pages.JobPage(world, kind_of(ref.api_version, ref.kind), ref.namespace, ref.name)
     raise UnknownView(f"There is no view {view!r}.")

@@ -44,7 +44,6 @@ def hosts_of(host: str, port: int, names: Collection[str] = ()) -> frozenset[str
         host: address that it listens on.
         port: of it.
         names: further names under which a proxy or a Service reaches it, with a port where it is not the usual one.
-
     """
     shown = f"[{host}]" if ":" in host else host
     own = {shown, "localhost", "127.0.0.1", "[::1]"} - {""}

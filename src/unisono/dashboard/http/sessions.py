@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from unisono.kube.kubeconfig import ClusterConfig
 
-
 # The worlds that pages look at, one for each set of credentials and namespaces, and when they end.
 
 _log = LazyLogger(__name__)
@@ -54,7 +53,6 @@ class Worlds:
         client_of: makes the client for a viewer's configuration.
         clock: of this process.
         places: where the scheduler's configuration is looked for.
-
     """
 
     def __init__(
@@ -83,18 +81,12 @@ class Worlds:
 
         Raises:
             ApiError: pages look at all worlds that the user may have.
-
         """
         watched = self.open.get(identity)
         if watched is None or watched.world.refused is not None or watched.task.done():
             self._make_room_for_world(user)
             world = World(
-                self._client_of(config),
-                user,
-                namespaces,
-                clock=self._clock,
-                places=self._places,
-                pool=self.pool,
+                self._client_of(config), user, namespaces, clock=self._clock, places=self._places, pool=self.pool
             )
             watched = self.open[identity] = Watched(world, asyncio.create_task(self._run(world)))
         if self._keeping is None or self._keeping.done():
@@ -111,7 +103,6 @@ class Worlds:
 
         Raises:
             ApiError: pages look at all that the user may have.
-
         """
         own = {identity: each for identity, each in self.open.items() if each.world.user == user}
         if len(own) < _MOST_WORLDS_OF_ONE:
@@ -174,7 +165,6 @@ class Session:
         seen: when it was last used (monotonic seconds).
         streams: requests for views that are open.
         proxied: a proxy has said whose it is, and goes on to do so.
-
     """
 
     cookie: str
@@ -217,7 +207,6 @@ class Sessions:
 
     Attributes:
         base: the same without credentials.
-
     """
 
     def __init__(
@@ -263,7 +252,6 @@ class Sessions:
         Raises:
             NotSignedIn: the code was used, is too old, or never was one.
             ApiError: the server does not accept the credentials.
-
         """
         self._forget_codes()
         _, config = self._codes.pop(code, (0.0, None))
@@ -279,7 +267,6 @@ class Sessions:
         Raises:
             NotSignedIn: it is no token.
             ApiError: the server does not accept it.
-
         """
         return await self._open(self._config_of(token), tuple(namespaces)[:MOST_NAMESPACES])
 
@@ -290,7 +277,6 @@ class Sessions:
         Raises:
             NotSignedIn: it is no token.
             ApiError: the server does not accept it.
-
         """
         config = self._config_of(token)
         user = await self._user_of(config)
@@ -312,7 +298,6 @@ class Sessions:
         Raises:
             NotSignedIn: it is another user's; the session is ended.
             ApiError: the server does not accept it.
-
         """
         renewed = replace(session.config, token=token)
         if await self._user_of(renewed) != session.user:
@@ -325,7 +310,6 @@ class Sessions:
 
         Raises:
             NotSignedIn: there is none.
-
         """
         session = self._sessions.get(cookie)
         now = self._clock.monotonic()
@@ -396,7 +380,6 @@ class Sessions:
 
         Raises:
             ApiError: pages look at all worlds that the user may have.
-
         """
         return self._worlds.looking(session.identity, session.config, session.user, session.namespaces)
 

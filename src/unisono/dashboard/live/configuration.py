@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.groups.access import (
-    ResourceAttributes,
-    SelfSubjectAccessReview,
-    SelfSubjectAccessReviewSpec,
-    SelfSubjectReview,
-    UserInfo,
-)
+from unisono.api.groups import access
 from unisono.api.kinds import CONFIG_MAPS, NAMESPACES
 from unisono.apiserver.access.user import SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS
 from unisono.dashboard.views.wire import ConfigurationView
@@ -30,7 +24,6 @@ if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
     from unisono.sdk.fixes.fix import Operation
 
-
 # What a viewer may do, asked of the API server with the viewer's own credentials.
 
 # Questions that are asked at the same time.
@@ -45,21 +38,20 @@ _VERBS = {"patch": ("patch",), "create": ("create",), "delete": ("delete",), "re
 _ACCOUNT = "system:serviceaccount:"
 
 
-async def who(client: Client) -> UserInfo:
+async def who(client: Client) -> access.UserInfo:
     """The user whose credentials these are.
 
     Raises:
         ApiError: the server does not accept them.
-
     """
-    return (await client.create(SELF_SUBJECT_REVIEWS, SelfSubjectReview())).status.user_info
+    return (await client.create(SELF_SUBJECT_REVIEWS, access.SelfSubjectReview())).status.user_info
 
 
 async def may(
     client: Client, verb: str, kind: Kind[Any], namespace: str | None = None, name: str = "", subresource: str = ""
 ) -> bool:
     """Whether the viewer may do this; an empty namespace asks for all of them."""
-    asked = ResourceAttributes(
+    asked = access.ResourceAttributes(
         verb=verb,
         group=kind.group or None,
         resource=kind.plural,
@@ -67,7 +59,7 @@ async def may(
         name=name or None,
         subresource=subresource or None,
     )
-    review = SelfSubjectAccessReview(spec=SelfSubjectAccessReviewSpec(resource_attributes=asked))
+    review = access.SelfSubjectAccessReview(spec=access.SelfSubjectAccessReviewSpec(resource_attributes=asked))
     return bool((await client.create(SELF_SUBJECT_ACCESS_REVIEWS, review)).status.allowed)
 
 
@@ -76,11 +68,10 @@ async def may_list_in(client: Client, resource: str, namespace: str | None) -> b
 
     Raises:
         ApiError: the server cannot answer.
-
     """
     plural, _, group = resource.partition(".")
-    asked = ResourceAttributes(verb="list", group=group or None, resource=plural, namespace=namespace)
-    review = SelfSubjectAccessReview(spec=SelfSubjectAccessReviewSpec(resource_attributes=asked))
+    asked = access.ResourceAttributes(verb="list", group=group or None, resource=plural, namespace=namespace)
+    review = access.SelfSubjectAccessReview(spec=access.SelfSubjectAccessReviewSpec(resource_attributes=asked))
     return bool((await client.create(SELF_SUBJECT_ACCESS_REVIEWS, review)).status.allowed)
 
 
@@ -89,7 +80,6 @@ async def may_list(client: Client, resource: str, namespaces: Sequence[str]) -> 
 
     Raises:
         ApiError: the server cannot answer.
-
     """
     if await may_list_in(client, resource, None):
         return EVERYWHERE
@@ -123,7 +113,6 @@ async def scopes(client: HttpClient, kinds: Sequence[Kind[Any]], namespaces: Seq
 
     Raises:
         ApiError: the server cannot answer, or does not accept the credentials any more.
-
     """
     turns = asyncio.Semaphore(_AT_ONCE)
 
@@ -153,7 +142,6 @@ class ConfigurationPlaces:
     Attributes:
         namespace: of the installation.
         file: of the scheduler on this machine; None where it has none, or runs elsewhere.
-
     """
 
     namespace: str = NAMESPACE
@@ -166,7 +154,6 @@ async def configuration_of(client: Client, places: ConfigurationPlaces) -> Confi
     Args:
         client: with the viewer's credentials.
         places: where it is looked for.
-
     """
     # On one machine the file takes the installation's place, and is for whom that would be for.
     configuration, where = await configuration_in_maps(client, () if places.file is not None else (places.namespace,))

@@ -31,7 +31,6 @@ class Turns:
     Args:
         most: questions that may be open.
         of_one: how many of these may be of one user.
-
     """
 
     def __init__(self, most: int = 8, of_one: int = 1) -> None:
@@ -45,7 +44,6 @@ class Turns:
 
         Raises:
             ApiError: 429: this user asks already, or too many others do.
-
         """
         if self._open[user] >= self._of_one:
             raise _busy("one question at a time: your last one is not answered yet")
@@ -73,7 +71,6 @@ async def elsewhere(instead: str, ask: Callable[..., Any], *given: Any) -> Any:
 
     Raises:
         CannotTell: the function raised an error of ours, or took too much time or memory.
-
     """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)

@@ -36,7 +36,6 @@ async def explain(client: HttpClient, kind: Kind[Any], namespace: str, name: str
         NotFound: there is none, or the viewer may not see it.
         NothingToExplain: objects of that kind have no pods.
         ApiError: the server cannot answer.
-
     """
     obj = await client.get(kind, name, namespace)
     title = f"{kind.singular_name}/{name}"

@@ -42,7 +42,6 @@ async def futures(client: HttpClient, text: str, configuration: ConfigurationVie
         ConfigError: the text is no YAML.
         CannotTell: it names what does not exist, or the answer takes too long.
         ApiError: the viewer may not see the whole cluster.
-
     """
     documents = await asyncio.to_thread(_documents, text)
     objects = await list_objects(client)
@@ -85,16 +84,12 @@ def _names(value: Any) -> Iterator[str]:
 
 
 def ask(
-    objects: LiveObjects,
-    documents: Sequence[tuple[dict[str, Any], str]],
-    configuration: ConfigurationView,
-    now: float,
+    objects: LiveObjects, documents: Sequence[tuple[dict[str, Any], str]], configuration: ConfigurationView, now: float
 ) -> Futures:
     """Simulate both sides.
 
     Raises:
         UnisonoError: a document is no change.
-
     """
     from unisono.engine.config_file.reader import default_config, load_config
     from unisono.simulator.forecast.forecast import Budget, forecast

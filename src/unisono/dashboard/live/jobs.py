@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 # Objects of one kind from everywhere that a viewer may look; those that several viewers see are kept once.
 
-
 # Waiting for a change of something, and views that are made once for all who wait.
 
 T = TypeVar("T")
@@ -78,7 +77,6 @@ class Shared(Generic[T]):
         signal: tells changes.
         topics: what the value is made of.
         snapshot: takes what is needed, in the event loop; answers what makes the value of it, which a thread runs.
-
     """
 
     def __init__(self, signal: Signal, topics: Collection[str], snapshot: Callable[[], Callable[[], T]]) -> None:
@@ -108,15 +106,9 @@ class Source:
         client: with the viewer's credentials.
         kind: of the objects.
         handler: is told every change; what leaves the scope counts as deleted.
-
     """
 
-    def __init__(
-        self,
-        client: Client,
-        kind: Kind[Any],
-        handler: Handler[Any],
-    ) -> None:
+    def __init__(self, client: Client, kind: Kind[Any], handler: Handler[Any]) -> None:
         self.kind = kind
         self._client, self._handler = client, handler
         self._running: dict[str | None, tuple[Informer[Any], asyncio.Task[None]]] = {}
@@ -252,7 +244,6 @@ class Jobs:
 
     Attributes:
         owner: the same.
-
     """
 
     def __init__(self, sources: Mapping[str, Source], owner: str = "") -> None:
@@ -358,7 +349,6 @@ class Tables:
     Args:
         jobs: the rows.
         signal: tells when they have changed.
-
     """
 
     def __init__(self, jobs: Jobs, signal: Signal) -> None:

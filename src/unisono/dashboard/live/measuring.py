@@ -57,7 +57,6 @@ class Measured:
     Attributes:
         quiet: jobs whose pods with cards all do nothing, by name, and since when.
         cards: mean use of a node's cards, 0 to 1, where the server tells it.
-
     """
 
     def __init__(self, client: HttpClient, now: Callable[[], float]) -> None:
@@ -72,7 +71,6 @@ class Measured:
         Args:
             held: pods with cards.
             namespaces: where the viewer may look; None stands for everywhere.
-
         """
         before = dict(self.quiet), dict(self.cards)
         self.note(held, await self._used(held, namespaces))

@@ -41,7 +41,6 @@ class Page(Protocol):
     Attributes:
         topics: what it waits for (`unisono.dashboard.live.world.World.signal`).
         pause: seconds between two looks.
-
     """
 
     topics: Collection[str]

@@ -78,7 +78,6 @@ async def search(client: HttpClient, kind: Kind[Any], namespace: str, name: str,
     Raises:
         CannotTell: the answer takes too long.
         ApiError: there is no such job, or the viewer may not see it.
-
     """
     # Who may not see the job is refused in the server's words, and at no cost.
     await client.get(kind, name, namespace)

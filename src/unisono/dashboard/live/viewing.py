@@ -28,7 +28,6 @@ class Viewer(Protocol):
 
     Attributes:
         user: name of the user.
-
     """
 
     user: str
@@ -53,7 +52,6 @@ class PageViewer:
 
         Raises:
             Unavailable: the rights are not known yet.
-
         """
         world = self._world
         if not await world.scoped():
@@ -75,7 +73,6 @@ class CommandViewer:
     Args:
         client: with the viewer's credentials.
         user: name of the user.
-
     """
 
     def __init__(self, client: Client, user: str) -> None:
@@ -86,7 +83,6 @@ class CommandViewer:
 
         Raises:
             ApiError: there are too many to ask for, or the server cannot answer.
-
         """
         candidates = [place for place in places if namespace in ("", place[0])]
         turns = asyncio.Semaphore(_AT_ONCE)
@@ -120,7 +116,6 @@ class Past:
 
     Args:
         source: where it is kept.
-
     """
 
     def __init__(self, source: HistorySource) -> None:
@@ -134,7 +129,6 @@ class Past:
 
         Raises:
             ApiError: the question cannot be read, it is not for this viewer, or nothing can be said now.
-
         """
         user = viewer.user
         own, all_of_tenant = (self._turns.setdefault(name, asyncio.Lock()) for name in (f":{user}", tenant(user)))

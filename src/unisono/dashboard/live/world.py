@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from unisono.api.kind import Kind
     from unisono.dashboard.live.configuration import Scope
 
-
 # Shares of queues while this process looks, for clusters whose API server keeps no history.
 
 _KEPT_MS = 24 * 3_600_000
@@ -81,7 +80,6 @@ class Samples:
             queues: of the cluster.
             nodes: of the cluster.
             now: milliseconds since 1970.
-
         """
         total: dict[str, int] = {}
         for node in nodes:
@@ -137,7 +135,6 @@ def shares(samples: Samples, query: Mapping[str, str], now: int) -> Series:
 
     Raises:
         ValidationError: the query is none.
-
     """
     asked = msgspec.convert(dict(query), SharesQuery, strict=False)
     end = round(1000 * asked.end) or now
@@ -186,7 +183,6 @@ class World:
         namespaces: that were looked at.
         overview: of the cluster, for all who look at it.
         cells: all nodes, for all who look at them.
-
     """
 
     def __init__(

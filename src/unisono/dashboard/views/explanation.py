@@ -11,17 +11,8 @@ import yaml
 
 from unisono.api.times import time_or
 from unisono.api.verdict import Verdict, job_name
+from unisono.dashboard.views import why
 from unisono.dashboard.views.table import amounts_text, counted, ordered, quantity
-from unisono.dashboard.views.why import (
-    Amount,
-    EventRow,
-    ExplanationView,
-    Fact,
-    FixView,
-    HolderLine,
-    OperationView,
-    VerdictView,
-)
 from unisono.dashboard.views.wire import JobRow
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.reasons.explanation import Explanation
@@ -35,13 +26,12 @@ _MOST = 100
 _LONGEST = 1000
 
 
-def explanation_view(told: Explanation, allowed: Mapping[str, Sequence[bool]]) -> ExplanationView:
+def explanation_view(told: Explanation, allowed: Mapping[str, Sequence[bool]]) -> why.ExplanationView:
     """What is known of why an object waits.
 
     Args:
         told: by the SDK.
         allowed: by the id of a fix, whether the viewer may do each of its operations.
-
     """
     notes = [str(refusal) for refusal in told.refused] + [str(pod) for pod in told.pods]
     notes += [f"pod/{each.pod}: {each}" for each in told.containers] + [str(note) for note in told.running]
@@ -49,7 +39,7 @@ def explanation_view(told: Explanation, allowed: Mapping[str, Sequence[bool]]) -
     warnings = list(told.warnings)
     if told.configuration_error:
         warnings.append(f"the scheduler refuses its newest configuration: {told.configuration_error}")
-    return ExplanationView(
+    return why.ExplanationView(
         known=True,
         headline=told.headline,
         verdicts=[verdict_view(verdict, fixes=bool(told.fixes)) for verdict in told.verdicts[:_MOST_VERDICTS]],
@@ -59,12 +49,12 @@ def explanation_view(told: Explanation, allowed: Mapping[str, Sequence[bool]]) -
     )
 
 
-def verdict_view(verdict: Verdict, *, fixes: bool = False) -> VerdictView:
+def verdict_view(verdict: Verdict, *, fixes: bool = False) -> why.VerdictView:
     """A verdict with its numbers; what to try is said once where there are fixes for it."""
     elsewhere = (*_SHOWN_ELSEWHERE, "try") if fixes else _SHOWN_ELSEWHERE
     names = ordered(dict.fromkeys((*verdict.need, *verdict.have)))
     root, *more = verdict.message.split("; ")
-    return VerdictView(
+    return why.VerdictView(
         job=job_name(verdict.job),
         cause=verdict.cause,
         message=verdict.message,
@@ -74,7 +64,7 @@ def verdict_view(verdict: Verdict, *, fixes: bool = False) -> VerdictView:
         position=verdict.position,
         ahead=[job_name(each) for each in verdict.ahead],
         amounts=[
-            Amount(
+            why.Amount(
                 name=name,
                 need=quantity(name, verdict.need[name]) if name in verdict.need else "",
                 have=quantity(name, verdict.have[name]) if name in verdict.have else "",
@@ -87,14 +77,14 @@ def verdict_view(verdict: Verdict, *, fixes: bool = False) -> VerdictView:
         reasons=counted(verdict.reasons),
         nodes=verdict.nodes,
         holders=[
-            HolderLine(kind=holder.kind, name=holder.name, amounts=amounts_text(holder.amounts))
+            why.HolderLine(kind=holder.kind, name=holder.name, amounts=amounts_text(holder.amounts))
             for holder in verdict.holders
         ],
-        facts=[Fact(name=name, text=text) for name, text in verdict_facts(verdict) if name not in elsewhere],
+        facts=[why.Fact(name=name, text=text) for name, text in verdict_facts(verdict) if name not in elsewhere],
     )
 
 
-def with_people(view: ExplanationView, rows: Iterable[JobRow]) -> ExplanationView:
+def with_people(view: why.ExplanationView, rows: Iterable[JobRow]) -> why.ExplanationView:
     """The same with the users of the jobs that hold what is missing, and when these end."""
     holder_names = {holder.name for verdict in view.verdicts for holder in verdict.holders if "/" in holder.name}
     rows_by_name = (
@@ -113,11 +103,11 @@ def fix_id(fix: Fix) -> str:
     return hashlib.sha256(encoded).hexdigest()[:24]
 
 
-def fix_view(fix: Fix, allowed: Sequence[bool]) -> FixView:
+def fix_view(fix: Fix, allowed: Sequence[bool]) -> why.FixView:
     """A fix with its requests."""
     rights = [*allowed, *([False] * (len(fix.operations) - len(allowed)))]
     operations = [_operation(each, right) for each, right in zip(fix.operations, rights, strict=False)]
-    return FixView(
+    return why.FixView(
         id=fix_id(fix),
         text=fix.text,
         tried=fix.tried,
@@ -127,20 +117,20 @@ def fix_view(fix: Fix, allowed: Sequence[bool]) -> FixView:
     )
 
 
-def _operation(operation: Operation, allowed: bool) -> OperationView:
+def _operation(operation: Operation, allowed: bool) -> why.OperationView:
     body = "" if operation.body is None else yaml.safe_dump(operation.body, sort_keys=False, default_flow_style=False)
-    return OperationView(
+    return why.OperationView(
         title=operation.title, verb=operation.verb, body=body, kubectl=operation.kubectl(), allowed=allowed
     )
 
 
-def event_rows(events: Iterable[Mapping[str, Any]], uids: Collection[str]) -> list[EventRow]:
+def event_rows(events: Iterable[Mapping[str, Any]], uids: Collection[str]) -> list[why.EventRow]:
     """Those events that are about the objects with these UIDs, the newest first."""
     rows = [_row(event) for event in events if (event.get("involvedObject") or {}).get("uid") in uids]
     return sorted(rows, key=lambda row: (-row.time, row.key))[:_MOST]
 
 
-def _row(event: Mapping[str, Any]) -> EventRow:
+def _row(event: Mapping[str, Any]) -> why.EventRow:
     about, meta = event.get("involvedObject") or {}, event.get("metadata") or {}
     series = event.get("series") or {}
     times = (
@@ -150,7 +140,7 @@ def _row(event: Mapping[str, Any]) -> EventRow:
         event.get("firstTimestamp"),
         meta.get("creationTimestamp"),
     )
-    return EventRow(
+    return why.EventRow(
         key=str(meta.get("uid") or meta.get("name") or ""),
         time=time_or(next((str(time) for time in times if time), "")),
         type=str(event.get("type") or "Normal"),

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from unisono.api.core import Node, Pod, PodSpec, ResourceRequirements
     from unisono.api.groups.topology import HyperNode
 
-
 # What pods ask for, and what they hold of each node, kept as pods change: no view has to go through all pods.
 
 Amounts = Mapping[str, int]
@@ -109,7 +108,6 @@ def requests_of(spec: PodSpec) -> Mapping[str, int]:
 
     Raises:
         QuantityError: an amount is none.
-
     """
     if spec.init_containers or spec.resources is not None or spec.overhead:
         return pod_requests(spec)
@@ -149,7 +147,6 @@ class NodeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         model: of its cards.
         free: at least so many cards of it are free, and it takes pods.
         offset, limit: the window.
-
     """
 
     q: str = ""
@@ -177,7 +174,6 @@ def node_cells(
         jobs: rows of those that hold something, by ``namespace/name``.
         quiet: since when jobs have done nothing.
         used_cards: measured mean use of cards, by node.
-
     """
     by_name = {node.metadata.name: node for node in nodes}
     paths, used = paths_of(hyper_nodes, by_name), used_by_node(holders)
@@ -220,7 +216,6 @@ def nodes_view(cells: Sequence[NodeCell], query: NodeQuery, *, cordons: bool, re
         query: what is asked for.
         cordons: whether the viewer may change nodes.
         ready: everything was listed once.
-
     """
     words = query.q.lower().split()
     matches = [

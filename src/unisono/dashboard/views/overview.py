@@ -19,24 +19,10 @@ from unisono.api.node_checks import quarantined_by
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list, to_units
 from unisono.api.times import parse_time, time_or
+from unisono.dashboard.views import wire
 from unisono.dashboard.views.nodes import NOTHING
 from unisono.dashboard.views.table import choices, ordered, quantity
 from unisono.dashboard.views.why import Choice, Fact
-from unisono.dashboard.views.wire import (
-    BookingLine,
-    BudgetRow,
-    ComponentView,
-    FleetView,
-    IdleLine,
-    JobRow,
-    MemberRow,
-    OverviewView,
-    ResourceView,
-    SchedulerView,
-    Timing,
-    UserLine,
-    WaitingGroup,
-)
 from unisono.fleet.members.member import accelerator_type, is_accelerator
 from unisono.sdk.overview.components import Component, components, trusted
 from unisono.sdk.overview.queues import BudgetLine, Resource, is_ready, resources
@@ -44,7 +30,6 @@ from unisono.sdk.overview.queues import BudgetLine, Resource, is_ready, resource
 if TYPE_CHECKING:
     from unisono.api.core import Lease, Node
     from unisono.sdk.overview.overview import CalendarLine
-
 
 # Jobs by their people: the viewer's own ones first, and who holds most.
 
@@ -57,23 +42,23 @@ IDLE_SECONDS = 300.0
 _ORDER = {"waiting": 0, "failed": 1, "running": 2, "suspended": 3, "succeeded": 4}
 
 
-def own_jobs(rows: Iterable[JobRow], user: str) -> list[JobRow]:
+def own_jobs(rows: Iterable[wire.JobRow], user: str) -> list[wire.JobRow]:
     """All jobs of one user."""
     return [row for row in rows if user and row.user == user]
 
 
-def news(rows: Iterable[JobRow], now: float) -> list[JobRow]:
+def news(rows: Iterable[wire.JobRow], now: float) -> list[wire.JobRow]:
     """Those of one's own jobs that matter most: which wait, have failed lately, run, and have just been done.
 
     What waits longest, and what began or ended last, comes first. Each state has a place before one has two.
     """
-    rows_by_state: dict[str, list[JobRow]] = defaultdict(list)
+    rows_by_state: dict[str, list[wire.JobRow]] = defaultdict(list)
     for row in rows:
         if not row.ended or now - row.ended <= _NEWS_SECONDS:
             rows_by_state[row.state].append(row)
     for state, members in rows_by_state.items():
         members.sort(key=lambda row: (row.created if state == "waiting" else -max(row.ended, row.started), row.key))
-    chosen: list[JobRow] = []
+    chosen: list[wire.JobRow] = []
     while len(chosen) < _MOST_MINE and any(rows_by_state.values()):
         for state in sorted(rows_by_state, key=lambda each: _ORDER.get(each, 9)):
             if rows_by_state[state] and len(chosen) < _MOST_MINE:
@@ -82,11 +67,11 @@ def news(rows: Iterable[JobRow], now: float) -> list[JobRow]:
     return sorted(chosen, key=lambda row: (_ORDER.get(row.state, 9), place[row.key]))
 
 
-def user_lines(rows: Iterable[JobRow]) -> list[UserLine]:
+def user_lines(rows: Iterable[wire.JobRow]) -> list[wire.UserLine]:
     """Who holds most, and what they wait for; jobs of no known user are one line."""
-    lines: dict[str, UserLine] = {}
+    lines: dict[str, wire.UserLine] = {}
     for row in rows:
-        line = lines.setdefault(row.user, UserLine(user=row.user))
+        line = lines.setdefault(row.user, wire.UserLine(user=row.user))
         line.held += row.held
         line.held_cpus += row.held_cpus
         if row.state == "waiting":
@@ -102,26 +87,25 @@ def user_lines(rows: Iterable[JobRow]) -> list[UserLine]:
     return sorted(active, key=lambda line: (-line.held, -line.held_cpus, -line.wanted, line.user))[:_MOST_USERS]
 
 
-def holders(rows: Iterable[JobRow]) -> Sequence[JobRow]:
+def holders(rows: Iterable[wire.JobRow]) -> Sequence[wire.JobRow]:
     """The jobs that hold most, cards before CPUs."""
     holding = [row for row in rows if row.held or row.held_cpus]
     return sorted(holding, key=lambda row: (-row.held, -row.held_cpus, row.key))[:_MOST_HOLDERS]
 
 
-def idle_lines(rows: Iterable[JobRow], quiet: Mapping[str, float], now: float) -> list[IdleLine]:
+def idle_lines(rows: Iterable[wire.JobRow], quiet: Mapping[str, float], now: float) -> list[wire.IdleLine]:
     """Jobs that hold cards and let them lie idle, the one that wastes most first.
 
     Args:
         rows: of the jobs.
         quiet: since when jobs have done nothing, by ``namespace/name``.
         now: seconds since 1970.
-
     """
     lines = []
     for row in rows:
         since = quiet.get(f"{row.namespace}/{row.name}")
         if since is not None and row.held and now - since >= IDLE_SECONDS:
-            lines.append(IdleLine(row=row, since=since))
+            lines.append(wire.IdleLine(row=row, since=since))
     return sorted(lines, key=lambda line: (-line.row.held * (now - line.since), line.row.key))[:_MOST_USERS]
 
 
@@ -139,7 +123,7 @@ def overview_view(
     nodes: Sequence[Node],
     used: Used,
     leases: Iterable[Lease],
-    rows: Iterable[JobRow],
+    rows: Iterable[wire.JobRow],
     hidden: Sequence[str],
     now: float,
     *,
@@ -148,7 +132,7 @@ def overview_view(
     calendar: Iterable[CalendarLine] = (),
     budgets: Iterable[BudgetLine] = (),
     ready: bool = True,
-) -> OverviewView:
+) -> wire.OverviewView:
     """Everything at one moment.
 
     Args:
@@ -163,7 +147,6 @@ def overview_view(
         calendar: what holds now or soon.
         budgets: as of now.
         ready: everything was listed once.
-
     """
     rows = list(rows)
     mine = own_jobs(rows, user)
@@ -171,7 +154,7 @@ def overview_view(
     quarantined = [node.metadata.name for node in ready_nodes if quarantined_by(node.spec.taints)]
     serving = [node for node in ready_nodes if not quarantined_by(node.spec.taints)]
     open_nodes = [node for node in serving if not node.spec.unschedulable]
-    return OverviewView(
+    return wire.OverviewView(
         ready=ready,
         mine=news(mine, now),
         mine_states=choices(row.state for row in mine),
@@ -179,7 +162,7 @@ def overview_view(
         holders=list(holders(rows)),
         idle=idle_lines(rows, quiet, now),
         calendar=[
-            BookingLine(
+            wire.BookingLine(
                 title=each.title,
                 holds=each.holds,
                 start=parse_time(each.start),
@@ -201,10 +184,10 @@ def overview_view(
     )
 
 
-def budget_view(lines: Iterable[BudgetLine]) -> list[BudgetRow]:
+def budget_view(lines: Iterable[BudgetLine]) -> list[wire.BudgetRow]:
     """Budgets for the page, those that are used up or nearest to it first; as many as fit."""
     rows = [
-        BudgetRow(
+        wire.BudgetRow(
             key=f"{line.name}/{line.unit}",
             name=line.name,
             mode=line.mode,
@@ -232,14 +215,14 @@ def _state_of(line: BudgetLine) -> str:
     return "near" if line.exhausted or line.part >= _NEAR else "fine"
 
 
-def component_view(component: Component) -> ComponentView:
+def component_view(component: Component) -> wire.ComponentView:
     """A part of the control plane."""
-    return ComponentView(name=component.name, problem=component.problem, note=component.note)
+    return wire.ComponentView(name=component.name, problem=component.problem, note=component.note)
 
 
-def waiting_groups(rows: Iterable[JobRow]) -> list[WaitingGroup]:
+def waiting_groups(rows: Iterable[wire.JobRow]) -> list[wire.WaitingGroup]:
     """Jobs that wait, by cause and queue; the group with the most pods first."""
-    groups: dict[tuple[str, str], list[JobRow]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[wire.JobRow]] = defaultdict(list)
     for row in rows:
         if row.state == "waiting":
             groups[row.cause, row.queue].append(row)
@@ -247,7 +230,7 @@ def waiting_groups(rows: Iterable[JobRow]) -> list[WaitingGroup]:
     for (cause, queue), members in groups.items():
         oldest = min(members, key=lambda row: (row.created, row.key))
         summaries.append(
-            WaitingGroup(
+            wire.WaitingGroup(
                 key=f"{queue}/{cause}",
                 cause=cause,
                 queue=queue,
@@ -261,7 +244,7 @@ def waiting_groups(rows: Iterable[JobRow]) -> list[WaitingGroup]:
     return sorted(summaries, key=lambda group: (-group.pods, group.key))[:_MOST_GROUPS]
 
 
-def resource_views(nodes: Sequence[Node], used: Used) -> list[ResourceView]:
+def resource_views(nodes: Sequence[Node], used: Used) -> list[wire.ResourceView]:
     """Each resource of the nodes that take pods, and below it each model of its devices where there are several."""
     by_name = {each.name: each for each in resources(nodes, used)}
     models: dict[str, list[Node]] = defaultdict(list)
@@ -280,9 +263,9 @@ def resource_views(nodes: Sequence[Node], used: Used) -> list[ResourceView]:
     return rows
 
 
-def _resource(told: Resource, model: str = "") -> ResourceView:
+def _resource(told: Resource, model: str = "") -> wire.ResourceView:
     used, total, largest = (to_units(told.name, text) for text in (told.used, told.total, told.largest))
-    return ResourceView(
+    return wire.ResourceView(
         name=told.name,
         model=model,
         used=quantity(told.name, used),
@@ -305,7 +288,7 @@ _LEFT_OUT = ("pods", "ephemeral-storage")
 
 def fleet_view(
     clusters: Iterable[AttachedCluster], jobs: Mapping[str, int], waiting: int, *, ready: bool = True
-) -> FleetView:
+) -> wire.FleetView:
     """All members that the viewer may see, by name.
 
     Args:
@@ -313,20 +296,19 @@ def fleet_view(
         jobs: that have not ended, by the member that they are in.
         waiting: jobs that are in none.
         ready: everything was listed once.
-
     """
     rows = {}
     for cluster in sorted(clusters, key=lambda each: (each.metadata.name, each.metadata.namespace or "")):
         row = member_row(cluster, jobs.get(cluster.metadata.name, 0))
         rows[f"{row.namespace}/{row.name}"] = row
-    return FleetView(ready=ready, order=list(rows), rows=rows, waiting=waiting)
+    return wire.FleetView(ready=ready, order=list(rows), rows=rows, waiting=waiting)
 
 
-def member_row(cluster: AttachedCluster, jobs: int) -> MemberRow:
+def member_row(cluster: AttachedCluster, jobs: int) -> wire.MemberRow:
     """The row of one member."""
     status = cluster.status
     condition = find_condition(status.conditions, READY)
-    return MemberRow(
+    return wire.MemberRow(
         name=cluster.metadata.name,
         namespace=cluster.metadata.namespace or "",
         ready=bool(status.ready),
@@ -340,7 +322,7 @@ def member_row(cluster: AttachedCluster, jobs: int) -> MemberRow:
     )
 
 
-def _resources(cluster: AttachedCluster) -> list[ResourceView]:
+def _resources(cluster: AttachedCluster) -> list[wire.ResourceView]:
     summary = cluster.status.resource_summary
     if summary is None:
         return []
@@ -356,7 +338,7 @@ def _resources(cluster: AttachedCluster) -> list[ResourceView]:
         # What a hub of another version has written is no reason to show no other member.
         return []
     return [
-        ResourceView(
+        wire.ResourceView(
             name=name,
             model=", ".join(sorted(models.get(name, ()))),
             used=quantity(name, used.get(name, 0)),
@@ -387,7 +369,7 @@ def scheduler_view(
     configuration: str = "",
     hidden: Sequence[str] = (),
     ready: bool = True,
-) -> SchedulerView:
+) -> wire.SchedulerView:
     """What is known of the scheduler.
 
     Args:
@@ -397,10 +379,9 @@ def scheduler_view(
         configuration: text of it, where the viewer may read it.
         hidden: kinds that the viewer may not see; without leases it is not known which components are alive.
         ready: everything was listed once.
-
     """
     families = _families(metrics)
-    return SchedulerView(
+    return wire.SchedulerView(
         ready=ready,
         components=[component_view(each) for each in components(leases, now, seen="leases" not in hidden)[1:]],
         facts=list(_facts(leases)),
@@ -420,7 +401,7 @@ def _families(metrics: str) -> list[Metric]:
         return []
 
 
-def timings(families: Iterable[Metric]) -> list[Timing]:
+def timings(families: Iterable[Metric]) -> list[wire.Timing]:
     """How often and how long each part of a cycle has run, what takes longest together first."""
     sums: dict[tuple[str, str], float] = {}
     counts: dict[tuple[str, str], float] = {}
@@ -443,7 +424,7 @@ def timings(families: Iterable[Metric]) -> list[Timing]:
         key=lambda row: (order.index(row[0]), -sums.get(row, 0.0), row[1]),
     )
     return [
-        Timing(
+        wire.Timing(
             kind=row[0],
             name=row[1],
             count=int(counts[row]),

@@ -242,7 +242,6 @@ def _cause(groups: Sequence[PodGroup]) -> str:
 
 # The tree of queues with what each uses and may use, and who waits in it (pure).
 
-_ROOT = "root"
 _WAITING = frozenset({"", "Pending", "Inqueue"})
 # Jobs of a queue that are named.
 _MOST_NAMED = 20
@@ -261,7 +260,6 @@ def queues_view(
         nodes: of the cluster; what they have together is the measure of a queue without limits.
         editable: whether the viewer may change queues.
         ready: everything was listed once.
-
     """
     queues, groups = list(queues), list(groups)
     total: dict[str, int] = {}

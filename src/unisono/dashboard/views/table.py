@@ -105,7 +105,6 @@ class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         queue, namespace, kind, cause, user: only these; empty for all. The user may be ``me``.
         sort: a column; a minus before it for the other direction.
         offset, limit: the window.
-
     """
 
     q: str = ""
@@ -171,7 +170,6 @@ def jobs_view(
         query: what is asked for.
         filters: of these rows, where they are known.
         ready: everything was listed once.
-
     """
     there = filters or filters_of(rows)
     matches = [row for row in rows if _fits(row, query)]

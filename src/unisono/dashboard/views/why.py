@@ -58,7 +58,6 @@ class VerdictView(Told):
         nodes: how many were looked at.
         holders: the largest first.
         facts: what else is known.
-
     """
 
     job: str
@@ -87,7 +86,6 @@ class OperationView(Told):
         body: the patch or the manifest, as YAML.
         kubectl: the same as a command.
         allowed: whether the viewer may do it.
-
     """
 
     title: str
@@ -107,7 +105,6 @@ class FixView(Told):
         why_not: why it cannot be carried out from here; empty where it can.
         allowed: the viewer may do all of it.
         operations: what it does.
-
     """
 
     id: str
@@ -129,7 +126,6 @@ class ExplanationView(Told):
         warnings: the same, to be looked at.
         fixes: ways out, the first one first.
         problem: why nothing can be said.
-
     """
 
     known: bool = False

@@ -40,7 +40,6 @@ class JobRow(Wire):
         cause: of the verdict.
         progress: ``30/100``, where the job tells it.
         message: what the job says of its phase.
-
     """
 
     key: str
@@ -81,7 +80,6 @@ class JobsView(Wire):
         order: keys of the rows of the window.
         rows: by key.
         states, queues, namespaces, kinds, causes, users: what there is to filter by.
-
     """
 
     ready: bool = False
@@ -110,7 +108,6 @@ class PodRow(Wire):
         containers: names.
         requests: ``1 GPU, 4 CPUs``.
         usage: measured use of it, as ``3.9 CPUs, 2.1 GiB``; empty where nothing is measured.
-
     """
 
     name: str
@@ -144,7 +141,6 @@ class JobView(Wire):
         events: the newest first.
         actions: what the viewer may do with it: ``suspend``, ``resume``, ``cancel``, ``delete``.
         admitted: when its gang was admitted or last changed its condition; 0 where nothing says it.
-
     """
 
     ready: bool = False
@@ -177,7 +173,6 @@ class ResourceView(Wire):
         used, total, largest: quantities for people; the last is the most that is free on one node.
         share: 0 to 1.
         holes: of a device, how many nodes have so many free.
-
     """
 
     name: str
@@ -211,7 +206,6 @@ class UserLine(Wire):
         held, held_cpus: GPUs and CPUs of pods that have a node.
         wanted: GPUs of jobs that wait.
         share: of all that is held, of GPUs where any are; 0 to 1.
-
     """
 
     user: str
@@ -238,7 +232,6 @@ class BookingLine(Wire):
         holds: now; else it comes.
         start: of the window, and its ``end``, seconds since 1970.
         text: whose it is, and of what.
-
     """
 
     title: str
@@ -284,7 +277,6 @@ class OverviewView(Wire):
         users: who holds most.
         holders: jobs that hold most.
         idle: jobs that hold GPUs and have done nothing for a while, by what is measured of their pods.
-
     """
 
     ready: bool = False
@@ -360,7 +352,6 @@ class Held(Wire):
         since: when the job began; 0 where that is not known.
         ends: when it ends by what is stated; 0 where nothing is.
         idle: since when its pods with cards have done nothing; 0 where they work, or nothing is measured.
-
     """
 
     job: str
@@ -388,7 +379,6 @@ class NodeCell(Wire):
         use: measured mean use of its cards, 0 to 1; below 0 where nothing measures it.
         path: the HyperNodes above it, the uppermost first.
         held: who holds what, the largest first.
-
     """
 
     name: str
@@ -414,7 +404,6 @@ class NodesView(Wire):
     Attributes:
         states, models: to filter by.
         free: by a number of cards, how many nodes that take pods have so many free or more.
-
     """
 
     ready: bool = False
@@ -442,7 +431,6 @@ class MemberRow(Wire):
         jobs: that the hub has placed there and that have not ended.
         resources: of its nodes.
         lost: since when it has not answered; 0 where it does.
-
     """
 
     name: str
@@ -537,7 +525,6 @@ class Moved(Wire):
         before, after: half of the futures start it by then.
         low, high: bounds of 80 % of the futures with the change.
         known: its run time is stated or was learnt.
-
     """
 
     job: str
@@ -557,7 +544,6 @@ class ConfigurationView(Wire):
         text: of it.
         name: where it stands, in words.
         known: it is the one in force; else the viewer may not read that.
-
     """
 
     text: str
@@ -576,7 +562,6 @@ class Futures(Wire):
         moved: jobs that wait, those first that are moved most.
         evicted: jobs that run and would be evicted more often.
         source: what kind of futures they are, in words.
-
     """
 
     told: list[str]

@@ -51,7 +51,6 @@ class PrometheusApi:
 
     Raises:
         ConfigError: the address is none.
-
     """
 
     def __init__(self, address: str, token_file: Path | None = None) -> None:
@@ -76,7 +75,6 @@ class PrometheusApi:
 
         Raises:
             Unavailable: there is no answer within the bounds, or Prometheus refuses the query.
-
         """
         series = await self._ask("query", {"query": query, "time": f"{at:.3f}"})
         return [(each.metric, float(each.value[1])) for each in series if each.value is not None]
@@ -94,7 +92,6 @@ class PrometheusApi:
 
         Raises:
             Unavailable: as of ``vector``.
-
         """
         times = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
         series = await self._ask("query_range", {"query": query, **times})
@@ -111,7 +108,6 @@ class PrometheusApi:
 
         Raises:
             Unavailable: as of ``vector``.
-
         """
         times = {"start": f"{start:.3f}", "end": f"{end:.3f}"}
         answer = await self._get(f"label/{name}/values", {"match[]": match, **times})

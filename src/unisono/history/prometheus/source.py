@@ -51,7 +51,6 @@ class Queries:
 
     Args:
         labels: that all its series have in this Prometheus; none where it scrapes one cluster alone.
-
     """
 
     def __init__(self, labels: Mapping[str, str]) -> None:
@@ -70,7 +69,6 @@ class Queries:
         Args:
             what: ``allocated``, ``deserved``, ``capacity`` or ``request``.
             queue: only of this one.
-
         """
         matchers = [f"queue_name={_quoted(queue)}"] if queue else []
         by = ("queue_name", "queue_name", "queue_name, resource")
@@ -97,7 +95,6 @@ class Queries:
             start: of the time, seconds since 1970.
             queue: only of this one; empty for all.
             namespaces: only of these; None for all.
-
         """
         if namespaces is not None and not (namespaces := _names(namespaces)):
             return NOTHING
@@ -120,7 +117,6 @@ class Queries:
             seconds: length of the time, which ends when the query is asked.
             queue: only of this one; empty for all.
             namespaces: only of these; None for all.
-
         """
         if namespaces is not None and not (namespaces := _names(namespaces)):
             return NOTHING
@@ -184,7 +180,6 @@ class PrometheusHistory:
         api: the server.
         labels: that all series of this cluster have there.
         clock: of this process.
-
     """
 
     def __init__(
@@ -198,7 +193,6 @@ class PrometheusHistory:
 
         Raises:
             ApiError: Prometheus cannot be asked now.
-
         """
         now = self._clock.time()
         match = self._queries.selector("volcano_e2e_job_scheduling_duration")
@@ -220,7 +214,6 @@ class PrometheusHistory:
 
         Raises:
             ApiError: 400 for what cannot be read or is not kept there, 403 for users who may not list queues.
-
         """
         window = window_of(query, self._clock.time())
         if what not in ("report", "jobs", "shares"):
@@ -441,7 +434,6 @@ def pairs_of(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
 
     Raises:
         ValueError: one is none.
-
     """
     for text in texts:
         name, equals, value = text.partition("=")

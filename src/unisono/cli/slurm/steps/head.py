@@ -256,13 +256,8 @@ class Head:
                 command = part.commands.get(str(rank)) or [
                     filled(word, {"t": rank, "o": rank}) for word in part.commands.get("*", [])
                 ]
-                tasks.append(
-                    {
-                        "rank": rank,
-                        "set": {**shared, **of_part, **own},
-                        "command": command or part.command,
-                    }
-                )
+                given = {**shared, **of_part, **own}
+                tasks.append({"rank": rank, "set": given, "command": command or part.command})
             await self.nodes[node].send(
                 do="start",
                 step=step.number,
@@ -424,7 +419,6 @@ async def serve(spec: dict[str, Any], program: str, script: str, words: Sequence
         program: this program's own text.
         script: text of the script.
         words: its arguments.
-
     """
     place = Place(spec, os.environ)
     place.make_folder(program)

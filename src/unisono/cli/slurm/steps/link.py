@@ -53,7 +53,6 @@ class Link:
 
         Raises:
             ConnectionError: the other side has gone.
-
         """
         own = os.urandom(32)
         self._writer.write(own)
@@ -178,7 +177,6 @@ class Place:
 
         Raises:
             PermissionError: the folder is there and belongs to somebody else.
-
         """
         with contextlib.suppress(FileExistsError):
             os.mkdir(self.folder, 0o700)

@@ -92,7 +92,6 @@ def _enter(mounts: Sequence[Mount]) -> None:
 
     Raises:
         OSError: the kernel, or what limits the pod, does not let it.
-
     """
     user, group = os.geteuid(), os.getegid()
     _call("unshare", _NEW_MOUNTS | (_NEW_USERS if user else 0))
@@ -151,7 +150,6 @@ def _call(name: str, *arguments: object) -> None:
 
     Raises:
         OSError: it answers anything else.
-
     """
     library = ctypes.CDLL(None, use_errno=True)
     values = [ctypes.c_ulong(each) if isinstance(each, int) and name == "mount" else each for each in arguments]

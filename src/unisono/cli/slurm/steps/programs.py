@@ -199,7 +199,6 @@ def _programs(path: str) -> dict[str, list[str]]:
 
     Raises:
         BadOption: the file cannot be read.
-
     """
     commands: dict[str, list[str]] = {}
     try:

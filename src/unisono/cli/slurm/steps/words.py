@@ -118,7 +118,6 @@ def split_options(words: Sequence[str], command: str = "sbatch") -> tuple[list[t
 
     Raises:
         BadOption: a word is no option, or lacks its value.
-
     """
     srun = command == "srun"
     short = dict(SHORT, W="wait", T="threads") if srun else SHORT
@@ -163,7 +162,6 @@ def _whole(name: str, command: str) -> str:
 
     Raises:
         BadOption: there is none; the message has those that may be meant.
-
     """
     plain = name.replace("_", "-")
     plain = _OTHERWISE.get(plain, plain)
@@ -188,7 +186,6 @@ def hosts_of(text: str) -> list[str]:
 
     Raises:
         BadOption: there are too many.
-
     """
     hosts: list[str] = []
     for part in re.findall(r"(?:[^,\[\s]|\[[^\]]*\])+", text):
@@ -249,7 +246,6 @@ class Shape:
     Attributes:
         nodes: numbers of the job's nodes, in the step's order.
         ranks: for each of them the numbers of its tasks.
-
     """
 
     def __init__(self, nodes: Sequence[int], ranks: Sequence[Sequence[int]]) -> None:
@@ -271,7 +267,6 @@ def shape_of(options: Mapping[str, str], hosts: Sequence[str], counts: Sequence[
 
     Raises:
         BadOption: the step asks for what the job has not.
-
     """
     order = _chosen(options, hosts)
     node_range = options.get("nodes", "")
@@ -411,7 +406,6 @@ def number_of(text: str) -> int:
 
     Raises:
         BadOption: there is no such signal.
-
     """
     name = text.upper()
     try:

@@ -35,7 +35,6 @@ def load(view: JobView) -> list[JobPlugin]:
 
     Raises:
         PluginError: a plug-in is unknown, or an argument makes no sense.
-
     """
     by_name = {plugin.name: plugin for plugin in ORDER}
     arguments_of = {name: arguments or [] for name, arguments in (view.spec.plugins or {}).items()}

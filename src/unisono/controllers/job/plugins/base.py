@@ -84,7 +84,6 @@ class JobPlugin:
         name: how jobs ask for it in ``spec.plugins``.
         needs: plug-ins that come with it, without arguments, when the job does not name them.
         flags: the flags that it knows, with their defaults.
-
     """
 
     name: ClassVar[str] = ""
@@ -124,7 +123,6 @@ def set_env(container: Container, variable: EnvVar) -> None:
 
     Raises:
         PluginError: it is longer than the system takes: no container would start.
-
     """
     if why := variable_too_long(variable.name, variable.value or ""):
         raise PluginError(why)

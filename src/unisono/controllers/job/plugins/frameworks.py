@@ -10,16 +10,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import Container, ContainerPort, EnvVar, Pod, Service, ServicePort, ServiceSpec
 from unisono.api.keys import JOB_NAME, JOB_NAMESPACE, TASK_SPEC
 from unisono.api.kinds import JOBS, SERVICES
-from unisono.controllers.job.plugins.base import (
-    JobPlugin,
-    PluginError,
-    containers,
-    flag_bool,
-    flag_port,
-    flag_seconds,
-    read_flags,
-    set_env,
-)
+from unisono.controllers.job.plugins import base
 from unisono.controllers.job.view import JobView, TaskView
 from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
@@ -56,7 +47,7 @@ ANNOTATION = "hccl/rankIndex"
 _HCCL_FLAGS = {"master": "master", "worker": "worker"}
 
 
-class HcclrankPlugin(JobPlugin):
+class HcclrankPlugin(base.JobPlugin):
     """Annotates pods with ``hccl/rankIndex``: the template's own value, a RANK variable, or masters before workers.
 
     It completes pods after all others, so it sees the RANK that they set. Arguments: ``--master``, ``--worker``.
@@ -67,7 +58,7 @@ class HcclrankPlugin(JobPlugin):
 
     def read(self, arguments: Sequence[str]) -> None:
         """Take the flags."""
-        flags = read_flags(arguments, _HCCL_FLAGS)
+        flags = base.read_flags(arguments, _HCCL_FLAGS)
         self.roles = (flags["master"], flags["worker"])
 
     def prepare(self, pod: Pod, task: TaskView, index: int) -> None:
@@ -85,7 +76,7 @@ class HcclrankPlugin(JobPlugin):
 
 def _given_rank(pod: Pod) -> str | None:
     """The value of RANK in the first container that sets it."""
-    given = (env for container in containers(pod, init=False) for env in container.env or ())
+    given = (env for container in base.containers(pod, init=False) for env in container.env or ())
     return next((env.value for env in given if env.name == "RANK" and env.value), None)
 
 
@@ -95,7 +86,7 @@ JAX_PORT_NAME = "jaxjob-port"
 _JAX_FLAGS = {"worker": "worker", "port": "6666"}
 
 
-class JaxPlugin(JobPlugin):
+class JaxPlugin(base.JobPlugin):
     """Sets what a JAXJob sets: COORDINATOR_ADDRESS, COORDINATOR_PORT, NUM_PROCESSES and PROCESS_ID.
 
     JAX_COORDINATOR_ADDRESS, host and port in one, is what JAX itself looks for. The first worker coordinates.
@@ -108,11 +99,11 @@ class JaxPlugin(JobPlugin):
 
     def read(self, arguments: Sequence[str]) -> None:
         """Take the flags; a job without the task is refused, for no process could find its group."""
-        flags = read_flags(arguments, _JAX_FLAGS)
+        flags = base.read_flags(arguments, _JAX_FLAGS)
         self.worker = flags["worker"]
-        self.port = flag_port(self.name, flags, "port")
+        self.port = base.flag_port(self.name, flags, "port")
         if self.view.task(self.worker) is None:
-            raise PluginError(f"plug-in jax: the job has no task {self.worker!r}; name it with --worker=<task>.")
+            raise base.PluginError(f"plug-in jax: the job has no task {self.worker!r}; name it with --worker=<task>.")
 
     def prepare(self, pod: Pod, task: TaskView, index: int) -> None:
         """Complete the workers' containers; pods of other tasks take no part."""
@@ -127,10 +118,10 @@ class JaxPlugin(JobPlugin):
             "NUM_PROCESSES": str(task.replicas),
             "PROCESS_ID": str(rank),
         }
-        for container in containers(pod, init=False):
+        for container in base.containers(pod, init=False):
             open_port(container, JAX_PORT_NAME, self.port)
             for name, value in values.items():
-                set_env(container, EnvVar(name=name, value=value))
+                base.set_env(container, EnvVar(name=name, value=value))
 
 
 # Plug-in ``mpi``: the master learns its workers, and all pods listen where ``mpirun`` logs in.
@@ -140,7 +131,7 @@ MPI_PORT_NAME = "mpijob-port"
 _MPI_FLAGS = {"master": "master", "worker": "worker", "port": "22"}
 
 
-class MpiPlugin(JobPlugin):
+class MpiPlugin(base.JobPlugin):
     """Sets MPI_HOST, the workers' hosts joined by commas, in the master's containers and init containers.
 
     Arguments: ``--master`` and ``--worker`` (task names), ``--port`` (22): where sshd listens.
@@ -152,17 +143,17 @@ class MpiPlugin(JobPlugin):
 
     def read(self, arguments: Sequence[str]) -> None:
         """Take the flags."""
-        flags = read_flags(arguments, _MPI_FLAGS)
+        flags = base.read_flags(arguments, _MPI_FLAGS)
         self.master, self.worker = flags["master"], flags["worker"]
-        self.port = flag_port(self.name, flags, "port")
+        self.port = base.flag_port(self.name, flags, "port")
 
     def prepare(self, pod: Pod, task: TaskView, index: int) -> None:
         """Open the port everywhere; tell the master who works for it, if anybody does."""
         workers = self.view.task(self.worker)
-        for container in containers(pod):
+        for container in base.containers(pod):
             open_port(container, MPI_PORT_NAME, self.port)
             if task.name == self.master and workers is not None:
-                set_env(container, EnvVar(name=MPI_VARIABLE, value=",".join(workers.hosts())))
+                base.set_env(container, EnvVar(name=MPI_VARIABLE, value=",".join(workers.hosts())))
 
 
 # Plug-in ``pytorch``: the environment from which ``torch.distributed`` forms its group.
@@ -180,7 +171,7 @@ _PYTORCH_FLAGS = {
 _POLL_SECONDS = 2
 
 
-class PytorchPlugin(JobPlugin):
+class PytorchPlugin(base.JobPlugin):
     """Sets MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK, and opens the master's port.
 
     Arguments: ``--master`` and ``--worker`` (task names), ``--port`` (23456), ``--wait-master-enabled`` (false) with
@@ -193,11 +184,11 @@ class PytorchPlugin(JobPlugin):
 
     def read(self, arguments: Sequence[str]) -> None:
         """Take the flags."""
-        flags = read_flags(arguments, _PYTORCH_FLAGS)
+        flags = base.read_flags(arguments, _PYTORCH_FLAGS)
         self.master, self.worker = flags["master"], flags["worker"]
-        self.port = flag_port(self.name, flags, "port")
-        self.wait = flag_bool(self.name, flags, "wait-master-enabled")
-        self.wait_seconds = flag_seconds(self.name, flags, "wait-master-timeout")
+        self.port = base.flag_port(self.name, flags, "port")
+        self.wait = base.flag_bool(self.name, flags, "wait-master-enabled")
+        self.wait_seconds = base.flag_seconds(self.name, flags, "wait-master-timeout")
         self.wait_image = flags["wait-master-image"]
 
     def prepare(self, pod: Pod, task: TaskView, index: int) -> None:
@@ -207,13 +198,13 @@ class PytorchPlugin(JobPlugin):
             return
         address = master.host(0)
         rank = self._rank(task, index)
-        for container in containers(pod, init=False):
+        for container in base.containers(pod, init=False):
             open_port(container, PYTORCH_PORT_NAME, self.port)
-            set_env(container, EnvVar(name="MASTER_ADDR", value=address))
-            set_env(container, EnvVar(name="MASTER_PORT", value=str(self.port)))
-            set_env(container, EnvVar(name="WORLD_SIZE", value=str(self._world_size())))
+            base.set_env(container, EnvVar(name="MASTER_ADDR", value=address))
+            base.set_env(container, EnvVar(name="MASTER_PORT", value=str(self.port)))
+            base.set_env(container, EnvVar(name="WORLD_SIZE", value=str(self._world_size())))
             if rank is not None:
-                set_env(container, EnvVar(name="RANK", value=str(rank)))
+                base.set_env(container, EnvVar(name="RANK", value=str(rank)))
         if self.wait and task.name == self.worker:
             pod.spec.init_containers = [*(pod.spec.init_containers or ()), self._waiter(address)]
 
@@ -244,7 +235,7 @@ ROLES = ("ps", "worker", "chief", "evaluator")
 _TENSORFLOW_FLAGS = {"ps": "ps", "worker": "worker", "chief": "chief", "evaluator": "evaluator", "port": "2222"}
 
 
-class TensorflowPlugin(JobPlugin):
+class TensorflowPlugin(base.JobPlugin):
     """Sets TF_CONFIG in the containers of every pod; a job of a single pod needs none and gets none.
 
     Arguments: ``--ps``, ``--worker``, ``--chief``, ``--evaluator`` (names of the tasks with these roles), ``--port``
@@ -257,17 +248,17 @@ class TensorflowPlugin(JobPlugin):
 
     def read(self, arguments: Sequence[str]) -> None:
         """Take the flags."""
-        flags = read_flags(arguments, _TENSORFLOW_FLAGS)
+        flags = base.read_flags(arguments, _TENSORFLOW_FLAGS)
         self.tasks = {role: flags[role] for role in ROLES}
-        self.port = flag_port(self.name, flags, "port")
+        self.port = base.flag_port(self.name, flags, "port")
 
     def prepare(self, pod: Pod, task: TaskView, index: int) -> None:
         """Set the variable; init containers do not train and go without."""
         if len(self.view.tasks) == 1 and self.view.total == 1:
             return
         text = json.dumps(self._config(task, index), separators=(",", ":"))
-        for container in containers(pod, init=False):
-            set_env(container, EnvVar(name=TENSORFLOW_VARIABLE, value=text))
+        for container in base.containers(pod, init=False):
+            base.set_env(container, EnvVar(name=TENSORFLOW_VARIABLE, value=text))
 
     def _config(self, task: TaskView, index: int) -> dict[str, Any]:
         cluster: dict[str, list[str]] = {}
@@ -295,7 +286,7 @@ _FLAGS = {
 _START = "ray start"
 
 
-class RayPlugin(JobPlugin):
+class RayPlugin(base.JobPlugin):
     """Starts Ray in the head's and the workers' containers, and makes the Service ``<job>-head-svc``.
 
     Arguments: ``--head`` and ``--worker`` (task names), ``--headContainer`` and ``--workerContainer``, ``--port``
@@ -311,17 +302,19 @@ class RayPlugin(JobPlugin):
 
     def read(self, arguments: Sequence[str]) -> None:
         """Take the flags; a job without the head's task is refused: its workers could join nothing."""
-        flags = read_flags(arguments, _FLAGS)
+        flags = base.read_flags(arguments, _FLAGS)
         flags["clientPort"] = flags["clientServerPort"] or flags["clientPort"]
         self.head, self.worker = flags["head"], flags["worker"]
         self.head_container, self.worker_container = flags["headContainer"], flags["workerContainer"]
         self.ports = {
-            "gcs": flag_port(self.name, flags, "port"),
-            "dashboard": flag_port(self.name, flags, "dashboardPort"),
-            "client-server": flag_port(self.name, flags, "clientPort"),
+            "gcs": base.flag_port(self.name, flags, "port"),
+            "dashboard": base.flag_port(self.name, flags, "dashboardPort"),
+            "client-server": base.flag_port(self.name, flags, "clientPort"),
         }
         if self.view.task(self.head) is None:
-            raise PluginError(f"job {self.view.name} doesn't have head task {self.head}; name it with --head=<task>.")
+            raise base.PluginError(
+                f"job {self.view.name} doesn't have head task {self.head}; name it with --head=<task>."
+            )
 
     @property
     def service_name(self) -> str:

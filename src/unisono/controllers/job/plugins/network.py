@@ -6,27 +6,8 @@ import base64
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
-from unisono.api.base import ObjectMeta
-from unisono.api.core import (
-    ConfigMap,
-    ConfigMapKeySelector,
-    ConfigMapVolumeSource,
-    EnvVar,
-    EnvVarSource,
-    KeyToPath,
-    LabelSelector,
-    NetworkPolicy,
-    NetworkPolicyIngressRule,
-    NetworkPolicyPeer,
-    NetworkPolicySpec,
-    Pod,
-    Secret,
-    SecretVolumeSource,
-    Service,
-    ServiceSpec,
-    Volume,
-    VolumeMount,
-)
+from unisono.api import core
+from unisono.api.base import LabelSelector, ObjectMeta
 from unisono.api.keys import JOB_NAME, JOB_NAMESPACE
 from unisono.api.kinds import CONFIG_MAPS, JOBS, NETWORK_POLICIES, SECRETS, SERVICES
 from unisono.controllers.job.plugins.base import JobPlugin, PluginError, containers, flag_bool, read_flags, set_env
@@ -80,17 +61,17 @@ class SshPlugin(JobPlugin):
         """``<job>-ssh``."""
         return f"{self.view.name}-ssh"
 
-    def prepare(self, pod: Pod, task: TaskView, index: int) -> None:
+    def prepare(self, pod: core.Pod, task: TaskView, index: int) -> None:
         """Mount the files in every container and init container."""
         name = self.secret_name
-        source = SecretVolumeSource(
+        source = core.SecretVolumeSource(
             secret_name=name,
-            items=[KeyToPath(key=key, path=f"{FOLDER}/{key}") for key in (PRIVATE, PUBLIC, AUTHORIZED, CONFIG)],
+            items=[core.KeyToPath(key=key, path=f"{FOLDER}/{key}") for key in (PRIVATE, PUBLIC, AUTHORIZED, CONFIG)],
             default_mode=0o600 if self.path == DEFAULT_PATH else 0o644,
         )
-        pod.spec.volumes = [*(pod.spec.volumes or ()), Volume(name=name, secret=source)]
+        pod.spec.volumes = [*(pod.spec.volumes or ()), core.Volume(name=name, secret=source)]
         for container in containers(pod):
-            mount = VolumeMount(name=name, mount_path=self.path, sub_path=FOLDER)
+            mount = core.VolumeMount(name=name, mount_path=self.path, sub_path=FOLDER)
             container.volume_mounts = [*(container.volume_mounts or ()), mount]
 
     def resources(self) -> Iterable[Resource]:
@@ -102,7 +83,7 @@ class SshPlugin(JobPlugin):
             data |= _files(self.private, self.public)
         yield Resource(
             SECRETS,
-            Secret(metadata=meta, data=data, type="Opaque"),
+            core.Secret(metadata=meta, data=data, type="Opaque"),
             what=f"plug-in {self.name}",
             first_data=None if self.private else generate,
         )
@@ -167,11 +148,11 @@ class EnvPlugin(JobPlugin):
 
     name = "env"
 
-    def prepare(self, pod: Pod, task: TaskView, index: int) -> None:
+    def prepare(self, pod: core.Pod, task: TaskView, index: int) -> None:
         """Set the variables in all containers and init containers."""
         for container in containers(pod):
             for variable in VARIABLES:
-                set_env(container, EnvVar(name=variable, value=str(index)))
+                set_env(container, core.EnvVar(name=variable, value=str(index)))
 
 
 # Plug-in ``svc``: pods of a job find each other by name.
@@ -206,16 +187,19 @@ class SvcPlugin(JobPlugin):
         """``<job>-svc``."""
         return f"{self.view.name}-svc"
 
-    def prepare(self, pod: Pod, task: TaskView, index: int) -> None:
+    def prepare(self, pod: core.Pod, task: TaskView, index: int) -> None:
         """Set host name and subdomain, mount the hosts files, and refer to the lists by environment variables."""
         spec = pod.spec
         spec.hostname = spec.hostname or pod.metadata.name
         spec.subdomain = spec.subdomain or self.view.name
         volume = self.config_map_name
-        spec.volumes = [*(spec.volumes or ()), Volume(name=volume, config_map=ConfigMapVolumeSource(name=volume))]
+        spec.volumes = [
+            *(spec.volumes or ()),
+            core.Volume(name=volume, config_map=core.ConfigMapVolumeSource(name=volume)),
+        ]
         for container in containers(pod):
             mounts = container.volume_mounts or []
-            container.volume_mounts = [*mounts, VolumeMount(name=volume, mount_path=MOUNT_PATH)]
+            container.volume_mounts = [*mounts, core.VolumeMount(name=volume, mount_path=MOUNT_PATH)]
             if self.inject:
                 for variable in self._variables():
                     set_env(container, variable)
@@ -226,28 +210,26 @@ class SvcPlugin(JobPlugin):
         members = {JOB_NAME: view.name, JOB_NAMESPACE: view.namespace}
         what = f"plug-in {self.name}"
         yield Resource(
-            CONFIG_MAPS, ConfigMap(metadata=self._meta(self.config_map_name), data=self.hosts_data()), what=what
+            CONFIG_MAPS, core.ConfigMap(metadata=self._meta(self.config_map_name), data=self.hosts_data()), what=what
         )
         yield Resource(
             SERVICES,
-            Service(
+            core.Service(
                 metadata=self._meta(view.name),
-                spec=ServiceSpec(
-                    cluster_ip="None",
-                    selector=members,
-                    publish_not_ready_addresses=self.publish or None,
+                spec=core.ServiceSpec(
+                    cluster_ip="None", selector=members, publish_not_ready_addresses=self.publish or None
                 ),
             ),
             what=what,
         )
         if self.isolate:
             pods = LabelSelector(match_labels=members)
-            spec = NetworkPolicySpec(
+            spec = core.NetworkPolicySpec(
                 pod_selector=pods,
-                ingress=[NetworkPolicyIngressRule(from_=[NetworkPolicyPeer(pod_selector=pods)])],
+                ingress=[core.NetworkPolicyIngressRule(from_=[core.NetworkPolicyPeer(pod_selector=pods)])],
                 policy_types=["Ingress"],
             )
-            policy = NetworkPolicy(metadata=self._meta(view.name), spec=spec)
+            policy = core.NetworkPolicy(metadata=self._meta(view.name), spec=spec)
             yield Resource(NETWORK_POLICIES, policy, what=what)
 
     def hosts_data(self) -> dict[str, str]:
@@ -255,7 +237,6 @@ class SvcPlugin(JobPlugin):
 
         Raises:
             PluginError: it is longer than a ConfigMap may be.
-
         """
         data: dict[str, str] = {}
         for task in self.view.tasks:
@@ -291,12 +272,12 @@ class SvcPlugin(JobPlugin):
             > LONGEST_VARIABLE
         )
 
-    def _variables(self) -> Iterable[EnvVar]:
+    def _variables(self) -> Iterable[core.EnvVar]:
         for task in self.view.tasks:
             names = [f"{_variable(task)}_HOSTS", f"{_variable(task)}_NUM"]
             for name in names[1:] if task.name in self._too_long else names:
-                reference = ConfigMapKeySelector(name=self.config_map_name, key=name)
-                yield EnvVar(name=name, value_from=EnvVarSource(config_map_key_ref=reference))
+                reference = core.ConfigMapKeySelector(name=self.config_map_name, key=name)
+                yield core.EnvVar(name=name, value_from=core.EnvVarSource(config_map_key_ref=reference))
 
     def _meta(self, name: str) -> ObjectMeta:
         view = self.view

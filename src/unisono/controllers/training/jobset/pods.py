@@ -11,37 +11,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from unisono.api import core, keys
 from unisono.api.annotations import WORKING_DIRECTORY
-from unisono.api.base import LabelSelectorRequirement, ObjectMeta
+from unisono.api.base import LabelSelector, LabelSelectorRequirement, ObjectMeta
 from unisono.api.conditions import is_true
-from unisono.api.core import (
-    Affinity,
-    EnvVar,
-    LabelSelector,
-    PersistentVolumeClaimVolumeSource,
-    Pod,
-    PodAffinity,
-    PodAffinityTerm,
-    PodAntiAffinity,
-    PodTemplateSpec,
-    Service,
-    ServiceSpec,
-    Volume,
-)
 from unisono.api.groups.batch_v1 import PodFailurePolicy, SuccessPolicy
 from unisono.api.groups.job_set import JobSet, ReplicatedJob, ReplicatedJobStatus
-from unisono.api.keys import (
-    BATCH_JOB_NAME,
-    COMPLETION_INDEX,
-    EXCLUSIVE_TOPOLOGY,
-    GROUP_NAME,
-    JOBSET_JOB_KEY,
-    JOBSET_NAME,
-    JOBSET_REPLICATED_JOB_NAME,
-    QUEUE_NAME,
-    TASK_INDEX,
-    TASK_SPEC,
-)
 from unisono.api.kind_families import JOB_SETS
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICES
 from unisono.api.pod_states import has_ended, is_disrupted
@@ -69,10 +44,8 @@ JOB_GROUP_INDEX: Final = "jobset.sigs.k8s.io/job-group-index"
 RESTART_ATTEMPT: Final = "jobset.sigs.k8s.io/restart-attempt"
 COORDINATOR: Final = "jobset.sigs.k8s.io/coordinator"
 
-
 ATTEMPT: Final = "unisono.io/attempt"
 """Annotation of a pod: restarts of the JobSet and of its Job when it was made, as ``2.1``."""
-
 
 S = TypeVar("S", bound=msgspec.Struct)
 _BACKOFF_LIMIT = 6
@@ -98,15 +71,14 @@ class ChildJob:
         attempt: restarts of the JobSet and of this Job.
         pods: its pods of this attempt.
         former: its pods of earlier attempts.
-
     """
 
     replicated: ReplicatedJob
     index: int
     global_index: int
     attempt: str
-    pods: list[Pod] = field(default_factory=list)
-    former: list[Pod] = field(default_factory=list)
+    pods: list[core.Pod] = field(default_factory=list)
+    former: list[core.Pod] = field(default_factory=list)
 
     @property
     def parallelism(self) -> int:
@@ -129,11 +101,11 @@ class ChildJob:
         """Completion indexes that are done."""
         return {completion_index(pod) for pod in self.pods if has_succeeded(pod)}
 
-    def failed_pods(self) -> list[Pod]:
+    def failed_pods(self) -> list[core.Pod]:
         """Pods that failed and are kept, so that they can be counted."""
         return [pod for pod in self.pods if has_failed(pod)]
 
-    def living(self) -> list[Pod]:
+    def living(self) -> list[core.Pod]:
         """Pods that have not ended."""
         return [pod for pod in self.pods if not has_ended(pod)]
 
@@ -143,7 +115,7 @@ class ChildJob:
         for pod in self.failed_pods():
             action = judge(self.policies.pod_failure, pod)[0]
             # A pod that lost its node is replaced without being counted, whatever else the policy says.
-            if action != "Ignore" and (action != COUNT or not _is_disrupted(pod)):
+            if action != "Ignore" and (action != COUNT or not (is_deleting(pod) or is_disrupted(pod))):
                 failures.setdefault(completion_index(pod), []).append(action)
         return failures
 
@@ -230,7 +202,7 @@ class ChildJob:
 class JobSetView:
     """One JobSet; cheap to make, never changes it."""
 
-    def __init__(self, job_set: JobSet, pods: Iterable[Pod]) -> None:
+    def __init__(self, job_set: JobSet, pods: Iterable[core.Pod]) -> None:
         self.job_set, self.spec, self.status = job_set, job_set.spec, job_set.status
         meta = job_set.metadata
         self.name, self.namespace, self.uid = meta.name, meta.namespace or "", meta.uid or ""
@@ -301,13 +273,13 @@ class JobSetView:
                 yield ChildJob(replicated, index, number, f"{self.status.restarts or 0}.{own}")
                 number += 1
 
-    def _sort_in(self, pods: Iterable[Pod]) -> list[Pod]:
+    def _sort_in(self, pods: Iterable[core.Pod]) -> list[core.Pod]:
         """Give pods to their Jobs; answers those that belong to none."""
         strays = []
         by_place = {(child.replicated.name, str(child.index)): child for child in self.children}
         for pod in pods:
             marks = pod.metadata.labels or {}
-            child = by_place.get((marks.get(JOBSET_REPLICATED_JOB_NAME, ""), marks.get(JOB_INDEX, "")))
+            child = by_place.get((marks.get(keys.JOBSET_REPLICATED_JOB_NAME, ""), marks.get(JOB_INDEX, "")))
             if child is None:
                 strays.append(pod)
             elif (pod.metadata.annotations or {}).get(ATTEMPT) == child.attempt:
@@ -317,9 +289,9 @@ class JobSetView:
         return strays
 
 
-def completion_index(pod: Pod) -> int:
+def completion_index(pod: core.Pod) -> int:
     """The pod's number in its Job."""
-    return whole_number((pod.metadata.labels or {}).get(COMPLETION_INDEX)) or 0
+    return whole_number((pod.metadata.labels or {}).get(keys.COMPLETION_INDEX)) or 0
 
 
 def _read(value: Any, struct: type[S]) -> S | None:
@@ -332,38 +304,36 @@ def _read(value: Any, struct: type[S]) -> S | None:
         return None
 
 
-def _is_disrupted(pod: Pod) -> bool:
-    return is_deleting(pod) or is_disrupted(pod)
-
-
 def pod_name(view: JobSetView, child: ChildJob, index: int) -> str:
     """Name of pod ``index`` of a Job in its present try."""
     return f"{view.host(child, index)}-{_suffix(view, child, index)}"
 
 
-def build_pod(view: JobSetView, child: ChildJob, index: int) -> Pod:
+def build_pod(view: JobSetView, child: ChildJob, index: int) -> core.Pod:
     """Pod ``index`` of a Job; its name changes with every try, its host name does not."""
-    template = msgspec.json.decode(msgspec.json.encode(child.replicated.template.spec.template), type=PodTemplateSpec)
+    template = msgspec.json.decode(
+        msgspec.json.encode(child.replicated.template.spec.template), type=core.PodTemplateSpec
+    )
     job_meta, meta = child.replicated.template.metadata, template.metadata
     given = view.job_set.metadata.annotations or {}
     marks = _marks(view, child)
-    pod = Pod(
+    pod = core.Pod(
         metadata=ObjectMeta(
             name=pod_name(view, child, index),
             namespace=view.namespace,
-            labels={**(meta.labels or {}), **marks, COMPLETION_INDEX: str(index)},
+            labels={**(meta.labels or {}), **marks, keys.COMPLETION_INDEX: str(index)},
             annotations={
                 **{key: given[key] for key in (WORKING_DIRECTORY,) if key in given},
                 **owners.inherited_annotations(given),
                 **(job_meta.annotations or {}),
                 **(meta.annotations or {}),
                 **marks,
-                COMPLETION_INDEX: str(index),
+                keys.COMPLETION_INDEX: str(index),
                 ATTEMPT: child.attempt,
-                GROUP_NAME: view.name,
-                QUEUE_NAME: view.queue,
-                TASK_SPEC: child.replicated.name,
-                TASK_INDEX: str(index),
+                keys.GROUP_NAME: view.name,
+                keys.QUEUE_NAME: view.queue,
+                keys.TASK_SPEC: child.replicated.name,
+                keys.TASK_INDEX: str(index),
             },
             owner_references=[owned_by(JOB_SETS, view.job_set)],
             finalizers=meta.finalizers,
@@ -377,12 +347,12 @@ def build_pod(view: JobSetView, child: ChildJob, index: int) -> Pod:
         spec.hostname, spec.subdomain = view.host(child, index), view.subdomain
     for container in (*(spec.init_containers or ()), *(spec.containers or ())):
         if not any(each.name == "JOB_COMPLETION_INDEX" for each in container.env or ()):
-            container.env = [*(container.env or ()), EnvVar(name="JOB_COMPLETION_INDEX", value=str(index))]
+            container.env = [*(container.env or ()), core.EnvVar(name="JOB_COMPLETION_INDEX", value=str(index))]
     owners.tell_kind_of_nodes(pod)
     _mount_claims(view, pod)
     topology = _exclusive(view, child)
     if topology:
-        _keep_apart(pod, topology, marks[JOBSET_JOB_KEY])
+        _keep_apart(pod, topology, marks[keys.JOBSET_JOB_KEY])
     return pod
 
 
@@ -393,13 +363,13 @@ def shared_objects(view: JobSetView) -> Iterator[Resource]:
         publish = network.publish_not_ready_addresses if network is not None else None
         yield Resource(
             SERVICES,
-            Service(
+            core.Service(
                 metadata=ObjectMeta(
                     name=view.subdomain, namespace=view.namespace, owner_references=[owned_by(JOB_SETS, view.job_set)]
                 ),
-                spec=ServiceSpec(
+                spec=core.ServiceSpec(
                     cluster_ip="None",
-                    selector={JOBSET_NAME: view.name},
+                    selector={keys.JOBSET_NAME: view.name},
                     publish_not_ready_addresses=publish is not False or None,
                 ),
             ),
@@ -427,19 +397,19 @@ def _marks(view: JobSetView, child: ChildJob) -> dict[str, str]:
     group = replicated.group_name or DEFAULT_GROUP
     peers = [each for each in view.children if (each.replicated.group_name or DEFAULT_GROUP) == group]
     marks = {
-        JOBSET_NAME: view.name,
+        keys.JOBSET_NAME: view.name,
         JOBSET_UID: view.uid,
-        JOBSET_REPLICATED_JOB_NAME: replicated.name,
+        keys.JOBSET_REPLICATED_JOB_NAME: replicated.name,
         REPLICATED_JOB_REPLICAS: str(len(view.of(replicated))),
         GLOBAL_REPLICAS: str(len(view.children)),
         JOB_INDEX: str(child.index),
         JOB_GLOBAL_INDEX: str(child.global_index),
-        JOBSET_JOB_KEY: hashlib.sha256(f"{view.namespace}/{name}".encode()).hexdigest()[:40],
+        keys.JOBSET_JOB_KEY: hashlib.sha256(f"{view.namespace}/{name}".encode()).hexdigest()[:40],
         GROUP: group,
         GROUP_REPLICAS: str(len(peers)),
         JOB_GROUP_INDEX: str(peers.index(child)),
         RESTART_ATTEMPT: str(view.status.restarts or 0),
-        BATCH_JOB_NAME: name,
+        keys.BATCH_JOB_NAME: name,
     }
     coordinator = view.spec.coordinator
     if coordinator is not None:
@@ -455,7 +425,7 @@ def _suffix(view: JobSetView, child: ChildJob, index: int) -> str:
     return base64.b32encode(digest).decode().lower()[:5]
 
 
-def _mount_claims(view: JobSetView, pod: Pod) -> None:
+def _mount_claims(view: JobSetView, pod: core.Pod) -> None:
     """Volumes for the shared claims that the pod's containers mount."""
     containers = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
     mounted = {mount.name for container in containers for mount in container.volume_mounts or ()}
@@ -463,31 +433,31 @@ def _mount_claims(view: JobSetView, pod: Pod) -> None:
         for claim in policy.templates or ():
             name = claim.metadata.name
             if name in mounted and not any(volume.name == name for volume in pod.spec.volumes or ()):
-                source = PersistentVolumeClaimVolumeSource(claim_name=f"{name}-{view.name}")
-                pod.spec.volumes = [*(pod.spec.volumes or ()), Volume(name=name, persistent_volume_claim=source)]
+                source = core.PersistentVolumeClaimVolumeSource(claim_name=f"{name}-{view.name}")
+                pod.spec.volumes = [*(pod.spec.volumes or ()), core.Volume(name=name, persistent_volume_claim=source)]
 
 
 def _exclusive(view: JobSetView, child: ChildJob) -> str:
-    own = (child.replicated.template.metadata.annotations or {}).get(EXCLUSIVE_TOPOLOGY)
-    return own or (view.job_set.metadata.annotations or {}).get(EXCLUSIVE_TOPOLOGY) or ""
+    own = (child.replicated.template.metadata.annotations or {}).get(keys.EXCLUSIVE_TOPOLOGY)
+    return own or (view.job_set.metadata.annotations or {}).get(keys.EXCLUSIVE_TOPOLOGY) or ""
 
 
-def _keep_apart(pod: Pod, topology: str, key: str) -> None:
+def _keep_apart(pod: core.Pod, topology: str, key: str) -> None:
     """One Job per domain of the topology: its pods keep together, and away from those of other Jobs."""
-    affinity = pod.spec.affinity = pod.spec.affinity or Affinity()
-    together, apart = affinity.pod_affinity or PodAffinity(), affinity.pod_anti_affinity or PodAntiAffinity()
-    mine = LabelSelectorRequirement(key=JOBSET_JOB_KEY, operator="In", values=[key])
+    affinity = pod.spec.affinity = pod.spec.affinity or core.Affinity()
+    together, apart = affinity.pod_affinity or core.PodAffinity(), affinity.pod_anti_affinity or core.PodAntiAffinity()
+    mine = LabelSelectorRequirement(key=keys.JOBSET_JOB_KEY, operator="In", values=[key])
     others = [
-        LabelSelectorRequirement(key=JOBSET_JOB_KEY, operator="Exists"),
-        LabelSelectorRequirement(key=JOBSET_JOB_KEY, operator="NotIn", values=[key]),
+        LabelSelectorRequirement(key=keys.JOBSET_JOB_KEY, operator="Exists"),
+        LabelSelectorRequirement(key=keys.JOBSET_JOB_KEY, operator="NotIn", values=[key]),
     ]
     together.required_during_scheduling_ignored_during_execution = [
         *(together.required_during_scheduling_ignored_during_execution or ()),
-        PodAffinityTerm(label_selector=LabelSelector(match_expressions=[mine]), topology_key=topology),
+        core.PodAffinityTerm(label_selector=LabelSelector(match_expressions=[mine]), topology_key=topology),
     ]
     apart.required_during_scheduling_ignored_during_execution = [
         *(apart.required_during_scheduling_ignored_during_execution or ()),
-        PodAffinityTerm(
+        core.PodAffinityTerm(
             label_selector=LabelSelector(match_expressions=others),
             topology_key=topology,
             namespace_selector=LabelSelector(),

@@ -64,7 +64,6 @@ def decide(seen: Seen[AnyTrainingJob], framework: Framework, now: float) -> Trai
         seen: the job and what belongs to it.
         framework: what is the kind's own.
         now: seconds since 1970.
-
     """
     return _KubeflowDecision(seen, framework, now).run()
 

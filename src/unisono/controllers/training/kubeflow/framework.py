@@ -14,28 +14,8 @@ from unisono.api.base import ObjectMeta
 from unisono.api.conditions import is_true
 from unisono.api.core import Container, EnvVar, Pod, PodTemplateSpec, Service, ServicePort, ServiceSpec
 from unisono.api.defaulting.kubeflow import TRAINING, elastic_limits, main_container, replica_specs, run_policy
-from unisono.api.groups.autoscaling import (
-    CrossVersionObjectReference,
-    HorizontalPodAutoscaler,
-    HorizontalPodAutoscalerSpec,
-    MetricSpec,
-)
-from unisono.api.groups.kubeflow import (
-    AnyTrainingJob,
-    PyTorchJobSpec,
-    RunPolicy,
-    SchedulingPolicy,
-    TrainingCondition,
-    TrainingStatus,
-)
-from unisono.api.keys import (
-    GROUP_NAME,
-    KUBEFLOW_JOB_NAME,
-    KUBEFLOW_REPLICA_TYPE,
-    QUEUE_NAME,
-    TASK_INDEX,
-    TASK_SPEC,
-)
+from unisono.api.groups import autoscaling, kubeflow
+from unisono.api.keys import GROUP_NAME, KUBEFLOW_JOB_NAME, KUBEFLOW_REPLICA_TYPE, QUEUE_NAME, TASK_INDEX, TASK_SPEC
 from unisono.api.kind import Kind
 from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS, PYTORCH_JOBS
 from unisono.api.selecting import DEFAULT_QUEUE
@@ -48,7 +28,6 @@ from unisono.controllers.training.plan import TrainingPlan
 from unisono.jobkinds.registry import queue_of
 
 # A training job as its controller reads it: defaults, what its pods have come to, and its conditions.
-
 
 # Labels by which tools find the pods of a training job.
 
@@ -64,7 +43,6 @@ RESTARTED_PODS: Final = "unisono.io/restarted-pods"
 
 POD_RESTARTS: Final = "unisono.io/pod-restarts"
 """Annotation of a job: how often in a row pods were replaced, such as ``worker-0=2,worker-3=1``."""
-
 
 # A training job as its controller reads it: defaults filled in, the run policy in one place.
 
@@ -97,9 +75,9 @@ class Role:
 class TrainingView:
     """One job; cheap to make, never changes the job."""
 
-    def __init__(self, job: AnyTrainingJob) -> None:
+    def __init__(self, job: kubeflow.AnyTrainingJob) -> None:
         self.job, self.facts = job, TRAINING[type(job)]
-        self.status: TrainingStatus = job.status
+        self.status: kubeflow.TrainingStatus = job.status
         self.kind = type(job).__name__
         meta = job.metadata
         self.name, self.namespace, self.uid = meta.name, meta.namespace or "", meta.uid or ""
@@ -112,7 +90,7 @@ class TrainingView:
         return self._shared[name]
 
     @cached_property
-    def run(self) -> RunPolicy:
+    def run(self) -> kubeflow.RunPolicy:
         """The run policy in force."""
         return run_policy(self.job.spec)
 
@@ -134,9 +112,9 @@ class TrainingView:
         return sum(role.replicas for role in self.roles)
 
     @property
-    def scheduling(self) -> SchedulingPolicy:
+    def scheduling(self) -> kubeflow.SchedulingPolicy:
         """The scheduling policy; an empty one when there is none."""
-        return self.run.scheduling_policy or SchedulingPolicy()
+        return self.run.scheduling_policy or kubeflow.SchedulingPolicy()
 
     @property
     def queue(self) -> str:
@@ -201,7 +179,6 @@ class RoleTally:
         failed: pods that failed, and running ones that are being taken away.
         crashed: pods that failed by themselves.
         pods: the pods within the wanted number, by index.
-
     """
 
     replicas: int
@@ -243,8 +220,8 @@ _EXCLUSIVE = {RUNNING: RESTARTING, RESTARTING: RUNNING}
 
 
 def with_condition(
-    conditions: Iterable[TrainingCondition], wanted: TrainingCondition, now: str
-) -> list[TrainingCondition]:
+    conditions: Iterable[kubeflow.TrainingCondition], wanted: kubeflow.TrainingCondition, now: str
+) -> list[kubeflow.TrainingCondition]:
     """The list with one condition set.
 
     A job that failed stays as it is. A condition that says the same already keeps its message and its place; any other
@@ -254,7 +231,6 @@ def with_condition(
         conditions: the list as it was; it is not changed.
         wanted: type, status, reason and message to set.
         now: time in RFC 3339.
-
     """
     old = list(conditions)
     if is_true(old, FAILED):
@@ -272,7 +248,7 @@ def with_condition(
     ] + [entry]
 
 
-def _ended(running: TrainingCondition, now: str) -> TrainingCondition:
+def _ended(running: kubeflow.TrainingCondition, now: str) -> kubeflow.TrainingCondition:
     if running.status == "False":
         return running
     return msgspec.structs.replace(running, status="False", last_update_time=now, last_transition_time=now)
@@ -302,7 +278,6 @@ class Framework:
         operator: value of the label ``operator-name``, and name of the controller.
         pod_services: whether each pod has a headless Service of its name.
         selector: whether ``replicaStatuses`` has a selector, for the scale subresource.
-
     """
 
     kind: ClassVar[Kind[Any]]
@@ -361,7 +336,6 @@ class Framework:
             view: the job.
             restarts: failed pods that were replaced.
             in_place: restarts of containers within running pods.
-
         """
         limit, count = view.run.backoff_limit, restarts + in_place
         return limit is not None and count > 0 and count >= limit
@@ -423,7 +397,6 @@ def append_env(containers: Iterable[Container], variables: Iterable[tuple[str, s
 
     Raises:
         TooManyHosts: a variable is longer than the system takes: no container would start.
-
     """
     added = list(variables)
     for name, value in added:
@@ -498,7 +471,7 @@ def build_service(framework: Framework, view: TrainingView, role: Role, index: i
 
 
 def plan_autoscaler(
-    plan: TrainingPlan, view: TrainingView, found: HorizontalPodAutoscaler | None, *, active: bool = True
+    plan: TrainingPlan, view: TrainingView, found: autoscaling.HorizontalPodAutoscaler | None, *, active: bool = True
 ) -> None:
     """Bring the autoscaler about, to what the job says, or away.
 
@@ -507,7 +480,6 @@ def plan_autoscaler(
         view: the job.
         found: the autoscaler of the job's name, whatever its owner.
         active: False while the job is suspended: then it has none.
-
     """
     desired = _wanted(plan, view) if active else None
     ours = found is not None and owner_uid(found) == view.job.metadata.uid
@@ -523,25 +495,25 @@ def plan_autoscaler(
         plan.patches.append((HORIZONTAL_POD_AUTOSCALERS, found.metadata.name, patch))
 
 
-def _wanted(plan: TrainingPlan, view: TrainingView) -> HorizontalPodAutoscaler | None:
+def _wanted(plan: TrainingPlan, view: TrainingView) -> autoscaling.HorizontalPodAutoscaler | None:
     spec = view.job.spec
-    policy = spec.elastic_policy if isinstance(spec, PyTorchJobSpec) else None
+    policy = spec.elastic_policy if isinstance(spec, kubeflow.PyTorchJobSpec) else None
     worker = view.role("Worker")
     if policy is None or policy.metrics is None or worker is None:
         return None
     try:
-        metrics = msgspec.convert(policy.metrics, list[MetricSpec])
+        metrics = msgspec.convert(policy.metrics, list[autoscaling.MetricSpec])
     except msgspec.ValidationError as error:
         text = f"spec.elasticPolicy.metrics is no list of metrics of autoscaling/v2: {error}"
         plan.warn("FailedCreateHPA", text, once=text)
         return None
     low, high = elastic_limits(policy, worker.replicas)
-    return HorizontalPodAutoscaler(
+    return autoscaling.HorizontalPodAutoscaler(
         metadata=ObjectMeta(
             name=view.name, namespace=view.namespace, owner_references=[owned_by(PYTORCH_JOBS, view.job)]
         ),
-        spec=HorizontalPodAutoscalerSpec(
-            scale_target_ref=CrossVersionObjectReference(
+        spec=autoscaling.HorizontalPodAutoscalerSpec(
+            scale_target_ref=autoscaling.CrossVersionObjectReference(
                 kind=view.kind, name=view.name, api_version=PYTORCH_JOBS.api_version
             ),
             min_replicas=low,

@@ -12,48 +12,35 @@ from unisono.api.defaulting.kubeflow import AUTO, elastic_limits
 from unisono.api.groups.kubeflow import ElasticPolicy, PyTorchJobSpec, TFJobSpec
 from unisono.api.kind_families import JAX_JOBS, PADDLE_JOBS, PYTORCH_JOBS, TF_JOBS, XGBOOST_JOBS
 from unisono.controllers.owners import whole_number
-from unisono.controllers.training.kubeflow.framework import (
-    NEVER,
-    RESTARTING,
-    Framework,
-    Judgement,
-    Role,
-    RoleTally,
-    Tallies,
-    TrainingView,
-    append_env,
-    judge_by_exit_code,
-    judge_restartable,
-    leader,
-)
+from unisono.controllers.training.kubeflow import framework
 
 # TFJob: TF_CONFIG, and the rules of chief, workers and parameter servers.
 
 ALL_WORKERS = "AllWorkers"
 
 
-class TensorFlow(Framework):
+class TensorFlow(framework.Framework):
     """Jobs whose processes read TF_CONFIG."""
 
     kind = TF_JOBS
     operator = "tfjob-controller"
 
-    def is_master(self, view: TrainingView, role: Role, index: int) -> bool:
+    def is_master(self, view: framework.TrainingView, role: framework.Role, index: int) -> bool:
         """Chief or master; worker 0 of a job without them."""
         if role.name in ("Chief", "Master"):
             return True
-        return role.name == "Worker" and index == 0 and leader(view, "Chief", "Master") is None
+        return role.name == "Worker" and index == 0 and framework.leader(view, "Chief", "Master") is None
 
-    def prepare(self, view: TrainingView, role: Role, index: int, pod: Pod) -> None:
+    def prepare(self, view: framework.TrainingView, role: framework.Role, index: int, pod: Pod) -> None:
         """TF_CONFIG for the container that trains, unless the job is a single process."""
         if view.total == 1:
             return
         config = self.sparse(view, role, index) if _spec(view).enable_dynamic_worker else self.whole(view, role, index)
         containers = pod.spec.containers or []
         named = [each for each in containers if each.name == view.facts.container] or containers[:1]
-        append_env(named, [("TF_CONFIG", msgspec.json.encode(config).decode())])
+        framework.append_env(named, [("TF_CONFIG", msgspec.json.encode(config).decode())])
 
-    def whole(self, view: TrainingView, role: Role, index: int) -> dict[str, Any]:
+    def whole(self, view: framework.TrainingView, role: framework.Role, index: int) -> dict[str, Any]:
         """TF_CONFIG with all hosts."""
         return {
             "cluster": {
@@ -63,7 +50,7 @@ class TensorFlow(Framework):
             "environment": "cloud",
         }
 
-    def sparse(self, view: TrainingView, role: Role, index: int) -> dict[str, Any]:
+    def sparse(self, view: framework.TrainingView, role: framework.Role, index: int) -> dict[str, Any]:
         """TF_CONFIG of workers that come and go: each knows itself and the parameter servers."""
         servers = view.role("PS")
         workers: dict[str, str] = {}
@@ -75,23 +62,22 @@ class TensorFlow(Framework):
             ps = [self.address(view, role, index)]
         return {"cluster": {"worker": workers, "ps": ps}, "task": {"type": role.lower, "index": index}}
 
-    def _addresses(self, view: TrainingView, role: Role) -> msgspec.Raw:
+    def _addresses(self, view: framework.TrainingView, role: framework.Role) -> msgspec.Raw:
         """Hosts and ports of the role's pods, as JSON."""
         text = view.once(
-            role.name,
-            lambda: msgspec.json.encode([self.address(view, role, i) for i in range(role.replicas)]).decode(),
+            role.name, lambda: msgspec.json.encode([self.address(view, role, i) for i in range(role.replicas)]).decode()
         )
         return msgspec.Raw(text.encode())
 
-    def address(self, view: TrainingView, role: Role, index: int) -> str:
+    def address(self, view: framework.TrainingView, role: framework.Role, index: int) -> str:
         """Host and port of a pod."""
         return f"{self.pod_name(view, role, index)}.{view.namespace}.svc:{view.port(role)}"
 
-    def judge(self, view: TrainingView, tallies: Tallies) -> Judgement:
+    def judge(self, view: framework.TrainingView, tallies: framework.Tallies) -> framework.Judgement:
         """The chief decides; without one, worker 0 or all workers."""
-        verdict, full = Judgement(), f"{view.namespace}/{view.name}"
-        chief = leader(view, "Chief", "Master")
-        counts = tallies[chief.name] if chief is not None else tallies.get("Worker", RoleTally(0))
+        verdict, full = framework.Judgement(), f"{view.namespace}/{view.name}"
+        chief = framework.leader(view, "Chief", "Master")
+        counts = tallies[chief.name] if chief is not None else tallies.get("Worker", framework.RoleTally(0))
         if counts.active:
             verdict.running = f"{view.kind} {full} is running."
         done = counts.replicas > 0 and counts.expected <= 0
@@ -104,13 +90,18 @@ class TensorFlow(Framework):
         for role in view.roles:
             tally = tallies[role.name]
             dynamic = role.name == "Worker" and _spec(view).enable_dynamic_worker
-            if tally.crashed and role.restart_policy == NEVER and not dynamic and not view.holds(RESTARTING):
+            if (
+                tally.crashed
+                and role.restart_policy == framework.NEVER
+                and not dynamic
+                and not view.holds(framework.RESTARTING)
+            ):
                 verdict.failed = f"{view.kind} {full} has failed because {tally.crashed} {role.name} replica(s) failed."
                 break
         return verdict
 
 
-def _spec(view: TrainingView) -> TFJobSpec:
+def _spec(view: framework.TrainingView) -> TFJobSpec:
     spec = view.job.spec
     assert isinstance(spec, TFJobSpec)
     return spec
@@ -126,7 +117,7 @@ _INIT_TRIES = 100
 _STORE_PER_ROUND = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 
 
-class PyTorch(Framework):
+class PyTorch(framework.Framework):
     """Jobs of ``torchrun`` or of scripts that read MASTER_ADDR, RANK and WORLD_SIZE."""
 
     kind = PYTORCH_JOBS
@@ -134,22 +125,22 @@ class PyTorch(Framework):
     selector = True
     autoscales = True
 
-    def is_master(self, view: TrainingView, role: Role, index: int) -> bool:
+    def is_master(self, view: framework.TrainingView, role: framework.Role, index: int) -> bool:
         """The master, or worker 0 of a job without one."""
-        return role.name == "Master" or (index == 0 and leader(view, "Master") is None)
+        return role.name == "Master" or (index == 0 and framework.leader(view, "Master") is None)
 
-    def prepare(self, view: TrainingView, role: Role, index: int, pod: Pod) -> None:
+    def prepare(self, view: framework.TrainingView, role: framework.Role, index: int, pod: Pod) -> None:
         """Environment of every container; workers wait until the master has a name."""
-        append_env(pod.spec.containers or (), self.environment(view, role, index))
+        framework.append_env(pod.spec.containers or (), self.environment(view, role, index))
         if _pytorch_spec(view).elastic_policy is not None:
             for container in pod.spec.containers or ():
                 _add_unless_given(container, _STORE_PER_ROUND, "1")
-        if role.name == "Worker" and leader(view, "Master") is not None:
+        if role.name == "Worker" and framework.leader(view, "Master") is not None:
             pod.spec.init_containers = [*(pod.spec.init_containers or ()), wait_for(f"{view.name}-master-0")]
 
-    def environment(self, view: TrainingView, role: Role, index: int) -> Iterator[tuple[str, str]]:
+    def environment(self, view: framework.TrainingView, role: framework.Role, index: int) -> Iterator[tuple[str, str]]:
         """Variables in the order in which they are appended."""
-        spec, master = _pytorch_spec(view), leader(view, "Master")
+        spec, master = _pytorch_spec(view), framework.leader(view, "Master")
         nproc = spec.nproc_per_node
         policy = spec.elastic_policy
         if nproc is None and not (policy is not None and policy.n_proc_per_node is not None):
@@ -169,27 +160,29 @@ class PyTorch(Framework):
         else:
             yield from _elastic(view, policy)
 
-    def judge(self, view: TrainingView, tallies: Tallies) -> Judgement:
+    def judge(self, view: framework.TrainingView, tallies: framework.Tallies) -> framework.Judgement:
         """The master decides; without one, all workers, or any of an elastic job."""
         return judge_led(view, tallies, any_worker=_pytorch_spec(view).elastic_policy is not None)
 
 
-def judge_led(view: TrainingView, tallies: Tallies, *, any_worker: bool = False) -> Judgement:
+def judge_led(
+    view: framework.TrainingView, tallies: framework.Tallies, *, any_worker: bool = False
+) -> framework.Judgement:
     """The rule of jobs that a master leads, if they have one; otherwise the workers count."""
-    judgement = Judgement()
+    judgement = framework.Judgement()
     master = tallies.get("Master")
     if master is not None:
         if master.active:
             judgement.running = f"{view.kind} {view.name} is running."
         if master.expected <= 0:
             judgement.succeeded = f"{view.kind} {view.name} is successfully completed."
-        return judge_restartable(view, tallies, judgement, done=bool(judgement.succeeded))
+        return framework.judge_restartable(view, tallies, judgement, done=bool(judgement.succeeded))
     worker, full = tallies["Worker"], f"{view.namespace}/{view.name}"
     if worker.expected <= 0 or (any_worker and worker.succeeded):
         judgement.succeeded = f"{view.kind} {full} successfully completed."
     elif worker.active:
         judgement.running = f"{view.kind} {full} is running."
-    return judge_restartable(view, tallies, judgement, done=bool(judgement.succeeded))
+    return framework.judge_restartable(view, tallies, judgement, done=bool(judgement.succeeded))
 
 
 def wait_for(host: str) -> Container:
@@ -211,7 +204,7 @@ def wait_for(host: str) -> Container:
     )
 
 
-def _elastic(view: TrainingView, policy: ElasticPolicy) -> Iterator[tuple[str, str]]:
+def _elastic(view: framework.TrainingView, policy: ElasticPolicy) -> Iterator[tuple[str, str]]:
     worker = view.role("Worker")
     low, high = elastic_limits(policy, worker.replicas if worker is not None else 0)
     host = policy.rdzv_host or f"{view.name}-worker-0"
@@ -237,7 +230,7 @@ def _add_unless_given(container: Container, name: str, value: str) -> None:
         container.env = [*given, EnvVar(name=name, value=value)]
 
 
-def _pytorch_spec(view: TrainingView) -> PyTorchJobSpec:
+def _pytorch_spec(view: framework.TrainingView) -> PyTorchJobSpec:
     spec = view.job.spec
     assert isinstance(spec, PyTorchJobSpec)
     return spec
@@ -246,22 +239,22 @@ def _pytorch_spec(view: TrainingView) -> PyTorchJobSpec:
 # JAXJob: the variables of ``jax.distributed.initialize``.
 
 
-class Jax(Framework):
+class Jax(framework.Framework):
     """Jobs of equal processes, of which the first coordinates."""
 
     kind = JAX_JOBS
     operator = "jaxjob-controller"
     selector = True
 
-    def is_master(self, view: TrainingView, role: Role, index: int) -> bool:
+    def is_master(self, view: framework.TrainingView, role: framework.Role, index: int) -> bool:
         """The coordinator."""
         return index == 0
 
-    def prepare(self, view: TrainingView, role: Role, index: int, pod: Pod) -> None:
+    def prepare(self, view: framework.TrainingView, role: framework.Role, index: int, pod: Pod) -> None:
         """Environment of every container."""
-        append_env(pod.spec.containers or (), self.environment(view, index))
+        framework.append_env(pod.spec.containers or (), self.environment(view, index))
 
-    def environment(self, view: TrainingView, index: int) -> Iterator[tuple[str, str]]:
+    def environment(self, view: framework.TrainingView, index: int) -> Iterator[tuple[str, str]]:
         """Variables in the order in which they are appended."""
         yield "PYTHONUNBUFFERED", "1"
         yield "COORDINATOR_PORT", str(view.port(view.role("Worker")))
@@ -269,7 +262,7 @@ class Jax(Framework):
         yield "NUM_PROCESSES", str(view.total)
         yield "PROCESS_ID", str(index)
 
-    def judge(self, view: TrainingView, tallies: Tallies) -> Judgement:
+    def judge(self, view: framework.TrainingView, tallies: framework.Tallies) -> framework.Judgement:
         """All processes must succeed."""
         return judge_led(view, tallies)
 
@@ -277,22 +270,22 @@ class Jax(Framework):
 # PaddleJob: the variables of ``paddle.distributed.launch``.
 
 
-class Paddle(Framework):
+class Paddle(framework.Framework):
     """Jobs of workers (collective mode), or of servers and trainers (a job with a master)."""
 
     kind = PADDLE_JOBS
     operator = "paddlejob-controller"
     selector = True
 
-    def prepare(self, view: TrainingView, role: Role, index: int, pod: Pod) -> None:
+    def prepare(self, view: framework.TrainingView, role: framework.Role, index: int, pod: Pod) -> None:
         """Environment of every container."""
         added = self.environment(view, role, index)
         for container in pod.spec.containers or ():
             container.env = [*(container.env or ()), *added]
 
-    def environment(self, view: TrainingView, role: Role, index: int) -> list[EnvVar]:
+    def environment(self, view: framework.TrainingView, role: framework.Role, index: int) -> list[EnvVar]:
         """Variables in the order in which they are appended."""
-        master = leader(view, "Master")
+        master = framework.leader(view, "Master")
         meeting = master or view.role("Worker") or role
         port = view.port(meeting)
         variables = [
@@ -312,7 +305,7 @@ class Paddle(Framework):
             variables.append(EnvVar(name=name, value="1"))
         return variables
 
-    def judge(self, view: TrainingView, tallies: Tallies) -> Judgement:
+    def judge(self, view: framework.TrainingView, tallies: framework.Tallies) -> framework.Judgement:
         """The master decides; without one, all workers."""
         return judge_led(view, tallies)
 
@@ -320,17 +313,17 @@ class Paddle(Framework):
 # XGBoostJob: the variables of the Rabit tracker and of LightGBM.
 
 
-class XGBoost(Framework):
+class XGBoost(framework.Framework):
     """Jobs of a master and its workers."""
 
     kind = XGBOOST_JOBS
     operator = "xgboostjob-controller"
 
-    def prepare(self, view: TrainingView, role: Role, index: int, pod: Pod) -> None:
+    def prepare(self, view: framework.TrainingView, role: framework.Role, index: int, pod: Pod) -> None:
         """Environment of every container."""
-        append_env(pod.spec.containers or (), self.environment(view, role, index))
+        framework.append_env(pod.spec.containers or (), self.environment(view, role, index))
 
-    def environment(self, view: TrainingView, role: Role, index: int) -> Iterator[tuple[str, str]]:
+    def environment(self, view: framework.TrainingView, role: framework.Role, index: int) -> Iterator[tuple[str, str]]:
         """Variables in the order in which they are appended."""
         master, worker = view.role("Master"), view.role("Worker")
         masters = master.replicas if master is not None else 0
@@ -343,9 +336,9 @@ class XGBoost(Framework):
             yield "WORKER_PORT", str(view.port(worker))
             yield "WORKER_ADDRS", view.once("workers", lambda: _workers(view))
 
-    def judge(self, view: TrainingView, tallies: Tallies) -> Judgement:
+    def judge(self, view: framework.TrainingView, tallies: framework.Tallies) -> framework.Judgement:
         """The master decides; a failed pod fails the job unless its exit code is to be looked at."""
-        verdict = Judgement()
+        verdict = framework.Judgement()
         master = tallies.get("Master")
         if master is not None:
             if master.active:
@@ -353,8 +346,8 @@ class XGBoost(Framework):
             if master.expected <= 0:
                 verdict.succeeded = f"{view.kind} {view.name} is successfully completed."
                 return verdict
-        return judge_by_exit_code(view, tallies, verdict)
+        return framework.judge_by_exit_code(view, tallies, verdict)
 
 
-def _workers(view: TrainingView) -> str:
+def _workers(view: framework.TrainingView) -> str:
     return ",".join(f"{view.name}-worker-{i}" for i in range(view.total - 1))

@@ -9,20 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from unisono.api import core
 from unisono.api.base import Object, ObjectMeta
-from unisono.api.core import (
-    ConfigMap,
-    ConfigMapVolumeSource,
-    Container,
-    KeyToPath,
-    Pod,
-    Secret,
-    SecretVolumeSource,
-    Service,
-    ServiceSpec,
-    Volume,
-    VolumeMount,
-)
 from unisono.api.core.pod import PodDNSConfig
 from unisono.api.groups.kubeflow import MPIJobSpec
 from unisono.api.keys import KUBEFLOW_JOB_NAME, LAST_APPLIED, SSH_AUTH
@@ -31,21 +19,7 @@ from unisono.api.kinds import CONFIG_MAPS, SECRETS, SERVICES
 from unisono.controllers import pod_facts
 from unisono.controllers.owners import TooManyHosts, json_object, list_too_long, owned_by
 from unisono.controllers.plan import Resource
-from unisono.controllers.training.kubeflow.framework import (
-    JOB_ROLE,
-    ON_FAILURE,
-    OPERATOR_NAME,
-    REPLICA_INDEX,
-    Framework,
-    Judgement,
-    Role,
-    RolePod,
-    RoleTally,
-    Tallies,
-    TrainingView,
-    append_env,
-    judge_by_exit_code,
-)
+from unisono.controllers.training.kubeflow import framework
 from unisono.controllers.training.plan import new_keys
 from unisono.jobkinds.kubeflow import WAIT_FOR_WORKERS
 
@@ -92,64 +66,64 @@ _SSH_FILES = (("ssh-privatekey", "id_rsa"), ("ssh-publickey", "id_rsa.pub"), ("s
 _LAUNCHER_BACKOFF_LIMIT = 6
 
 
-class Mpi(Framework):
+class Mpi(framework.Framework):
     """Jobs of ``mpirun``."""
 
     kind = MPI_JOBS
     operator = "mpijob-controller"
     pod_services = False
 
-    def pod_name(self, view: TrainingView, role: Role, index: int) -> str:
+    def pod_name(self, view: framework.TrainingView, role: framework.Role, index: int) -> str:
         """The launcher is alone and has no number."""
         return f"{view.name}-launcher" if role.name == "Launcher" else super().pod_name(view, role, index)
 
-    def labels(self, view: TrainingView, role: Role, index: int) -> dict[str, str]:
+    def labels(self, view: framework.TrainingView, role: framework.Role, index: int) -> dict[str, str]:
         """Each version has labels of its own."""
         launcher = role.name == "Launcher"
         if not _is_v2(view):
             given = super().labels(view, role, index)
-            return {k: v for k, v in given.items() if not (launcher and k == REPLICA_INDEX)}
+            return {k: v for k, v in given.items() if not (launcher and k == framework.REPLICA_INDEX)}
         shared = _spec(view).run_launcher_as_worker
-        pod_labels = {**self.selector_labels(view), JOB_ROLE: role.lower}
+        pod_labels = {**self.selector_labels(view), framework.JOB_ROLE: role.lower}
         if shared or not launcher:
-            pod_labels[REPLICA_INDEX] = str(0 if launcher else index + bool(shared))
+            pod_labels[framework.REPLICA_INDEX] = str(0 if launcher else index + bool(shared))
         return pod_labels
 
-    def selector_labels(self, view: TrainingView) -> dict[str, str]:
+    def selector_labels(self, view: framework.TrainingView) -> dict[str, str]:
         """What all pods of the job have in common."""
         operator = "mpi-operator" if _is_v2(view) else self.operator
-        return {OPERATOR_NAME: operator, KUBEFLOW_JOB_NAME: view.name}
+        return {framework.OPERATOR_NAME: operator, KUBEFLOW_JOB_NAME: view.name}
 
-    def is_master(self, view: TrainingView, role: Role, index: int) -> bool:
+    def is_master(self, view: framework.TrainingView, role: framework.Role, index: int) -> bool:
         """The launcher; ``v2beta1`` uses the label for the role's name."""
         return role.name == "Launcher" and not _is_v2(view)
 
-    def restart_policy(self, view: TrainingView, role: Role) -> str:
+    def restart_policy(self, view: framework.TrainingView, role: framework.Role) -> str:
         """In ``v2beta1`` a launcher restarts unless told otherwise."""
         given = (_spec(view).mpi_replica_specs or {}).get(role.name)
         if _is_v2(view) and role.name == "Launcher" and not (given and given.restart_policy):
-            return ON_FAILURE
+            return framework.ON_FAILURE
         return super().restart_policy(view, role)
 
-    def is_retried(self, view: TrainingView, role: Role, pod: RolePod) -> bool:
+    def is_retried(self, view: framework.TrainingView, role: framework.Role, pod: framework.RolePod) -> bool:
         """In ``v2beta1`` a failed launcher is replaced whatever its policy, and workers are left as they ended."""
         return role.name == "Launcher" if _is_v2(view) else super().is_retried(view, role, pod)
 
-    def over_limit(self, view: TrainingView, restarts: int, in_place: int) -> bool:
+    def over_limit(self, view: framework.TrainingView, restarts: int, in_place: int) -> bool:
         """In ``v2beta1`` as a batch Job counts: so many new tries are allowed."""
         if not _is_v2(view):
             return super().over_limit(view, restarts, in_place)
         limit = view.run.backoff_limit
         return restarts + in_place > (_LAUNCHER_BACKOFF_LIMIT if limit is None else limit)
 
-    def may_start(self, view: TrainingView, role: Role, tallies: Tallies) -> bool:
+    def may_start(self, view: framework.TrainingView, role: framework.Role, tallies: framework.Tallies) -> bool:
         """The launcher waits for ready workers where the job says so."""
         workers = tallies.get("Worker")
         if role.name != "Launcher" or workers is None or _spec(view).launcher_creation_policy != WAIT_FOR_WORKERS:
             return True
         return sum(_is_ready(pod) for pod in workers.pods.values()) >= workers.replicas
 
-    def prepare(self, view: TrainingView, role: Role, index: int, pod: Pod) -> None:
+    def prepare(self, view: framework.TrainingView, role: framework.Role, index: int, pod: core.Pod) -> None:
         """Host name, keys, hosts file, and the variables of the MPI in use."""
         spec, container = pod.spec, self._main(view, pod)
         spec.hostname = spec.hostname or pod.metadata.name
@@ -160,17 +134,17 @@ class Mpi(Framework):
         if role.name == "Worker":
             if not container.command and not container.args:
                 container.command = ["/usr/sbin/sshd", "-De"]
-            append_env([container], [("K_MPI_JOB_ROLE", "worker")])
+            framework.append_env([container], [("K_MPI_JOB_ROLE", "worker")])
         else:
-            append_env([container], self._launcher_environment(view))
+            framework.append_env([container], self._launcher_environment(view))
 
-    def resources(self, view: TrainingView, pods: Sequence[RolePod]) -> Iterable[Resource]:
+    def resources(self, view: framework.TrainingView, pods: Sequence[framework.RolePod]) -> Iterable[Resource]:
         """Headless Service, hosts files, and keys that are made once."""
         yield Resource(
             SERVICES,
-            Service(
+            core.Service(
                 metadata=self._meta(view, view.name),
-                spec=ServiceSpec(
+                spec=core.ServiceSpec(
                     cluster_ip="None",
                     selector=self.selector_labels(view),
                     publish_not_ready_addresses=_spec(view).run_launcher_as_worker or None,
@@ -182,32 +156,37 @@ class Mpi(Framework):
         if why := list_too_long(view.total, sum(map(len, data.values()))):
             raise TooManyHosts(f"the host files: {why}")
         yield Resource(
-            CONFIG_MAPS, ConfigMap(metadata=self._meta(view, f"{view.name}-config"), data=data), warning="MPIJobFailed"
+            CONFIG_MAPS,
+            core.ConfigMap(metadata=self._meta(view, f"{view.name}-config"), data=data),
+            warning="MPIJobFailed",
         )
         yield Resource(
             SECRETS,
-            Secret(metadata=self._meta(view, f"{view.name}-ssh"), type=SSH_AUTH),
+            core.Secret(metadata=self._meta(view, f"{view.name}-ssh"), type=SSH_AUTH),
             warning="MPIJobFailed",
             first_data=new_keys,
         )
 
-    def hostfile(self, view: TrainingView) -> str:
+    def hostfile(self, view: framework.TrainingView) -> str:
         """One line per host, with its slots."""
         slots = _slots(view)
         form = "{host} slots={slots}\n" if _implementation(view) == "OpenMPI" else "{host}:{slots}\n"
         return "".join(form.format(host=host, slots=slots) for host in self._hosts(view))
 
-    def discover_hosts(self, view: TrainingView, pods: Sequence[RolePod]) -> str:
+    def discover_hosts(self, view: framework.TrainingView, pods: Sequence[framework.RolePod]) -> str:
         """Script that prints the hosts whose pods run; elastic Horovod asks it again and again."""
         running = {pod.name for pod in pods if pod.phase == "Running" and not pod.deleting}
         suffix = "" if _is_v2(view) else f":{_slots(view)}"
         hosts = [host for host in self._hosts(view) if host.partition(".")[0] in running]
         return "#!/bin/sh\n" + "".join(f"echo {host}{suffix}\n" for host in hosts)
 
-    def judge(self, view: TrainingView, tallies: Tallies) -> Judgement:
+    def judge(self, view: framework.TrainingView, tallies: framework.Tallies) -> framework.Judgement:
         """The launcher decides; in ``v1`` a failed worker fails the job as well."""
-        judgement = Judgement()
-        launcher, workers = tallies.get("Launcher", RoleTally(1)), tallies.get("Worker", RoleTally(0))
+        judgement = framework.Judgement()
+        launcher, workers = (
+            tallies.get("Launcher", framework.RoleTally(1)),
+            tallies.get("Worker", framework.RoleTally(0)),
+        )
         if launcher.expected <= 0:
             judgement.succeeded = _sentence(view, "is successfully completed.", "successfully completed.")
             return judgement
@@ -218,13 +197,13 @@ class Mpi(Framework):
             if evicted:
                 judgement.failed = f"{evicted}/{workers.replicas} workers are evicted"
             return judgement
-        return judge_by_exit_code(view, tallies, judgement)
+        return framework.judge_by_exit_code(view, tallies, judgement)
 
-    def created(self, view: TrainingView) -> str:
+    def created(self, view: framework.TrainingView) -> str:
         """Each version has words of its own."""
         return _sentence(view, "is created.", "is created.")
 
-    def _hosts(self, view: TrainingView) -> Iterator[str]:
+    def _hosts(self, view: framework.TrainingView) -> Iterator[str]:
         suffix = f".{view.name}.{view.namespace}.svc"
         worker = view.role("Worker")
         if self._launcher_works(view):
@@ -232,7 +211,7 @@ class Mpi(Framework):
         for index in range(worker.replicas if worker is not None else 0):
             yield f"{view.name}-worker-{index}{suffix}"
 
-    def _launcher_works(self, view: TrainingView) -> bool:
+    def _launcher_works(self, view: framework.TrainingView) -> bool:
         """Whether processes run beside the launcher: asked for, or, in ``v1``, a launcher that has GPUs."""
         if _is_v2(view):
             return bool(_spec(view).run_launcher_as_worker)
@@ -241,7 +220,7 @@ class Mpi(Framework):
         names = [name for each in containers for name in each.resources.limits or {}]
         return any(name.endswith(".com/gpu") or "gpu" in name for name in names)
 
-    def _launcher_environment(self, view: TrainingView) -> Iterator[tuple[str, str]]:
+    def _launcher_environment(self, view: framework.TrainingView) -> Iterator[tuple[str, str]]:
         slots, hostfile = str(_slots(view)), f"{CONFIG_PATH}/hostfile"
         yield "K_MPI_JOB_ROLE", "launcher"
         match _implementation(view):
@@ -262,11 +241,11 @@ class Mpi(Framework):
             yield "NVIDIA_VISIBLE_DEVICES", ""
             yield "NVIDIA_DRIVER_CAPABILITIES", ""
 
-    def _main(self, view: TrainingView, pod: Pod) -> Container:
-        containers, name = pod.spec.containers or [Container(name="main")], _spec(view).main_container
+    def _main(self, view: framework.TrainingView, pod: core.Pod) -> core.Container:
+        containers, name = pod.spec.containers or [core.Container(name="main")], _spec(view).main_container
         return next((each for each in containers if each.name == name), containers[0])
 
-    def _meta(self, view: TrainingView, name: str) -> ObjectMeta:
+    def _meta(self, view: framework.TrainingView, name: str) -> ObjectMeta:
         return ObjectMeta(
             name=name,
             namespace=view.namespace,
@@ -275,54 +254,54 @@ class Mpi(Framework):
         )
 
 
-def _mount(view: TrainingView, pod: Pod, container: Container) -> None:
+def _mount(view: framework.TrainingView, pod: core.Pod, container: core.Container) -> None:
     path = _spec(view).ssh_auth_mount_path or ROOT_SSH
-    keys = [KeyToPath(key=key, path=file) for key, file in _SSH_FILES]
-    secret = SecretVolumeSource(secret_name=f"{view.name}-ssh", items=keys)
+    keys = [core.KeyToPath(key=key, path=file) for key, file in _SSH_FILES]
+    secret = core.SecretVolumeSource(secret_name=f"{view.name}-ssh", items=keys)
     if path == ROOT_SSH:
         secret.default_mode = 0o600
-    config = ConfigMapVolumeSource(
+    config = core.ConfigMapVolumeSource(
         name=f"{view.name}-config",
         items=[
-            KeyToPath(key="hostfile", path="hostfile", mode=0o444),
-            KeyToPath(key="discover_hosts.sh", path="discover_hosts.sh", mode=0o555),
+            core.KeyToPath(key="hostfile", path="hostfile", mode=0o444),
+            core.KeyToPath(key="discover_hosts.sh", path="discover_hosts.sh", mode=0o555),
         ],
     )
     of_keys, of_hosts = view.facts.volumes
     pod.spec.volumes = [
         *(pod.spec.volumes or ()),
-        Volume(name=of_keys, secret=secret),
-        Volume(name=of_hosts, config_map=config),
+        core.Volume(name=of_keys, secret=secret),
+        core.Volume(name=of_hosts, config_map=config),
     ]
     container.volume_mounts = [
         *(container.volume_mounts or ()),
-        VolumeMount(name=of_keys, mount_path=path),
-        VolumeMount(name=of_hosts, mount_path=CONFIG_PATH),
+        core.VolumeMount(name=of_keys, mount_path=path),
+        core.VolumeMount(name=of_hosts, mount_path=CONFIG_PATH),
     ]
 
 
-def _is_ready(pod: RolePod) -> bool:
+def _is_ready(pod: framework.RolePod) -> bool:
     return pod.phase == "Running" and pod_facts.is_ready(pod.pod)
 
 
-def _is_v2(view: TrainingView) -> bool:
+def _is_v2(view: framework.TrainingView) -> bool:
     return version_of(view.job) == V2BETA1
 
 
-def _sentence(view: TrainingView, v1: str, v2: str) -> str:
+def _sentence(view: framework.TrainingView, v1: str, v2: str) -> str:
     return f"MPIJob {view.namespace}/{view.name} {v2}" if _is_v2(view) else f"MPIJob {view.name} {v1}"
 
 
-def _slots(view: TrainingView) -> int:
+def _slots(view: framework.TrainingView) -> int:
     slots = _spec(view).slots_per_worker
     return 1 if slots is None else slots
 
 
-def _implementation(view: TrainingView) -> str:
+def _implementation(view: framework.TrainingView) -> str:
     return _spec(view).mpi_implementation or "OpenMPI"
 
 
-def _spec(view: TrainingView) -> MPIJobSpec:
+def _spec(view: framework.TrainingView) -> MPIJobSpec:
     spec = view.job.spec
     assert isinstance(spec, MPIJobSpec)
     return spec

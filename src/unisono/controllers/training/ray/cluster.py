@@ -6,18 +6,12 @@ from functools import partial
 
 import msgspec
 
+from unisono.api import keys
 from unisono.api.annotations import LATER_PARTS
 from unisono.api.conditions import is_true
 from unisono.api.core import Pod
 from unisono.api.gang_parts import decode_parts
 from unisono.api.groups.ray import RayCluster, RayClusterStatus, RayHeadInfo
-from unisono.api.keys import (
-    NETWORK_TOPOLOGY_HIGHEST_TIER,
-    NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED,
-    NETWORK_TOPOLOGY_MODE,
-    RAY_PRIORITY_CLASS,
-    TPU,
-)
 from unisono.api.kind_families import RAY_CLUSTERS
 from unisono.api.kinds import SERVICES
 from unisono.api.pod_states import has_ended
@@ -127,8 +121,8 @@ class _ClusterDecision:
         wanted_topology = {
             to: view.marks[key]
             for key, to in (
-                (NETWORK_TOPOLOGY_MODE, NETWORK_TOPOLOGY_MODE),
-                (NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED, NETWORK_TOPOLOGY_HIGHEST_TIER),
+                (keys.NETWORK_TOPOLOGY_MODE, keys.NETWORK_TOPOLOGY_MODE),
+                (keys.NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED, keys.NETWORK_TOPOLOGY_HIGHEST_TIER),
             )
             if key in view.marks
         }
@@ -136,7 +130,7 @@ class _ClusterDecision:
             members=sum(part.count for part in parts),
             parts=parts,
             queue=view.queue,
-            priority_class=view.marks.get(RAY_PRIORITY_CLASS),
+            priority_class=view.marks.get(keys.RAY_PRIORITY_CLASS),
             topology=topology(wanted_topology),
         )
         return bring_gang(self.plan, RAY_CLUSTERS, view.cluster, view.group_name, gang, self.seen.group)
@@ -199,7 +193,7 @@ class _ClusterDecision:
         self.status.desired_cpu, self.status.desired_memory = total.get("cpu", "0"), total.get("memory", "0")
         gpus = [name for name in total if name.endswith("gpu")]
         self.status.desired_gpu = str(sum(whole_number(total[name]) or 0 for name in gpus))
-        self.status.desired_tpu = total.get(TPU, "0")
+        self.status.desired_tpu = total.get(keys.TPU, "0")
 
     def _head(self) -> Pod | None:
         place: Place = next(iter(self.places.values()))

@@ -113,7 +113,6 @@ def submitter_pod(job: RayJob, cluster: RayCluster | None, name: str, *, in_gang
         cluster: the cluster, if it is there.
         name: of the pod.
         in_gang: whether the pod goes with the gang of the cluster.
-
     """
     meta, spec = job.metadata, job.spec
     address = pods.head_address(job.status.ray_cluster_name or "", meta.namespace or "")
@@ -138,11 +137,7 @@ def submitter_pod(job: RayJob, cluster: RayCluster | None, name: str, *, in_gang
         metadata=ObjectMeta(
             name=name,
             namespace=meta.namespace,
-            labels={
-                **(template.metadata.labels or {}),
-                pods.ORIGIN_NAME: meta.name,
-                pods.ORIGIN_KIND: RAY_JOBS.kind,
-            },
+            labels={**(template.metadata.labels or {}), pods.ORIGIN_NAME: meta.name, pods.ORIGIN_KIND: RAY_JOBS.kind},
             annotations={
                 **(template.metadata.annotations or {}),
                 # A member of the cluster's gang beyond its size: it need not wait for a queue a second time.
@@ -177,11 +172,7 @@ def cluster_spec(job: RayJob, submission_id: str) -> RayClusterSpec:
 def _container(job: RayJob, cluster: RayCluster | None) -> Container:
     spec = job.spec.ray_cluster_spec or (cluster.spec if cluster is not None else None)
     heads = (spec.head_group_spec.template.spec.containers or []) if spec is not None else []
-    return Container(
-        name=_NAME,
-        image=heads[0].image if heads else None,
-        resources=SUBMITTER_RESOURCES,
-    )
+    return Container(name=_NAME, image=heads[0].image if heads else None, resources=SUBMITTER_RESOURCES)
 
 
 def submit_command(job: RayJob, address: str, submission_id: str) -> str:
@@ -244,7 +235,6 @@ def decide(seen: Seen[RayJob], cluster: RayCluster | None, now: float, head: Pod
         cluster: the cluster that the job's status or selector names, if it is there.
         now: seconds since 1970.
         head: pod of the cluster's head, which in SidecarMode submits the job.
-
     """
     return _RayJobDecision(seen, cluster, now, head).run()
 

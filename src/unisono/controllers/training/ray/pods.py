@@ -13,26 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
+from unisono.api import core
 from unisono.api.annotations import WORKING_DIRECTORY
 from unisono.api.base import ObjectMeta
-from unisono.api.core import (
-    Container,
-    ContainerPort,
-    EmptyDirVolumeSource,
-    EnvVar,
-    EnvVarSource,
-    ExecAction,
-    ObjectFieldSelector,
-    Pod,
-    PodTemplateSpec,
-    Probe,
-    ResourceRequirements,
-    Service,
-    ServicePort,
-    ServiceSpec,
-    Volume,
-    VolumeMount,
-)
 from unisono.api.groups.ray import RayCluster, RayHeadGroupSpec, RayWorkerGroupSpec
 from unisono.api.keys import APP_NAME, GROUP_NAME, QUEUE_NAME, RAY_CLUSTER, RAY_GROUP, TASK_INDEX, TASK_SPEC, TPU
 from unisono.api.kind_families import RAY_CLUSTERS
@@ -101,7 +84,7 @@ class Place:
     group: str
     index: int
     name: str
-    template: PodTemplateSpec
+    template: core.PodTemplateSpec
     params: dict[str, str]
     labels: Mapping[str, str]
 
@@ -125,7 +108,7 @@ class RayClusterView:
         """Worker groups that are not suspended."""
         return [group for group in self.spec.worker_group_specs or () if not group.suspend]
 
-    def places(self, pods: Iterable[Pod] = ()) -> Iterator[Place]:
+    def places(self, pods: Iterable[core.Pod] = ()) -> Iterator[Place]:
         """Every pod that the cluster wants, the head first.
 
         Workers that are there keep their places, but for those that ``workersToDelete`` names: with fewer replicas
@@ -133,7 +116,6 @@ class RayClusterView:
 
         Args:
             pods: the cluster's pods.
-
         """
         head = self.spec.head_group_spec
         name = pod_name(f"{self.name}-head", self.uid, HEAD_GROUP, 0)
@@ -147,7 +129,7 @@ class RayClusterView:
     def _worker(self, group: RayWorkerGroupSpec, index: int) -> str:
         return pod_name(f"{self.name}-{group.group_name}-worker", self.uid, group.group_name, index)
 
-    def _indexes(self, group: RayWorkerGroupSpec, living: Iterable[Pod]) -> Iterator[int]:
+    def _indexes(self, group: RayWorkerGroupSpec, living: Iterable[core.Pod]) -> Iterator[int]:
         """Numbers of the pods that a group wants; the hosts of one replica come and go together."""
         size, replicas = hosts(group), desired(group) // hosts(group)
         unwanted = set((group.scale_strategy.workers_to_delete if group.scale_strategy else None) or ())
@@ -177,7 +159,7 @@ class RayClusterView:
         return queue_of(self.cluster) or DEFAULT_QUEUE
 
 
-def _number_in(group: RayWorkerGroupSpec, pod: Pod) -> int | None:
+def _number_in(group: RayWorkerGroupSpec, pod: core.Pod) -> int | None:
     """Number of a pod within a group; None for pods of other groups."""
     if (pod.metadata.labels or {}).get(RAY_GROUP) != group.group_name:
         return None
@@ -196,11 +178,11 @@ _ACCELERATORS = {"aws.amazon.com/neuroncore": "neuron_cores", TPU: "TPU"}
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  # nosec B108 # where Ray keeps its objects
 
 
-def build_pod(view: RayClusterView, place: Place) -> Pod:
+def build_pod(view: RayClusterView, place: Place) -> core.Pod:
     """One pod of the cluster, a member of its gang."""
-    template = msgspec.json.decode(msgspec.json.encode(place.template), type=PodTemplateSpec)
+    template = msgspec.json.decode(msgspec.json.encode(place.template), type=core.PodTemplateSpec)
     given = view.cluster.metadata.annotations or {}
-    pod = Pod(
+    pod = core.Pod(
         metadata=ObjectMeta(
             name=place.name,
             namespace=view.namespace,
@@ -222,7 +204,7 @@ def build_pod(view: RayClusterView, place: Place) -> Pod:
     spec = pod.spec
     spec.restart_policy = spec.restart_policy or "Always"
     spec.scheduler_name = spec.scheduler_name or "volcano"
-    containers = spec.containers or [Container(name="ray")]
+    containers = spec.containers or [core.Container(name="ray")]
     if not place.is_head:
         spec.init_containers = [*(spec.init_containers or ()), _wait_for_head(view, containers[0])]
     _share_memory(pod, containers[0])
@@ -231,7 +213,7 @@ def build_pod(view: RayClusterView, place: Place) -> Pod:
     return pod
 
 
-def head_ports(template: PodTemplateSpec) -> dict[str, int]:
+def head_ports(template: core.PodTemplateSpec) -> dict[str, int]:
     """Ports of a head by name: those of its first container, and Ray's own whose name and number are free."""
     containers = template.spec.containers or []
     own = (containers[0].ports or ()) if containers else ()
@@ -245,20 +227,20 @@ def head_ports(template: PodTemplateSpec) -> dict[str, int]:
     return ports_by_name
 
 
-def head_service(view: RayClusterView) -> Service:
+def head_service(view: RayClusterView) -> core.Service:
     """The Service of the head; what ``headService`` says is merged into it."""
     head = view.spec.head_group_spec
     own: dict[str, Any] = head.head_service or {}
     marks = {**_labels(view, next(view.places())), **((own.get("metadata") or {}).get("labels") or {})}
     asked: dict[str, Any] = own.get("spec") or {}
     taken = {taken for port in asked.get("ports") or () for taken in (port.get("name"), port.get("port"))}
-    spec = ServiceSpec(
+    spec = core.ServiceSpec(
         cluster_ip="None" if not head.service_type else None,
         type=head.service_type or None,
         selector=_selector(view),
         publish_not_ready_addresses=True if not head.service_type else None,
         ports=[
-            ServicePort(name=name, port=number, target_port=number, app_protocol="tcp")
+            core.ServicePort(name=name, port=number, target_port=number, app_protocol="tcp")
             for name, number in sorted(head_ports(head.template).items())
             if not taken & {name, number}
         ],
@@ -270,7 +252,7 @@ def head_service(view: RayClusterView) -> Service:
         **((own.get("metadata") or {}).get("annotations") or {}),
         **(view.spec.head_service_annotations or {}),
     }
-    return Service(
+    return core.Service(
         metadata=ObjectMeta(
             name=head_service_name(view.name),
             namespace=view.namespace,
@@ -278,11 +260,11 @@ def head_service(view: RayClusterView) -> Service:
             annotations=annotations or None,
             owner_references=[owned_by(RAY_CLUSTERS, view.cluster)],
         ),
-        spec=msgspec.convert(merged, ServiceSpec),
+        spec=msgspec.convert(merged, core.ServiceSpec),
     )
 
 
-def start_command(view: RayClusterView, place: Place, container: Container) -> str:
+def start_command(view: RayClusterView, place: Place, container: core.Container) -> str:
     """The ``ray start`` of a pod: parameters of the group over those that follow from the container.
 
     As KubeRay has it, they go to the shell as they were written: authors quote for it and name variables.
@@ -349,7 +331,7 @@ def _selector(view: RayClusterView) -> dict[str, str]:
     return {key: marks[key] for key in (RAY_CLUSTER, IDENTIFIER, NODE_TYPE)}
 
 
-def _amounts(container: Container) -> Iterator[tuple[str, str]]:
+def _amounts(container: core.Container) -> Iterator[tuple[str, str]]:
     """What Ray is told of the container: CPUs, memory in bytes, accelerators; limits, and for CPUs else requests."""
     limits, requests = container.resources.limits or {}, container.resources.requests or {}
     cpu = limits.get("cpu", requests.get("cpu"))
@@ -365,7 +347,7 @@ def _amounts(container: Container) -> Iterator[tuple[str, str]]:
         yield "resources", _as_json(others)
 
 
-def _start_ray(view: RayClusterView, place: Place, container: Container) -> None:
+def _start_ray(view: RayClusterView, place: Place, container: core.Container) -> None:
     """Run ``ray start`` in the first container, after what its author wants to run before."""
     command = start_command(view, place, container)
     before = shlex.join([*(container.command or ()), *(container.args or ())])
@@ -380,14 +362,14 @@ def _start_ray(view: RayClusterView, place: Place, container: Container) -> None
         ports = sorted(head_ports(view.spec.head_group_spec.template).items())
         container.ports = [
             *(container.ports or ()),
-            *(ContainerPort(name=name, container_port=port) for name, port in ports if port not in taken),
+            *(core.ContainerPort(name=name, container_port=port) for name, port in ports if port not in taken),
         ]
     set_already = {each.name for each in container.env or ()}
     added = [each for each in _environment(view, place, command) if each.name not in set_already]
     container.env = [*(container.env or ()), *added]
 
 
-def _takes_jobs(place: Place) -> Probe | None:
+def _takes_jobs(place: Place) -> core.Probe | None:
     """The head is ready when its dashboard listens, and the agent that starts what is submitted to the dashboard.
 
     None where there is no dashboard.
@@ -401,34 +383,37 @@ def _takes_jobs(place: Place) -> Probe | None:
     )
     # Bash connects by itself: not every image has a program for HTTP.
     tries = " && ".join(f": </dev/tcp/127.0.0.1/{shlex.quote(port)}" for port in ports)
-    return Probe(
-        exec=ExecAction(command=["/bin/bash", "-c", tries]), period_seconds=2, timeout_seconds=5, failure_threshold=10
+    return core.Probe(
+        exec=core.ExecAction(command=["/bin/bash", "-c", tries]),
+        period_seconds=2,
+        timeout_seconds=5,
+        failure_threshold=10,
     )
 
 
-def _environment(view: RayClusterView, place: Place, command: str) -> list[EnvVar]:
+def _environment(view: RayClusterView, place: Place, command: str) -> list[core.EnvVar]:
     address, port = head_address(view.name, view.namespace), _gcs_port(view)
     local = "127.0.0.1"
-    variables = [] if place.is_head else [EnvVar(name="FQ_RAY_IP", value=address)]
+    variables = [] if place.is_head else [core.EnvVar(name="FQ_RAY_IP", value=address)]
     variables += [
-        EnvVar(name="RAY_IP", value=local if place.is_head else head_service_name(view.name)),
+        core.EnvVar(name="RAY_IP", value=local if place.is_head else head_service_name(view.name)),
         _field("RAY_CLUSTER_NAME", f"metadata.labels['{RAY_CLUSTER}']"),
         _field("RAY_CLUSTER_NAMESPACE", "metadata.namespace"),
         _field("RAY_CLOUD_INSTANCE_ID", "metadata.name"),
         _field("RAY_NODE_TYPE_NAME", f"metadata.labels['{RAY_GROUP}']"),
-        EnvVar(name="KUBERAY_GEN_RAY_START_CMD", value=command),
-        EnvVar(name="RAY_PORT", value=port),
-        EnvVar(name="RAY_ADDRESS", value=f"{local if place.is_head else address}:{port}"),
-        EnvVar(name="RAY_USAGE_STATS_KUBERAY_IN_USE", value="1"),
+        core.EnvVar(name="KUBERAY_GEN_RAY_START_CMD", value=command),
+        core.EnvVar(name="RAY_PORT", value=port),
+        core.EnvVar(name="RAY_ADDRESS", value=f"{local if place.is_head else address}:{port}"),
+        core.EnvVar(name="RAY_USAGE_STATS_KUBERAY_IN_USE", value="1"),
     ]
     return variables
 
 
-def _field(name: str, path: str) -> EnvVar:
-    return EnvVar(name=name, value_from=EnvVarSource(field_ref=ObjectFieldSelector(field_path=path)))
+def _field(name: str, path: str) -> core.EnvVar:
+    return core.EnvVar(name=name, value_from=core.EnvVarSource(field_ref=core.ObjectFieldSelector(field_path=path)))
 
 
-def _wait_for_head(view: RayClusterView, like: Container) -> Container:
+def _wait_for_head(view: RayClusterView, like: core.Container) -> core.Container:
     """An init container that ends well as soon as the head answers."""
     address = f"{head_address(view.name, view.namespace)}:{_gcs_port(view)}"
     script = (
@@ -436,7 +421,7 @@ def _wait_for_head(view: RayClusterView, like: Container) -> Container:
         f"echo waiting for the head at {address}; sleep 5; done"
     )
     amounts: dict[str, str | int | float] = {"cpu": "200m", "memory": "256Mi"}
-    return Container(
+    return core.Container(
         name="wait-gcs-ready",
         image=like.image,
         image_pull_policy=like.image_pull_policy,
@@ -446,19 +431,19 @@ def _wait_for_head(view: RayClusterView, like: Container) -> Container:
         env_from=list(like.env_from) if like.env_from else None,
         volume_mounts=list(like.volume_mounts) if like.volume_mounts else None,
         security_context=like.security_context,
-        resources=ResourceRequirements(limits=dict(amounts), requests=dict(amounts)),
+        resources=core.ResourceRequirements(limits=dict(amounts), requests=dict(amounts)),
     )
 
 
-def _share_memory(pod: Pod, container: Container) -> None:
+def _share_memory(pod: core.Pod, container: core.Container) -> None:
     """Ray's object store lives in shared memory, of which containers have little by default."""
     mounted = any(mount.mount_path == _SHARED_MEMORY for mount in container.volume_mounts or ())
     if mounted or any(volume.name == "shared-mem" for volume in pod.spec.volumes or ()):
         return
     limit = (container.resources.requests or {}).get("memory")
-    source = EmptyDirVolumeSource(medium="Memory", size_limit=limit)
-    pod.spec.volumes = [*(pod.spec.volumes or ()), Volume(name="shared-mem", empty_dir=source)]
+    source = core.EmptyDirVolumeSource(medium="Memory", size_limit=limit)
+    pod.spec.volumes = [*(pod.spec.volumes or ()), core.Volume(name="shared-mem", empty_dir=source)]
     container.volume_mounts = [
         *(container.volume_mounts or ()),
-        VolumeMount(name="shared-mem", mount_path=_SHARED_MEMORY),
+        core.VolumeMount(name="shared-mem", mount_path=_SHARED_MEMORY),
     ]

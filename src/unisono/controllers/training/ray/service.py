@@ -16,31 +16,10 @@ from typing import Any
 
 import msgspec
 
+from unisono.api import core
 from unisono.api.base import ObjectMeta
 from unisono.api.conditions import is_true
-from unisono.api.core import (
-    Container,
-    EnvVar,
-    ExecAction,
-    Pod,
-    PodSpec,
-    PodTemplateSpec,
-    Probe,
-    ResourceRequirements,
-    Service,
-    ServicePort,
-    ServiceSpec,
-)
-from unisono.api.groups.ray import (
-    NO_UPGRADE,
-    AppStatus,
-    RayCluster,
-    RayClusterSpec,
-    RayService,
-    RayServiceClusterStatus,
-    RayServiceStatus,
-    RayWorkerGroupSpec,
-)
+from unisono.api.groups import ray
 from unisono.api.keys import GROUP_NAME, LAST_APPLIED, RAY_CLUSTER, TASK_SPEC
 from unisono.api.kind_families import RAY_CLUSTERS, RAY_SERVICES
 from unisono.api.kinds import SERVICES
@@ -68,9 +47,9 @@ _HEALTHY = (
 )
 
 
-def cluster_spec(service: RayService) -> RayClusterSpec:
+def cluster_spec(service: ray.RayService) -> ray.RayClusterSpec:
     """Spec of the service's cluster: pods that requests go to are marked, and ready when Ray Serve's proxy is."""
-    spec = msgspec.convert(msgspec.to_builtins(service.spec.ray_cluster_config), RayClusterSpec)
+    spec = msgspec.convert(msgspec.to_builtins(service.spec.ray_cluster_config), ray.RayClusterSpec)
     _mark(spec.head_group_spec.template, serves=not service.spec.exclude_head_pod_from_serve_svc)
     for group in spec.worker_group_specs or ():
         _mark(group.template, serves=True)
@@ -80,23 +59,23 @@ def cluster_spec(service: RayService) -> RayClusterSpec:
     return spec
 
 
-def _mark(template: PodTemplateSpec, *, serves: bool) -> None:
+def _mark(template: core.PodTemplateSpec, *, serves: bool) -> None:
     template.metadata.labels = {**(template.metadata.labels or {}), view.SERVE: "true" if serves else "false"}
 
 
-def _answers(port: int) -> Probe:
+def _answers(port: int) -> core.Probe:
     command = ["/bin/bash", "-c", _HEALTHY.format(port=port)]
-    return Probe(exec=ExecAction(command=command), period_seconds=5, timeout_seconds=5, failure_threshold=1)
+    return core.Probe(exec=core.ExecAction(command=command), period_seconds=5, timeout_seconds=5, failure_threshold=1)
 
 
-def serve_port(service: RayService) -> int:
+def serve_port(service: ray.RayService) -> int:
     """Where the proxies listen: the head's port named ``serve``."""
     containers = service.spec.ray_cluster_config.head_group_spec.template.spec.containers or []
     named = (port for port in (containers[0].ports if containers else None) or () if port.name == "serve")
     return next((port.container_port for port in named), view.SERVE_PORT)
 
 
-def head_service(service: RayService, cluster: RayCluster) -> Service:
+def head_service(service: ray.RayService, cluster: ray.RayCluster) -> core.Service:
     """The Service of the head that serves, under the name of the RayService: it stays when clusters come and go."""
     made = cluster_head_service(RayClusterView(cluster))
     made.metadata.name = view.head_service_name(service.metadata.name)
@@ -104,7 +83,7 @@ def head_service(service: RayService, cluster: RayCluster) -> Service:
     return made
 
 
-def serve_service(service: RayService, cluster: RayCluster) -> Service:
+def serve_service(service: ray.RayService, cluster: ray.RayCluster) -> core.Service:
     """The Service of the applications; what ``serveService`` says is merged into it."""
     own: dict[str, Any] = service.spec.serve_service or {}
     given = own.get("metadata") or {}
@@ -112,11 +91,11 @@ def serve_service(service: RayService, cluster: RayCluster) -> Service:
     meta = service.metadata
     name = str(given.get("name") or view.serve_service_name(meta.name))
     marks = {view.ORIGIN_NAME: meta.name, view.ORIGIN_KIND: RAY_SERVICES.kind, view.SERVE: name}
-    spec = ServiceSpec(ports=[ServicePort(name="serve", port=port, target_port=port)])
+    spec = core.ServiceSpec(ports=[core.ServicePort(name="serve", port=port, target_port=port)])
     # Ports that the user names are used; which pods answer is the controller's to say.
     merged = {**msgspec.to_builtins(spec), **(own.get("spec") or {})}
     merged["selector"] = {RAY_CLUSTER: cluster.metadata.name, view.SERVE: "true"}
-    return Service(
+    return core.Service(
         metadata=ObjectMeta(
             name=name,
             namespace=meta.namespace,
@@ -124,7 +103,7 @@ def serve_service(service: RayService, cluster: RayCluster) -> Service:
             annotations=given.get("annotations") or None,
             owner_references=[owned_by(RAY_SERVICES, service)],
         ),
-        spec=msgspec.convert(merged, ServiceSpec),
+        spec=msgspec.convert(merged, core.ServiceSpec),
     )
 
 
@@ -180,32 +159,32 @@ while True:
 """
 
 
-def deployer_name(cluster: RayCluster, head: Pod, config: str) -> str:
+def deployer_name(cluster: ray.RayCluster, head: core.Pod, config: str) -> str:
     """Name of the pod: another one for another configuration, and for a new head, which knows nothing."""
     starts = sum(each.restart_count or 0 for each in head.status.container_statuses or ())
     name = cluster.metadata.name
     return view.pod_name(f"{name}-serve", cluster.metadata.uid, head.metadata.uid, starts, config)
 
 
-def deployer_pod(service: RayService, cluster: RayCluster, name: str) -> Pod:
+def deployer_pod(service: ray.RayService, cluster: ray.RayCluster, name: str) -> core.Pod:
     """The pod that deploys the service's applications on a cluster; it tries again until they run."""
     meta, at = service.metadata, view.head_address(cluster.metadata.name, service.metadata.namespace or "")
     heads = cluster.spec.head_group_spec.template.spec
-    main = (heads.containers or [Container()])[0]
+    main = (heads.containers or [core.Container()])[0]
     amounts: dict[str, str | int | float] = {"cpu": "200m", "memory": "256Mi"}
-    container = Container(
+    container = core.Container(
         name=_NAME,
         image=main.image,
         image_pull_policy=main.image_pull_policy,
         command=["/bin/bash", "-c", 'exec "$(command -v python || command -v python3)" -c "$SERVE_DEPLOYER"'],
         env=[
-            EnvVar(name="RAY_DASHBOARD_ADDRESS", value=f"http://{at}:{view.DASHBOARD_PORT}"),
-            EnvVar(name="SERVE_CONFIG", value=_verbatim(service.spec.serve_config_v2 or "")),
-            EnvVar(name="SERVE_DEPLOYER", value=_verbatim(_SCRIPT)),
+            core.EnvVar(name="RAY_DASHBOARD_ADDRESS", value=f"http://{at}:{view.DASHBOARD_PORT}"),
+            core.EnvVar(name="SERVE_CONFIG", value=_verbatim(service.spec.serve_config_v2 or "")),
+            core.EnvVar(name="SERVE_DEPLOYER", value=_verbatim(_SCRIPT)),
         ],
-        resources=ResourceRequirements(limits={"cpu": "1", "memory": "512Mi"}, requests=amounts),
+        resources=core.ResourceRequirements(limits={"cpu": "1", "memory": "512Mi"}, requests=amounts),
     )
-    return Pod(
+    return core.Pod(
         metadata=ObjectMeta(
             name=name,
             namespace=meta.namespace,
@@ -214,7 +193,7 @@ def deployer_pod(service: RayService, cluster: RayCluster, name: str) -> Pod:
             annotations={GROUP_NAME: f"ray-{cluster.metadata.name}-pg", TASK_SPEC: "deployer"},
             owner_references=[owned_by(RAY_SERVICES, service)],
         ),
-        spec=PodSpec(
+        spec=core.PodSpec(
             containers=[container],
             restart_policy="OnFailure",
             scheduler_name=heads.scheduler_name or "volcano",
@@ -225,7 +204,7 @@ def deployer_pod(service: RayService, cluster: RayCluster, name: str) -> Pod:
     )
 
 
-def told_by(pod: Pod | None, config: str) -> dict[str, AppStatus] | None:
+def told_by(pod: core.Pod | None, config: str) -> dict[str, ray.AppStatus] | None:
     """State of each application as the deployer last told it; DEPLOYING before it has told anything."""
     for status in (pod.status.container_statuses if pod is not None else None) or ():
         for state in (status.state, status.last_state):
@@ -234,8 +213,8 @@ def told_by(pod: Pod | None, config: str) -> dict[str, AppStatus] | None:
                 return statuses
             if ended is not None and ended.exit_code:
                 text = ended.message or f"the deployer ended with code {ended.exit_code}"
-                return {name: AppStatus(status=DEPLOY_FAILED, message=text) for name in names(config)} or None
-    return {name: AppStatus(status=DEPLOYING) for name in names(config)} or None
+                return {name: ray.AppStatus(status=DEPLOY_FAILED, message=text) for name in names(config)} or None
+    return {name: ray.AppStatus(status=DEPLOYING) for name in names(config)} or None
 
 
 def names(config: str) -> list[str]:
@@ -248,9 +227,9 @@ def names(config: str) -> list[str]:
     return [str(each.get("name", "default")) for each in apps or () if isinstance(each, dict)]
 
 
-def _read(text: str | None) -> dict[str, AppStatus]:
+def _read(text: str | None) -> dict[str, ray.AppStatus]:
     try:
-        return msgspec.convert(json_object(text), dict[str, AppStatus])
+        return msgspec.convert(json_object(text), dict[str, ray.AppStatus])
     except msgspec.ValidationError:
         return {}
 
@@ -270,11 +249,11 @@ _DELAY_SECONDS = 60
 class SeenCluster:
     """A cluster of the service, and its pods."""
 
-    cluster: RayCluster
-    pods: list[Pod]
+    cluster: ray.RayCluster
+    pods: list[core.Pod]
 
     @property
-    def head(self) -> Pod | None:
+    def head(self) -> core.Pod | None:
         """The pod of the head, once it is ready."""
         heads = (pod for pod in self.pods if (pod.metadata.labels or {}).get(view.NODE_TYPE) == "head")
         ready = is_true(self.cluster.status.conditions, "HeadPodReady")
@@ -286,19 +265,18 @@ class SeenCluster:
         return sum(is_ready(pod) and (pod.metadata.labels or {}).get(view.SERVE) == "true" for pod in self.pods)
 
 
-def decide(seen: Seen[RayService], clusters: Mapping[str, SeenCluster], now: float) -> TrainingPlan:
+def decide(seen: Seen[ray.RayService], clusters: Mapping[str, SeenCluster], now: float) -> TrainingPlan:
     """The next step for the service; an empty plan when another operator manages it.
 
     Args:
         seen: the service and the pods that deploy its applications.
         clusters: its clusters by name.
         now: seconds since 1970.
-
     """
     return _ServiceDecision(seen, clusters, now).run()
 
 
-def cluster_name(service: RayService) -> str:
+def cluster_name(service: ray.RayService) -> str:
     """Name of the cluster that the spec describes: another one where more than sizes of worker groups changes."""
     config = to_json(service.spec.ray_cluster_config)
     for group in config.get("workerGroupSpecs") or ():
@@ -309,11 +287,11 @@ def cluster_name(service: RayService) -> str:
 
 
 class _ServiceDecision:
-    def __init__(self, seen: Seen[RayService], clusters: Mapping[str, SeenCluster], now: float) -> None:
+    def __init__(self, seen: Seen[ray.RayService], clusters: Mapping[str, SeenCluster], now: float) -> None:
         self.seen, self.service, self.clusters = seen, seen.job, clusters
         self.spec, self.now, self.time = seen.job.spec, now, rfc3339(now)
         self.plan = TrainingPlan()
-        self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), RayServiceStatus)
+        self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), ray.RayServiceStatus)
         self.kept_pods: set[str] = set()
 
     def run(self) -> TrainingPlan:
@@ -348,7 +326,7 @@ class _ServiceDecision:
         if active and active not in self.clusters:
             # What served is gone and cannot be made again from a spec that has changed.
             active = ""
-        keep = self.spec.upgrade_strategy is not None and self.spec.upgrade_strategy.type == NO_UPGRADE
+        keep = self.spec.upgrade_strategy is not None and self.spec.upgrade_strategy.type == ray.NO_UPGRADE
         return active, "" if active and keep else desired_name
 
     def _bring_about(self, name: str) -> None:
@@ -380,11 +358,11 @@ class _ServiceDecision:
         if patch:
             self.plan.patches.append((RAY_CLUSTERS, name, patch))
 
-    def _cluster(self, name: str, sizes: str) -> RayCluster:
+    def _cluster(self, name: str, sizes: str) -> ray.RayCluster:
         meta = self.service.metadata
         given = {k: v for k, v in (meta.annotations or {}).items() if k != LAST_APPLIED}
         marks = {**(meta.labels or {}), view.ORIGIN_NAME: meta.name, view.ORIGIN_KIND: RAY_SERVICES.kind}
-        return RayCluster(
+        return ray.RayCluster(
             metadata=ObjectMeta(
                 name=name,
                 namespace=meta.namespace,
@@ -432,7 +410,7 @@ class _ServiceDecision:
             reason = "NoPendingCluster" if active else "NoActiveCluster"
             self._set(UPGRADING, reason, "no cluster is about to take over", holds=False)
 
-    def _of(self, name: str) -> RayServiceClusterStatus | None:
+    def _of(self, name: str) -> ray.RayServiceClusterStatus | None:
         if not name:
             return None
         seen = self.clusters.get(name)
@@ -441,7 +419,7 @@ class _ServiceDecision:
             config = self.spec.serve_config_v2 or ""
             deployer = deployer_name(seen.cluster, head, config)
             report = told_by(next((pod for pod in self.seen.pods if pod.metadata.name == deployer), None), config)
-        return RayServiceClusterStatus(
+        return ray.RayServiceClusterStatus(
             application_statuses=report,
             ray_cluster_name=name,
             ray_cluster_status=seen.cluster.status if seen is not None else None,
@@ -484,11 +462,11 @@ class _ServiceDecision:
         self.status.conditions = set_condition(self.status.conditions, type, value, reason, message, self.time)
 
 
-def _sizes(groups: list[RayWorkerGroupSpec] | None) -> str:
+def _sizes(groups: list[ray.RayWorkerGroupSpec] | None) -> str:
     return view.letters(*[(g.group_name, g.replicas, g.min_replicas, g.max_replicas) for g in groups or ()])
 
 
-def _resized(cluster: RayCluster, wanted: list[RayWorkerGroupSpec] | None) -> list[dict[str, Any]]:
+def _resized(cluster: ray.RayCluster, wanted: list[ray.RayWorkerGroupSpec] | None) -> list[dict[str, Any]]:
     """The cluster's worker groups with the sizes of the service."""
     by_name = {group.group_name: to_json(group) for group in wanted or ()}
     fields = ("replicas", "minReplicas", "maxReplicas")
