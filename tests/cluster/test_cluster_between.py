@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,15 @@ from support.examples import examples
 from unisono.api import kinds
 from unisono.api.annotations import APART, NEAR, SPREAD
 from unisono.api.base import LabelSelector, ObjectMeta
-from unisono.api.core import Affinity, Namespace, PodAffinity, PodAffinityTerm
+from unisono.api.core import (
+    Affinity,
+    Namespace,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodAntiAffinity,
+    WeightedPodAffinityTerm,
+)
 from unisono.api.selecting import selects
 from unisono.cluster.state import ClusterState
 
@@ -125,3 +134,45 @@ def test_labels_of_namespaces_change_nothing_of_gangs() -> None:
     state.apply("MODIFIED", kinds.NAMESPACES, space)
     (spread,) = state.tasks["ns/p0"].pod_class.terms.spread
     assert spread.selector in state.tasks["ns/p0"].pod_class.matched
+
+
+def apart_from_each_other(kind: str, number: int) -> list[Any]:
+    """A gang of two pods apart from all others with their label: by its annotation, or by terms of its pods."""
+    name, weight = f"g{number}", 1 if kind.endswith("preferred") else 0
+    mark = ":preferred" if weight else ""
+    notes = {APART: f"app=a@tier-1{mark}"} if kind.startswith("annotation") else {}
+    made = [pod(f"{name}-{at}", name, labels={"app": "a", "set": name}) for at in range(2)]
+    if not notes:
+        for one in made:
+            term = PodAffinityTerm(
+                label_selector=LabelSelector(match_labels={"app": "a"}),
+                topology_key="rack",
+                mismatch_label_keys=["set"],
+            )
+            one.spec.affinity = Affinity(
+                pod_anti_affinity=PodAntiAffinity(
+                    required_during_scheduling_ignored_during_execution=None if weight else [term],
+                    preferred_during_scheduling_ignored_during_execution=[
+                        WeightedPodAffinityTerm(weight=1, pod_affinity_term=term)
+                    ]
+                    if weight
+                    else None,
+                )
+            )
+    return [group(name, 2, annotations=notes), *made]
+
+
+@pytest.mark.parametrize("kind", ["annotation", "annotation, preferred", "terms", "terms, preferred"])
+def test_one_more_gang_that_keeps_apart_changes_nothing_of_a_hundred_others(kind: str) -> None:
+    state = ClusterState()
+    for number in range(100):
+        for thing in apart_from_each_other(kind, number):
+            state.apply("ADDED", kinds.PODS if isinstance(thing, Pod) else kinds.POD_GROUPS, thing)
+    classes = {key: task.pod_class for key, task in state.snapshot().tasks.items()}
+    assert {len(one.matched) for one in classes.values()} == {2}  # all of them, and its own gang
+    for thing in apart_from_each_other(kind, 100):
+        state.apply("ADDED", kinds.PODS if isinstance(thing, Pod) else kinds.POD_GROUPS, thing)
+    snapshot = state.snapshot()
+    assert all(snapshot.tasks[key].pod_class is one for key, one in classes.items())
+    held_by = snapshot.affinity_index.held_by
+    assert sum(len(held_by[selector]) for selector in snapshot.tasks["ns/g100-0"].pod_class.matched) == 2

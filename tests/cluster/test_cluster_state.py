@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.build import cluster, gang, group, kind_of, node, nodes, pod, priority_class, queue
 from support.examples import examples
 from unisono.api import kinds
+from unisono.api.annotations import APART, NEAR, SPREAD, USER
 from unisono.api.base import Object
 from unisono.cluster.state import ClusterState
 from unisono.cluster.status import TaskStatus
@@ -289,3 +290,38 @@ def test_sums_of_a_queue() -> None:
     assert record.elastic[0] == 2000
     assert record.inqueue[0] == 2000
     assert record.promised[0] == 2000
+
+
+# ---- what users spoil later does not take their pods out of the count
+
+
+@pytest.mark.parametrize("word", [NEAR, APART, SPREAD])
+def test_a_pod_that_has_a_node_counts_whatever_is_written_about_where_its_gang_stands(word: str) -> None:
+    state = cluster(node("n", cpu=8), group("g", 1), pod("a", "g", node="n", cpu=6))
+    state.apply("MODIFIED", kinds.PODS, pod("a", "g", node="n", cpu=6, annotations={word: "garbage"}))
+    assert state.snapshot().queues["default"].allocated[0] == 6000
+    state.apply("MODIFIED", kinds.POD_GROUPS, group("g", 1, annotations={APART: "app=x@tier-1"}))
+    task = state.snapshot().tasks["ns/a"]
+    assert task.owned
+    assert not task.pod_class.terms.away
+    assert not len(state.rejected)
+    state.apply("ADDED", kinds.PODS, pod("b", "g", cpu=1, annotations={word: "garbage"}))
+    assert [one.key for one in state.rejected.all()] == ["ns/b"]
+
+
+@pytest.mark.parametrize("first", ["group", "pod"])
+def test_pods_of_a_group_that_cannot_be_read_count_also_for_a_scheduler_that_begins(first: str) -> None:
+    unreadable = group("g", 1, queue="q", annotations={APART: "garbage", USER: "ann"})
+    things = [(kinds.POD_GROUPS, unreadable), (kinds.PODS, pod("a", "g", node="n", cpu=6))]
+    state = cluster(node("n", cpu=8), queue("q"))
+    for kind, thing in things if first == "group" else things[::-1]:
+        state.apply("ADDED", kind, thing)
+    snapshot = state.snapshot()
+    assert snapshot.queues["q"].allocated[0] == 6000
+    assert snapshot.jobs["ns/g"].annotations == {USER: "ann"}
+    assert "ns/g" not in snapshot.active
+    state.apply("MODIFIED", kinds.POD_GROUPS, group("g", 1, queue="q"))
+    assert not state.snapshot().jobs["ns/g"].gone
+    state.apply("MODIFIED", kinds.POD_GROUPS, unreadable)
+    state.apply("DELETED", kinds.PODS, pod("a", "g", node="n", cpu=6))
+    assert state.snapshot().queues["q"].allocated[0] == 0

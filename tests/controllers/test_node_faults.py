@@ -57,8 +57,10 @@ class World(ControllerWorld):
         self.client.put(EVENTS, told)
         await self.advance(5)
 
-    async def fail(self, job: str, number: int, *, deleted: bool = False, reason: str | None = None) -> None:
-        there = pod(f"{job}-{number}", job, node="n0", phase="Running", namespace="default", cpu=1)
+    async def fail(
+        self, job: str, number: int, *, deleted: bool = False, reason: str | None = None, namespace: str = "default"
+    ) -> None:
+        there = pod(f"{job}-{number}", job, node="n0", phase="Running", namespace=namespace, cpu=1)
         self.client.put(PODS, there)
         await self.advance(1)
         end = ContainerStateTerminated(exit_code=1, finished_at=rfc3339(self.clock.time()))
@@ -101,7 +103,7 @@ async def test_what_is_known_is_not_counted_again_by_one_that_starts() -> None:
         assert await it.book() == {"xid": 1.0, "ecc": 1.0}
 
 
-async def test_failures_of_a_job_count_once_and_only_where_there_is_a_check() -> None:
+async def test_failures_of_a_namespace_count_once_a_day_and_only_where_there_is_a_check() -> None:
     async with World() as it:
         await it.begin()
         await it.fail("early", 0)
@@ -111,9 +113,25 @@ async def test_failures_of_a_job_count_once_and_only_where_there_is_a_check() ->
         for number in range(3):
             await it.fail("again", number)
             await it.advance(100)
-        assert await it.book() == {"job-failure": 1.0}
         await it.fail("other", 0)
+        assert await it.book() == {"job-failure": 1.0}
+        await it.fail("other", 0, namespace="others")
         assert await it.book() == {"job-failure": 2.0}
+        await it.advance(86_400)
+        await it.fail("another", 0)
+        assert await it.book() == {"job-failure": 2.0}
+
+
+async def test_no_namespace_alone_takes_nodes_out_by_jobs_that_fail() -> None:
+    async with World() as it:
+        await it.begin(when=[], quarantine_after_faults=3)
+        for number in range(20):
+            await it.fail(f"j{number}", 0)
+            await it.advance(7200)
+        assert await it.stands() == ("", "")
+        await it.fail("theirs", 0, namespace="a")
+        await it.fail("theirs", 0, namespace="b")
+        assert await it.stands() == ("Failed", "gpus")
 
 
 async def test_pods_that_are_deleted_or_evicted_or_out_of_time_say_nothing_about_their_node() -> None:

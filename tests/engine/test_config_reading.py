@@ -129,6 +129,7 @@ ERRORS = {
     "empty": ("", 0, "the file is empty"),
     "a list": ("- a\n", 1, "must be a map"),
     "broken YAML": ("actions: [a\ntiers: b\n", 2, "the YAML is broken"),
+    "deep JSON": ('{"tiers":' + "[" * 3000 + "]" * 3000 + "}", 0, "the YAML is nested too deep"),
     "empty actions": ('actions: ""\n', 1, "actions must be a text"),
     "actions as list": ("actions: [allocate]\n", 1, "actions must be a text"),
     "trailing comma": ("actions: 'allocate,'\n", 1, "an empty name"),

@@ -124,6 +124,27 @@ def test_in_line_a_job_goes_to_the_end_when_it_comes_into_a_level_and_to_the_fro
     assert places[0][0] == 0.0
 
 
+def test_a_copy_in_which_time_goes_on_changes_nothing_of_what_is_remembered() -> None:
+    state = build.cluster(build.nodes(1, cpu=64, gpu=4), waiting("job", 4))
+    attained, line = Attained(), Line()
+
+    def look(attained: Attained, line: Line, now: float) -> tuple[float, tuple[float, float]]:
+        session = Session(state.snapshot(), now=now)
+        attained.look(session)
+        line.look(session, lambda _: 1)
+        job = session.job("ns/job")
+        assert job is not None
+        return attained.seconds(job, now), line.place(job)
+
+    before = look(attained, line, NOW)
+    for one in running("job", -10, 4):  # from ten seconds on
+        state.apply("MODIFIED", build.kind_of(one), one)
+    assert look(attained.copy(), line.copy(), NOW + 100.0) == (90.0, (0.0, NOW + 100.0))
+    for one in waiting("job", 4):
+        state.apply("MODIFIED", build.kind_of(one), one)
+    assert look(attained, line, NOW + 200.0) == before
+
+
 @pytest.mark.parametrize(("inside", "evicted"), [("line", ["old-w-0"]), ("turn", [])])
 def test_in_line_a_job_that_moves_on_makes_room_for_one_that_was_evicted_there(inside: str, evicted: list[str]) -> None:
     """Both are beyond the first level; the one that runs has just come there."""

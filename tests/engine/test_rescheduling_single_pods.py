@@ -116,9 +116,20 @@ def shy(name: str, job: str, on: str, **given: Any) -> Any:
     return running(name, job, on, affinity=msgspec.convert(AWAY, Affinity), **given)
 
 
+OTHER_SETS = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "zone", "mismatchLabelKeys": ["set"]}
+
+
+def of_a_set(name: str, on: str, number: str) -> Any:
+    """A pod that keeps pods of other sets out of its zone."""
+    away = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [OTHER_SETS]}}
+    return running(name, "web", on, affinity=msgspec.convert(away, Affinity), labels={"app": "web", "set": number})
+
+
 @pytest.mark.parametrize(
     ("things", "expected"),
     [
+        pytest.param([of_a_set("q1", "a", "1"), of_a_set("q2", "a", "1")], [], id="of one set"),
+        pytest.param([of_a_set("q1", "a", "1"), of_a_set("q2", "a", "2")], ["q1"], id="of two sets"),
         pytest.param(
             [shy("quiet", "web", "a"), running("n", "noise", "a", labels={"app": "noisy"})], ["n"], id="one goes"
         ),

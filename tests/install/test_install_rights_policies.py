@@ -266,6 +266,8 @@ MEMBERS = [
     ("the key that counts more", {GROUP: "h", SAME: "g"}, {SAME: "g"}, "n0", set(), False),
     ("the other key", {GROUP: "g"}, {SAME: "g"}, "n0", set(), True),
     ("by controllers", {GROUP: "h"}, {GROUP: "g"}, "n0", {"act-for"}, True),
+    ("out of a gang of Kubernetes", {GROUP: "h"}, {}, "n0 of g", set(), False),
+    ("annotated in a gang of Kubernetes", {GROUP: "g"}, {}, "n0 of g", set(), True),
 ]
 
 
@@ -275,8 +277,14 @@ MEMBERS = [
 def test_a_pod_that_has_a_node_stays_in_its_gang(
     what: str, notes: dict[str, str], before: dict[str, str], node: str, may: set[str], expected: bool
 ) -> None:
+    place, _, gang = node.partition(" of ")
+
     def noted(given: dict[str, str]) -> dict[str, Any]:
-        return {"metadata": {"annotations": given} if given else {}, "spec": {"nodeName": node} if node else {}}
+        spec = {
+            **({"nodeName": place} if place else {}),
+            **({"schedulingGroup": {"podGroupName": gang}} if gang else {}),
+        }
+        return {"metadata": {"annotations": given} if given else {}, "spec": spec}
 
     values = {
         "object": noted(notes),

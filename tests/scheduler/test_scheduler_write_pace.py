@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.virtual_clock import VirtualClock, settle
+from unisono.errors import Conflict
 from unisono.kube.pace import LONGEST_COUNT_SECONDS, LONGEST_SECONDS, WritePace
 from unisono.scheduler.metrics import Metrics
 from unisono.scheduler.outbox import Outbox
@@ -23,9 +24,15 @@ class Desk:
         self.clock = VirtualClock()
         self.pace = WritePace(self.clock)
         self.written: list[tuple[str, str, float]] = []
+        self.conflicts, self.meanwhile = 0, ""
         self.outbox: Outbox[str] = Outbox("test", self._write, self.clock, Metrics(None), interval=0.0, pace=self.pace)
 
     async def _write(self, key: str, wish: str) -> bool:
+        if self.conflicts:
+            self.conflicts -= 1
+            if self.meanwhile:
+                self.outbox.put(key, self.meanwhile, urgent=False)
+            raise Conflict("it has changed", code=409)
         self.written.append((key, wish, self.clock.monotonic()))
         return True
 
@@ -68,6 +75,28 @@ async def test_what_is_urgent_does_not_wait() -> None:
             desk.outbox.put("ns/a", "admitted", urgent=True)
             await desk.wait(0.1)
             assert [wish for _, wish, _ in desk.written] == ["admitted"]
+
+
+async def test_what_is_urgent_does_not_wait_after_a_conflict_either() -> None:
+    async with Desk().open() as desk:
+        desk.conflicts = 1
+        with desk.pace.urgent():
+            desk.outbox.put("ns/a", "admitted", urgent=True)
+            await desk.wait(0.1)
+            assert not desk.written
+            await desk.wait(1.0)
+            assert [wish for _, wish, _ in desk.written] == ["admitted"]
+
+
+async def test_what_is_said_meanwhile_takes_the_place_of_what_is_tried_again() -> None:
+    async with Desk().open() as desk:
+        desk.conflicts, desk.meanwhile = 1, "8 run"
+        with desk.pace.urgent():
+            desk.outbox.put("ns/a", "admitted", urgent=True)
+            await desk.wait(2.0)
+            assert not desk.written
+        await desk.wait(2.0)
+        assert [wish for _, wish, _ in desk.written] == ["8 run"]
 
 
 async def test_on_a_calm_server_nothing_waits() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -87,6 +88,27 @@ async def test_a_user_of_another_namespace_is_told_that_jobs_are_not_shown() -> 
         "Not shown: podgroups, pods, which you may not list.",
         "A namespace whose jobs you may list can be named with --namespace.",
     ]
+
+
+class _Refusing(_Server):
+    """Whose pods are refused, as events tell that may be read in one namespace."""
+
+    async def request(self, *asked: str, **_: Any) -> tuple[int, dict[str, str], bytes]:
+        if not asked[1].endswith("/events"):
+            return 200, {}, b"ok"
+        told = {"involvedObject": {"uid": "u"}, "message": "pods are forbidden: no such account"}
+        return (
+            (200, {}, json.dumps({"items": [told]}).encode()) if "/namespaces/mine/" in asked[1] else (403, {}, b"{}")
+        )
+
+
+async def test_a_user_of_one_namespace_is_told_why_pods_are_refused_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+    meta = {"name": "train", "namespace": "mine", "ownerReferences": [owner]}
+    bare = decode(POD_GROUPS, {"metadata": meta, "spec": {"queue": "q"}, "status": {"phase": "Inqueue"}}).obj
+    monkeypatch.setitem(OBJECTS, POD_GROUPS.plural, [bare])
+    found = await read_overview(_Refusing({QUEUES.plural}, JOBS), "mine")  # type: ignore[arg-type]
+    assert [job.waiting for job in found.waiting] == ["its pods are refused: pods are forbidden: no such account"]
 
 
 async def test_what_nodes_have_left_is_not_told_from_a_part_of_the_pods() -> None:

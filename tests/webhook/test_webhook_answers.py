@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.virtual_clock import VirtualClock
-from unisono.api.annotations import APART, NEAR
+from unisono.api.annotations import APART, NEAR, SPREAD
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
 from unisono.api.documents import apply_json_patch
@@ -164,6 +164,19 @@ def test_bad_objects_are_refused_with_the_reason(what: str, value: dict[str, Any
     assert not response["allowed"], what
     assert text in response["status"]["message"]
     assert response["status"]["code"] in (403, 422)
+
+
+@pytest.mark.parametrize("notes", [None, 1, "x", [1], {NEAR: 1}, {NEAR: ["a"]}, {APART: {"a": 1}}, {SPREAD: None}])
+def test_annotations_within_kinds_of_others_may_be_anything(notes: Any) -> None:
+    patch = {"trainingRuntimeSpec": {"template": {"metadata": {"annotations": notes}}}}
+    train = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "x"}}
+    answer = check(ask({**train, "spec": {"runtimePatches": [patch]}}), view(queue("default")))["response"]
+    assert answer["allowed"]
+
+
+def test_a_replication_controller_without_a_template_is_left_to_the_server() -> None:
+    bare = {"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "x"}, "spec": {}}
+    assert check(ask(bare), view(queue("default")))["response"]["allowed"]
 
 
 def test_good_objects_and_foreign_kinds_are_accepted() -> None:

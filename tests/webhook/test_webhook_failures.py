@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from threading import Event
 from typing import Any
 
 import pytest
@@ -19,12 +21,12 @@ from unisono.webhook.review import BadReview, read
 from unisono.webhook.server import WebhookServer
 
 
-def review(name: str) -> bytes:
+def review(name: str, note: str = "") -> bytes:
     task = {"replicas": 1, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
     value = {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
-        "metadata": {"name": name, "namespace": "ns"},
+        "metadata": {"name": name, "namespace": "ns", "annotations": {"note": note}},
         "spec": {"tasks": [task]},
     }
     request = {
@@ -72,6 +74,40 @@ async def test_a_review_that_fails_is_a_refusal_of_that_object_alone(
     assert (await ask("good"))["allowed"]
     labels = {"path": path, "resource": "jobs.batch.volcano.sh", "operation": "CREATE", "outcome": "failed"}
     assert registry.get_sample_value("unisono_webhook_answers_total", labels) == 1.0
+
+
+@pytest.mark.parametrize("path", ["mutate", "validate"])
+async def test_others_do_not_wait_for_an_object_that_is_large(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, begun, go_on = "completed" if path == "mutate" else "check", Event(), Event()
+    whole = getattr(module, function)
+
+    def slow(question: Any, *rest: Any) -> Any:
+        if question.name == "large":
+            begun.set()
+            assert go_on.wait(10), "it is worked on where everybody else is answered"
+        return whole(question, *rest)
+
+    monkeypatch.setattr(module, function, slow)
+    client: Any = MemoryClient(VirtualClock())
+    await client.create(QUEUES, Queue(metadata=ObjectMeta(name="default")))
+    server = WebhookServer(
+        client, CollectorRegistry(), host="127.0.0.1", port=0, namespace="system", clock=client.clock
+    )
+
+    async def ask(name: str, note: str = "") -> bool:
+        request: Any = make_mocked_request("POST", f"/{path}")
+        request._read_bytes = review(name, note)
+        answer = await getattr(server, f"_{path}")(request)
+        return bool(json.loads(answer.body)["response"]["allowed"])
+
+    large = asyncio.create_task(ask("large", "x" * 100_000))
+    try:
+        assert await asyncio.to_thread(begun.wait, 10)
+        assert await ask("small")
+        assert not large.done()
+    finally:
+        go_on.set()
+    assert await large
 
 
 def test_a_review_that_is_nested_too_deeply_is_no_review() -> None:

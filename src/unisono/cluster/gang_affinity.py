@@ -18,6 +18,8 @@ def terms_for(
     annotations: Mapping[str, str],
     of_gang: Mapping[str, str] | None,
     selectors: SelectorBook,
+    *,
+    placed: bool,
 ) -> PodTerms:
     """The terms of a pod, those that annotations stand for included.
 
@@ -27,12 +29,19 @@ def terms_for(
         annotations: of the pod.
         of_gang: what its PodGroup says in such annotations.
         selectors: where terms are interned.
+        placed: it has a node.
 
     Raises:
-        ValueError: an annotation cannot be read.
+        ValueError: an annotation cannot be read. Of a pod that is placed it says nothing then: what whoever may write
+            the pod spoils later must not take it out of its queue.
 
     """
-    wishes = said(annotations, of_gang)
+    try:
+        wishes = said(annotations, of_gang)
+    except ValueError:
+        if not placed:
+            raise
+        wishes = ()
     if not wishes and not has_terms(spec):
         return NO_TERMS
     namespace, gang, labels = whose
@@ -44,4 +53,4 @@ def terms_for(
 def terms_of_task(task: Task, spec: PodSpec, of_gang: Mapping[str, str] | None, selectors: SelectorBook) -> PodTerms:
     """The same of a pod that is known, with a spec like its own."""
     whose = task.namespace, task.job.partition("/")[2], task.labels
-    return terms_for(spec, whose, task.annotations, of_gang, selectors)
+    return terms_for(spec, whose, task.annotations, of_gang, selectors, placed=bool(task.node))

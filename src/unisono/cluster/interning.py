@@ -506,7 +506,8 @@ def class_of(pod: Pod, classes: PodClasses, words: Mapping[str, Mapping[str, str
     base = classes.intern(spec, meta.annotations, namespace)
     gang = pod_group_name(meta.annotations, spec)
     of_gang = words.get(f"{namespace}/{gang}") if words else None
-    terms = terms_for(spec, (namespace, gang, labels), meta.annotations or _NOTHING, of_gang, selectors)
+    whose, notes, placed = (namespace, gang, labels), meta.annotations or _NOTHING, bool(spec.node_name)
+    terms = terms_for(spec, whose, notes, of_gang, selectors, placed=placed)
     if gang and selectors.by_gang:
         labels = {**labels, GROUP_NAME: gang}
     if not selectors.all and not spec.volumes and not spec.resource_claims and limit_claim(pod) is None:

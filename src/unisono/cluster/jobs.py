@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from unisono.api.annotations import DEFAULT_RUN_TIME, IDLE_GPUS, MAX_RUN_TIME, ONE_OF, RESERVATION
+from unisono.api.annotations import DEFAULT_RUN_TIME, IDLE_GPUS, MAX_RUN_TIME, ONE_OF, RESERVATION, USER
 from unisono.api.base import Quantity
-from unisono.api.groups.scheduling import PodGroup
+from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.api.groups.scheduling import Queue as QueueObject
 from unisono.api.licenses import asked_for
 from unisono.api.resources import resource_list
@@ -280,6 +281,22 @@ class JobBook:
             job.phase = "Running"
         else:
             self._forget_group(job)
+        return True
+
+    def set_aside(self, group: PodGroup) -> bool:
+        """Count the pods of a PodGroup that cannot be read, as those of one that has gone; False where they do.
+
+        Else a scheduler that begins would let as much start again beside them.
+        """
+        meta, spec = group.metadata, group.spec
+        job = self.jobs.get(group.key)
+        if job is not None and job.known:  # as it was when it could be read
+            return False
+        notes = {key: text for key, text in (meta.annotations or {}).items() if key == USER}
+        meta = msgspec.structs.replace(meta, annotations=notes or None, creation_timestamp=None)
+        spec = PodGroupSpec(queue=spec.queue, priority_class_name=spec.priority_class_name)
+        self.put_group(PodGroup(metadata=meta, spec=spec, status=PodGroupStatus(phase="Running")))
+        self.jobs[group.key].gone = True
         return True
 
     def _forget_group(self, job: Job) -> None:

@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from unisono.api.base import LabelSelector
+from unisono.api.keys import GROUP_NAME
 
 Labels = Mapping[str, str]
 Pair = tuple[str, str]
@@ -60,10 +61,13 @@ class Rules(msgspec.Struct, frozen=True):
 
     @property
     def needed(self) -> list[Iterable[Pair] | str]:
-        """A pod must have one of the labels, or the label key, of each entry; those with fewest values first."""
+        """A pod must have one of the labels, or the label key, of each entry.
+
+        Those with fewest values come first; of these the gang, which fewest pods share.
+        """
+        allowed = sorted(self.allowed.items(), key=lambda item: (len(item[1]), item[0] != GROUP_NAME, item[0]))
         pairs: list[Iterable[Pair] | str] = [
-            key if len(values) > WIDE else tuple((key, value) for value in sorted(values))
-            for key, values in sorted(self.allowed.items(), key=lambda item: (len(item[1]), item[0]))
+            key if len(values) > WIDE else tuple((key, value) for value in sorted(values)) for key, values in allowed
         ]
         return [*pairs, *sorted(self.present)]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from unisono.api.base import LabelSelector
+from unisono.api.base import LabelSelector, LabelSelectorRequirement
 from unisono.api.core import PodAffinityTerm, PodSpec, TopologySpreadConstraint, WeightedPodAffinityTerm
 from unisono.api.keys import GROUP_NAME, NAMESPACE_NAME
 from unisono.api.selecting import selects, with_keys
@@ -273,20 +273,29 @@ def _is_asked(selector: Selector) -> bool:
 
 
 class Term(NamedTuple):
-    """Pods of a selector (its id), per domain of a node label."""
+    """Pods of a selector (its id), per domain of a topology key.
+
+    Pods that a second selector selects, ``but``, do not count; -1: all do. A thousand gangs that keep apart from each
+    other look through one selector so, and each through one of its own; with a selector of all others for each gang,
+    every pod would be selected by a thousand.
+    """
 
     selector: int
     key: str
+    but: int = -1
 
 
 class Held(NamedTuple):
     """A term as others feel it when its owner has a place: required anti-affinity (weight 0), or a preference.
 
-    The weight of a preferred anti-affinity is negative.
+    The weight of a preferred anti-affinity is negative. A required term that leaves out pods is held twice: as one
+    about all of its selector, and as one about those left out, who feel the first less the second. ``whole`` is the
+    selector of the first then, and -1 of other terms.
     """
 
     term: Term
     weight: int
+    whole: int = -1
 
 
 class Spread(NamedTuple):
@@ -330,17 +339,26 @@ class PodTerms(NamedTuple):
     @property
     def held(self) -> tuple[Held, ...]:
         """What others feel of them."""
-        return (*(Held(term, 0) for term in self.away), *self.preferred)
+        return (*(held for term in self.away for held in _felt(term)), *self.preferred)
 
     @property
     def selectors(self) -> frozenset[int]:
         """Ids of all selectors that the terms look through."""
         terms = (*self.near, *self.away, *(held.term for held in self.preferred))
         ids = {*(term.selector for term in terms), *(spread.selector for spread in self.spread)}
+        ids.update(term.but for term in self.away if term.but >= 0)
         return frozenset(ids | {self.near_all} if self.near else ids)
 
 
 NO_TERMS = PodTerms()
+
+
+def _felt(term: Term) -> Iterator[Held]:
+    if term.but < 0:
+        yield Held(term, 0)
+        return
+    for selector in (term.selector, term.but):
+        yield Held(Term(selector, term.key), 0, term.selector)
 
 
 def has_terms(spec: PodSpec) -> bool:
@@ -361,14 +379,15 @@ def terms_of(spec: PodSpec, namespace: str, labels: Labels, book: SelectorBook) 
     def term(given: PodAffinityTerm) -> Term:
         return _term(given, namespace, labels, book)
 
-    def weighted(given: Sequence[WeightedPodAffinityTerm] | None, sign: int) -> list[Held]:
-        return [
-            Held(term(entry.pod_affinity_term), sign * entry.weight)
-            for entry in given or ()
-            if entry.weight and entry.pod_affinity_term is not None
-        ]
+    def weighted(given: Sequence[WeightedPodAffinityTerm] | None, sign: int) -> Iterator[Held]:
+        for entry in given or ():
+            if entry.weight and entry.pod_affinity_term is not None:
+                selector, key, but = term(entry.pod_affinity_term)
+                yield Held(Term(selector, key), sign * entry.weight)
+                if but >= 0:
+                    yield Held(Term(but, key), -sign * entry.weight)
 
-    near_terms = tuple(term(given) for given in required)
+    near_terms = tuple(Term(_whole(given, namespace, labels, book).id, given.topology_key) for given in required)
     parts = [book.all[one.selector] for one in near_terms]
     return PodTerms(
         near_terms,
@@ -383,11 +402,38 @@ def _required(terms: Sequence[PodAffinityTerm] | None) -> Sequence[PodAffinityTe
     return terms or ()
 
 
-def _term(given: PodAffinityTerm, namespace: str, labels: Labels, book: SelectorBook) -> Term:
-    alone = not given.namespaces and given.namespace_selector is None
-    namespaces = [namespace] if alone else given.namespaces or []
+def _whole(given: PodAffinityTerm, namespace: str, labels: Labels, book: SelectorBook) -> Selector:
     selector = with_keys(given.label_selector, labels, given.match_label_keys, given.mismatch_label_keys)
-    return Term(book.intern(selector, namespaces, given.namespace_selector).id, given.topology_key)
+    return book.intern(selector, _namespaces(given, namespace), given.namespace_selector)
+
+
+def _namespaces(given: PodAffinityTerm, namespace: str) -> Sequence[str]:
+    alone = not given.namespaces and given.namespace_selector is None
+    return [namespace] if alone else given.namespaces or []
+
+
+def _term(given: PodAffinityTerm, namespace: str, labels: Labels, book: SelectorBook) -> Term:
+    selector = with_keys(given.label_selector, labels, given.match_label_keys, given.mismatch_label_keys)
+    parts = _divided(selector, labels) if selector is not None else None
+    if parts is None:
+        return Term(_whole(given, namespace, labels, book).id, given.topology_key)
+    names, by_labels = _namespaces(given, namespace), given.namespace_selector
+    whole, own = (book.intern(part, names, by_labels).id for part in parts)
+    return Term(whole, given.topology_key, own)
+
+
+def _divided(selector: LabelSelector, labels: Labels) -> tuple[LabelSelector, LabelSelector] | None:
+    """A selector that leaves out the pod's own value of a label, without that, and of what it leaves out; else None."""
+    asked, every = selector.match_labels, selector.match_expressions or []
+    for one in every:
+        if one.operator == "NotIn" and one.key in labels and one.values == [labels[one.key]]:
+            rest = [each for each in every if each is not one]
+            if not rest and not asked:
+                return None  # it would be about all pods
+            own = LabelSelectorRequirement(key=one.key, operator="In", values=one.values)
+            whole = LabelSelector(match_labels=asked, match_expressions=rest or None)
+            return whole, LabelSelector(match_labels=asked, match_expressions=[*rest, own])
+    return None
 
 
 def _spread(given: TopologySpreadConstraint, namespace: str, labels: Labels, book: SelectorBook) -> Spread:

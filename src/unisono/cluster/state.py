@@ -184,6 +184,8 @@ class ClusterState:
             self.version += remove(obj.key)
             if isinstance(obj, Pod):
                 self.version += self._occupy_blindly(obj)
+            elif isinstance(obj, PodGroup):
+                self.version += self.book.set_aside(obj)
             elif isinstance(obj, PodDisruptionBudget):
                 self.version += self.budgets.put(closed_budget(obj))
             elif isinstance(obj, ResourceQuota):

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from unisono.api.annotations import USE
 from unisono.api.base import Object
 from unisono.api.core import PriorityClass, ResourceQuota
 from unisono.api.groups.scheduling import Queue
@@ -59,7 +60,9 @@ def _takes_others(event: EventType, new: Queue, old: Queue | None) -> bool:
 
 
 def _word(queue: Queue) -> tuple[object, ...]:
-    return queue.spec, queue.status.state, queue.metadata.annotations, queue.metadata.labels
+    # What users have used of it is written every few minutes, and keeps no job out.
+    notes = {key: text for key, text in (queue.metadata.annotations or {}).items() if key != USE}
+    return queue.spec, queue.status.state, notes, queue.metadata.labels
 
 
 def _allows_other_amounts(event: EventType, new: ResourceQuota, old: ResourceQuota | None) -> bool:

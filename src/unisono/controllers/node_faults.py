@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from unisono.api.annotations import NODE_CHECK, NODE_FAULTS
 from unisono.api.core import Event, Node, Pod
 from unisono.api.kinds import EVENTS, NODE_CHECKS, NODES, PODS
-from unisono.api.node_faults import JOB_FAILURE, faults_of, faults_text, of_condition, of_event, with_fault
+from unisono.api.node_faults import HALF_LIFE, JOB_FAILURE, faults_of, faults_text, of_condition, of_event, with_fault
 from unisono.api.pod_states import failed_on_its_node
-from unisono.api.selecting import pod_group_of
 from unisono.controllers.node_scaling.shrink import is_of_node
 from unisono.controllers.pod_facts import finished_at
 from unisono.controllers.recorder import Recorder
@@ -19,8 +18,6 @@ from unisono.kube.controller import Context, Controller
 
 _MOST_WAITING = 64
 _REMEMBERED = 16_384
-_TOGETHER = 60.0
-"""Seconds in which what is told of one node is one failure: pods of a gang fail together."""
 
 
 class NodeFaultsController(Controller):
@@ -34,8 +31,9 @@ class NodeFaultsController(Controller):
         self._recorder = recorder
         # By node: signals that are not in its book yet, with their times.
         self._told: dict[str, list[tuple[str, float]]] = {}
-        # Jobs of which a failure on a node counted: a job that starts again and again is no news about the node.
-        self._jobs: dict[tuple[str, str], None] = {}
+        # When a failure on a node counted of jobs of a namespace, the last one at the end. Whoever lets jobs fail on
+        # purpose, or starts one again and again, is not to take nodes from everybody.
+        self._failures: dict[tuple[str, str], float] = {}
 
     def setup(self, context: Context) -> None:
         """Watch nodes, events about nodes, and pods that fail."""
@@ -61,12 +59,14 @@ class NodeFaultsController(Controller):
         # Without checks nothing goes by the book: it is left to signals that are rare.
         if not node or not len(self._checks) or old is None or not _has_failed(new) or _has_failed(old):
             return
-        key = node, pod_group_of(new) or new.key
-        if key not in self._jobs:
-            self._jobs[key] = None
-            if len(self._jobs) > _REMEMBERED:
-                del self._jobs[next(iter(self._jobs))]
-            self._tell(node, JOB_FAILURE, finished_at(new))
+        key, now = (node, new.metadata.namespace or ""), self._clock.time()
+        if now - self._failures.get(key, float("-inf")) < HALF_LIFE:
+            return
+        self._failures.pop(key, None)
+        self._failures[key] = now
+        if len(self._failures) > _REMEMBERED:
+            del self._failures[next(iter(self._failures))]
+        self._tell(node, JOB_FAILURE, finished_at(new))
 
     def _tell(self, node: str, signal: str, time: float) -> None:
         waiting = self._told.setdefault(node, [])
@@ -82,9 +82,7 @@ class NodeFaultsController(Controller):
             return None
         book = before = faults_of(node.metadata.annotations)
         for signal, time in sorted(reports, key=lambda one: one[1]):
-            last = book.get(signal)
-            if last is None or time >= last.last + (_TOGETHER if signal == JOB_FAILURE else 0.0):
-                book = with_fault(book, signal, time)
+            book = with_fault(book, signal, time)
         if book == before:
             return None
         notes = {NODE_FAULTS: faults_text(book, now) or None}

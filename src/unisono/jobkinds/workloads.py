@@ -33,7 +33,8 @@ def at_once(spec: BatchJobSpec | JobTemplateJobSpec) -> int:
 
 
 def _replicas(obj: Any) -> Iterator[PodSet]:
-    yield PodSet("", given(obj.spec.replicas), obj.spec.template.spec)
+    if obj.spec.template is not None:
+        yield PodSet("", given(obj.spec.replicas), obj.spec.template.spec)
 
 
 def _batch(spec: BatchJobSpec) -> Iterator[PodSet]:

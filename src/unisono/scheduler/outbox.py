@@ -129,9 +129,9 @@ class Outbox(Generic[W]):
 
     async def _take(self, key: str) -> None:
         if key in self._wishes and not self._is_early(key) and not self._gives_way(key):
-            wish = self._wishes[key]
+            wish, urgent = self._wishes[key], key in self._urgent
             self.discard(key)
-            await self._once(key, wish)
+            await self._once(key, wish, urgent=urgent)
 
     def _is_early(self, key: str) -> bool:
         """Whether the key was queued for a wish that is written or void by now: the one that came after it has time."""
@@ -164,14 +164,14 @@ class Outbox(Generic[W]):
             self._from[key] = max(begins, self._from.get(key, 0.0))
         self._queue.add_after(key, max(0.0, begins - now))
 
-    async def _once(self, key: str, wish: W) -> None:
+    async def _once(self, key: str, wish: W, *, urgent: bool) -> None:
         try:
             if await self._write(key, wish):
                 self._metrics.writes_done.inc()
                 self._remember(key)
         except Conflict:
             self._metrics.writes_conflict.inc()
-            self._again(key, wish, self._queue.failures(key) < _CONFLICTS)
+            self._again(key, wish, self._queue.failures(key) < _CONFLICTS, urgent=urgent)
             return
         except NotFound:
             self._written_at.pop(key, None)
@@ -179,14 +179,14 @@ class Outbox(Generic[W]):
             self._metrics.writes_failed.inc()
             if not self._queue.failures(key):
                 _log.warning("status.write_failed", writer=self.name, key=key, error=str(error))
-            self._again(key, wish, True)
+            self._again(key, wish, True, urgent=urgent)
             return
         except (ApiError, UnisonoError) as error:
             self._metrics.writes_failed.inc()
             if not self._queue.failures(key):
                 _log.warning("status.write_refused", writer=self.name, key=key, error=str(error))
             if self._insists:
-                self._again(key, wish, True)
+                self._again(key, wish, True, urgent=urgent)
                 return
         except Exception:
             self._metrics.writes_failed.inc()
@@ -200,10 +200,12 @@ class Outbox(Generic[W]):
             recent = now - self._interval * self._pace.stretch
             self._written_at = {name: when for name, when in self._written_at.items() if when > recent}
 
-    def _again(self, key: str, wish: W, allowed: bool) -> None:
+    def _again(self, key: str, wish: W, allowed: bool, *, urgent: bool) -> None:
         if not allowed:
             self._queue.forget(key)
             return
-        self._wishes.setdefault(key, wish)
-        self._until.setdefault(key, self._clock.monotonic() + LONGEST_SECONDS)
+        if key not in self._wishes:  # a newer one goes by itself
+            self._wishes[key], self._until[key] = wish, self._clock.monotonic() + LONGEST_SECONDS
+            if urgent:
+                self._urgent.add(key)
         self._queue.add_rate_limited(key)

@@ -121,6 +121,7 @@ class Question:
         uid: to be repeated in the answer.
         kind: of the object; None for kinds that are not ours.
         raw, old_raw: the object as it will be (for a deletion None) and as it is (None when it is new).
+        size: bytes of the request.
 
     """
 
@@ -134,6 +135,7 @@ class Question:
     old_raw: dict[str, Any] | None
     user: str
     groups: tuple[str, ...] = ()
+    size: int = 0
 
     @property
     def leaving(self) -> bool:
@@ -165,6 +167,7 @@ def read(body: bytes) -> Question:
             old_raw=request.get("oldObject"),
             user=str((request.get("userInfo") or {}).get("username") or ""),
             groups=tuple(map(str, (request.get("userInfo") or {}).get("groups") or ())),
+            size=len(body),
         )
     except (msgspec.DecodeError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise BadReview(f"this is no AdmissionReview: {error}") from error

@@ -310,6 +310,9 @@ _RETRY_SECONDS = 1.0
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _OPERATIONS = frozenset(("CREATE", "UPDATE", "DELETE", "CONNECT"))
 _LARGEST = 8 * 1024 * 1024
+# What is longer is looked at in a thread, one object at a time: a megabyte may take seconds, and nobody else's objects
+# are to wait for that.
+_LARGE = 64 * 1024
 
 
 class WebhookServer:
@@ -346,6 +349,7 @@ class WebhookServer:
         self._components = f"system:serviceaccounts:{namespace}"
         self._advice = partial(advice, installed_in=namespace)
         self._configuration, self._settings = configuration, Settings(most_pods=most_pods)
+        self._large = asyncio.Semaphore()
         self._informers = Informers(client, clock)
         for kind in SEEN:
             self._informers.of(kind, optional=kind is HYPER_NODES)
@@ -422,7 +426,7 @@ class WebhookServer:
 
     async def _mutate(self, request: web.Request) -> web.Response:
         try:
-            question = self._seen_as(read(await request.read()))
+            question = await self._asked(request)
         except BadReview as error:
             return self._bad("mutate", error)
         try:
@@ -434,7 +438,7 @@ class WebhookServer:
 
     async def _validate(self, request: web.Request) -> web.Response:
         try:
-            question = self._seen_as(read(await request.read()))
+            question = await self._asked(request)
         except BadReview as error:
             return self._bad("validate", error)
         try:
@@ -443,6 +447,17 @@ class WebhookServer:
             return self._failed("validate", question, error)
         self._count("validate", "refused" if refused(answer) else "allowed", question)
         return web.json_response(answer)
+
+    async def _asked(self, request: web.Request) -> Question:
+        body = await request.read()
+        return self._seen_as(await self._worked(len(body), partial(read, body)))
+
+    async def _worked(self, size: int, work: Callable[[], T]) -> T:
+        """What is worked out about an object of so many bytes."""
+        if size <= _LARGE:
+            return work()
+        async with self._large:
+            return await asyncio.to_thread(work)
 
     def _seen_as(self, question: Question) -> Question:
         """Components of this installation act for the users of what they make objects of."""
@@ -453,7 +468,7 @@ class WebhookServer:
     async def _complete(self, question: Question, view: Clocked) -> dict[str, Any]:
         """The answer with the defaults; of what gets a seal, only when the object with them passes the rules."""
         after = await self._with_roles(question, lambda may_use: completed(question, view, may_use))
-        answer = patching(question, after)
+        answer = await self._worked(question.size, partial(patching, question, after))
         if not sealing(question):
             return answer
         verdict = await self._checked(question if after is None else replace(question, raw=after), view)
@@ -479,7 +494,7 @@ class WebhookServer:
                 asked.add(queue)
                 return permissions.get(queue, False)
 
-            result = answer(may_use)
+            result = await self._worked(question.size, partial(answer, may_use))
             if asked <= permissions.keys():
                 return result
             for queue in asked - permissions.keys():

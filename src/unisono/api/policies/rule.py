@@ -175,7 +175,9 @@ _GROUP_KEYS = (GROUP_NAME, GROUP_NAME_OF_VOLCANO)
 
 def _group(obj: str) -> str:
     first, second = (_noted(obj, key) for key in _GROUP_KEYS)
-    return f"({first} != '' ? {first} : {second})"
+    of_spec = f"{obj}.spec.schedulingGroup"
+    third = f"(has({of_spec}) && has({of_spec}.podGroupName) ? {of_spec}.podGroupName : '')"
+    return f"({first} != '' ? {first} : {second} != '' ? {second} : {third})"
 
 
 LEAVES_GROUP = (

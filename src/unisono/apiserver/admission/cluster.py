@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
@@ -224,9 +224,11 @@ def _unknown_tiers(kind: JobKind, shown: Any, view: View) -> list[str]:
         for at, key in chain.from_iterable(walk(shown, f"{above}spec.{path}") for path in _TOPOLOGY_KEYS):
             named.setdefault(str(key), at)
         for at, notes in walk(shown, f"{above}metadata.annotations"):
-            for word in WORDS:
+            for word in WORDS if isinstance(notes, Mapping) else ():  # of kinds that others check, it may be anything
+                text = notes.get(word)
                 try:
-                    named |= {one.key: f"{at}[{word}]" for one in wishes_of(word, notes.get(word) or "")}
+                    wishes = wishes_of(word, text) if isinstance(text, str) else ()
+                    named |= {one.key: f"{at}[{word}]" for one in wishes}
                 except ValueError as error:  # of kinds that others check
                     told.append(f"{at}[{word}]: its pods will not be placed: {error}")
     asked = {key.removeprefix(TIER): at for key, at in named.items() if key.startswith(TIER)}

@@ -84,6 +84,8 @@ def parse(text: str, file: str) -> Value | None:
         ) from None
     except yaml.YAMLError as error:
         raise ConfigError(f"the YAML is broken: {error}", file=file) from None
+    except RecursionError:
+        raise ConfigError("the YAML is nested too deep", file=file) from None
     return None if node is None else Value(node, file, "")
 
 

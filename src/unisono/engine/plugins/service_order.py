@@ -5,11 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import floor, inf, log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -262,6 +263,12 @@ class Attained(Memory):
         self._lives: dict[str, _Life] = {}
         self._at = -1.0
 
+    def copy(self) -> Self:
+        """One that is changed apart."""
+        fresh = super().copy()
+        fresh._lives = {key: copy(life) for key, life in self._lives.items()}
+        return fresh
+
     def look(self, session: Session) -> None:
         """Take note of who runs now."""
         if session.now == self._at:
@@ -331,6 +338,12 @@ class Line(Memory):
     def __init__(self) -> None:
         self._stands: dict[str, _Stand] = {}
         self._at = -1.0
+
+    def copy(self) -> Self:
+        """One that is changed apart."""
+        fresh = super().copy()
+        fresh._stands = {key: copy(stand) for key, stand in self._stands.items()}
+        return fresh
 
     def look(self, session: Session, level_of: Callable[[JobState], int]) -> None:
         """Take note of levels now."""

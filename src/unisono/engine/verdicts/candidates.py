@@ -481,12 +481,11 @@ def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     others = other_labels(pod_class, nodes, room, missing)
     selected = match_pod(pod_class, nodes)
     # A cordon or a taint on nodes that the pod does not select keeps it from nothing.
-    rooms = [room * selected] if selected.any() else [room]
+    meant = selected if selected.any() else np.ones_like(selected)
+    room = room * meant
     for shrunk in (False, True):  # what keeps it off nodes that could hold it; then if it were no larger than they are
-        if not rooms[0].any():
-            large = _room(cycle, pod_class, nodes.allocatable, shrunk=shrunk)
-            rooms[0] = large * selected if selected.any() else large
-    room = rooms[0]
+        if not room.any():
+            room = _room(cycle, pod_class, nodes.allocatable, shrunk=shrunk) * meant
     cordoned = enough(nodes.table.unschedulable, room, missing)
     if not cordoned:  # fewer may do: where a sub-group finds no domain, its pods that do find nodes count as missing
         cordoned = np.flatnonzero(nodes.table.unschedulable & (room > 0)).tolist()[:missing]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from unisono.api.annotations import APART, NEAR, SPREAD, TIER
+from unisono.api.base import LabelSelectorRequirement
 from unisono.api.core import Affinity
 from unisono.api.keys import GROUP_NAME
 from unisono.api.messages import counted
@@ -40,7 +41,7 @@ def company(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int], namesp
         elif term.key in existing_keys:
             yield f"{rule} asks for the same {where} as {who}{_there(cycle, term)}"
     for at, term in enumerate(terms.away if TOO_NEAR.text in counts else ()):
-        rule, who = _rule(pod_class, APART, at), _who(cycle, term.selector)
+        rule, who = _rule(pod_class, APART, at), _who(cycle, term.selector, term.but)
         yield f"{rule} allows no {'' if 'gang' in who else 'other '}{who} in the same {_where(term.key)}"
     if UNWANTED.text in counts:
         yield from _unwanted(cycle, pod_class)
@@ -87,16 +88,19 @@ def _there(cycle: Cycle, term: Term) -> str:
     return f", which are in {listed(tuple(hyper_nodes[:_MOST_DOMAINS]))}{more}" if hyper_nodes else ""
 
 
-def _who(cycle: Cycle, selector: int) -> str:
-    """``pods with app=trainer of other gangs``."""
-    other_pods = cycle.session.snapshot.affinity_index.selectors.all.get(selector)
-    asked = other_pods.labels.match_expressions if other_pods is not None and other_pods.labels else None
-    gang = next((one.operator for one in asked or () if one.key == GROUP_NAME), "")
-    pairs = _labels(cycle, selector)
-    if gang == "In" and not pairs:
-        parted = [one.key for one in asked or () if one.operator == "NotIn"]
+def _who(cycle: Cycle, selector: int, but: int = -1) -> str:
+    """``pods with app=trainer of other gangs``: those of a selector, without those of the selector ``but``."""
+    asked, pairs = _expressions(cycle, selector), _labels(cycle, selector)
+    parted = [one.key for one in asked if one.operator == "NotIn"]
+    parted += [one.key for one in _expressions(cycle, but) if one not in asked]
+    if any(one.key == GROUP_NAME and one.operator == "In" for one in asked) and not pairs:
         return f"pods of its own gang{f' with another {parted[0]}' if parted else ''}"
-    return f"pods with {_pairs(pairs)}{' of other gangs' if gang == 'NotIn' else ''}"
+    return f"pods with {_pairs(pairs)}{' of other gangs' if GROUP_NAME in parted else ''}"
+
+
+def _expressions(cycle: Cycle, selector: int) -> Sequence[LabelSelectorRequirement]:
+    pods = cycle.session.snapshot.affinity_index.selectors.all.get(selector)
+    return (pods.labels.match_expressions if pods is not None and pods.labels else None) or ()
 
 
 def _labels(cycle: Cycle, selector: int) -> dict[str, str]:
@@ -110,17 +114,16 @@ def _pairs(pairs: Mapping[str, str]) -> str:
 
 def _unwanted(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
     """Pods with places whose anti-affinity keeps the class away."""
-    for held in required_by_others(pod_class, cycle.session.domains):
-        if held.weight:
-            continue
-        owners = [
-            f"{reference(task.key, 'pod')} on {task.node}"
+    for held, _ in required_by_others(pod_class, cycle.session.domains):
+        owners = {
+            f"{reference(task.key, 'pod')} on {task.node}": term.but
             for task in cycle.session.snapshot.tasks.values()
-            if task.node and held.term in task.pod_class.terms.away
-        ]
+            for term in (task.pod_class.terms.away if task.node else ())
+            if term[:2] == held.term[:2] and term.but not in pod_class.matched
+        }
         if owners:
             who = listed(tuple(sorted(owners)))
-            kept = _who(cycle, held.term.selector)
+            kept = _who(cycle, held.term.selector, next(iter(owners.values())))
             yield f"the anti-affinity of {who} allows no {kept} in the same {_where(held.term.key)}"
 
 

@@ -409,7 +409,7 @@ async def read_overview(client: HttpClient, namespace: str = "default", *, silen
     answers = Answers(ready, nodes, pods, queues, groups, leases, clusters, *rest)
     now = client.transport.clock.time()
     result = overview(answers, now)
-    result = await _with_refusals(client, result, groups)
+    result = await _with_refusals(client, result, groups, asked.within)
     if silence:
         result = await _with_stalls(client, result, pods, now)
     hooks = await unreached_webhooks(client)
@@ -417,11 +417,11 @@ async def read_overview(client: HttpClient, namespace: str = "default", *, silen
     return replace(result, components=[*result.components, *parts]) if parts else result
 
 
-async def _with_refusals(client: HttpClient, found: Overview, groups: Iterable[PodGroup]) -> Overview:
+async def _with_refusals(client: HttpClient, found: Overview, groups: Iterable[PodGroup], namespace: str) -> Overview:
     """The same with what the server says to the pods of jobs that wait for some."""
     bare = {f"{job.namespace}/{job.group}" for job in found.waiting if job.cause in _WITHOUT_PODS}
     owners = {group.key: owner.uid for group in groups if group.key in bare and (owner := controller_of(group))}
-    told = await newest_refusals(client) if owners else {}
+    told = await newest_refusals(client, namespace) if owners else {}
     waiting = []
     for job in found.waiting:
         text = told.get(owners.get(f"{job.namespace}/{job.group}", ""), "")

@@ -16,12 +16,15 @@ SECOND = len("2026-01-01T00:00:00")
 """Of a time up to its second, without its fraction: events and pods are written with different ones."""
 
 
-async def newest_refusals(client: HttpClient) -> dict[str, str]:
-    """The newest thing that objects could not create, by their UIDs, as far as the user may read events."""
+async def newest_refusals(client: HttpClient, namespace: str = "") -> dict[str, str]:
+    """The newest thing that objects could not create, by their UIDs, as far as the user may read events.
+
+    Of one namespace, or of all: who may see one alone gets no answer about all.
+    """
     newest: dict[str, dict[str, Any]] = {}
     for reason in _OF_PODS:
         params = {"fieldSelector": f"reason={reason}"}
-        status, _, body = await client.request("GET", EVENTS.path(None), params=params)
+        status, _, body = await client.request("GET", EVENTS.path(namespace), params=params)
         for event in (msgspec.json.decode(body).get("items") or ()) if status < 300 else ():
             uid = (event.get("involvedObject") or {}).get("uid") or ""
             if uid not in newest or event_time(newest[uid]) <= event_time(event):

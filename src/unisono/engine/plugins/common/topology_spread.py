@@ -34,10 +34,17 @@ MOST_PREFERENCES: Final = 64
 """Preferences of others that a pod's points heed. A pod may state any number of them about pods of any namespace."""
 
 
-def required_by_others(pod_class: PodClass, domains: Domains) -> list[Held]:
-    """Required anti-affinity of others to pods of the class."""
+def required_by_others(pod_class: PodClass, domains: Domains) -> list[tuple[Held, tuple[Held, ...]]]:
+    """Required anti-affinity of others to pods of the class, and behind each what of it does not mean the class."""
     held_by = domains.affinity_index.held_by
-    return sorted(held for s in held_by.keys() & pod_class.matched for held in held_by[s] if not held.weight)
+    every = sorted(held for s in held_by.keys() & pod_class.matched for held in held_by[s] if not held.weight)
+    left_out: dict[tuple[int, str], tuple[Held, ...]] = {}
+    for held in every:
+        if held.whole not in (-1, held.term.selector):
+            key = held.whole, held.term.key
+            left_out[key] = (*left_out.get(key, ()), held)
+    felt = [held for held in every if held.whole in (-1, held.term.selector)]
+    return [(held, left_out.get((held.whole, held.term.key), ())) for held in felt]
 
 
 def preferred_by_others(pod_class: PodClass, domains: Domains) -> list[Held]:
@@ -48,6 +55,10 @@ def preferred_by_others(pod_class: PodClass, domains: Domains) -> list[Held]:
         if len(preferences) >= MOST_PREFERENCES:
             break
     return preferences[:MOST_PREFERENCES]
+
+
+_Rest = tuple[Tally, Sequence[Tally]]
+"""Pods of a kind by domain, and those of them that do not count."""
 
 
 class InterPodFilter:
@@ -64,34 +75,27 @@ class InterPodFilter:
         self.sources: list[Source] = []
         self._table = table
         self._domains = domains
-        self._near = self._tallies([Term(terms.near_all, term.key) for term in terms.near], domains)
-        self._away = self._tallies(terms.away, domains)
+        self._near = self._sums_of(domains.selected, [(terms.near_all, term.key) for term in terms.near])
+        self._away = [self._rest(domains.selected, *_about(term)) for term in terms.away]
         self._keys: list[Codes] = [domains.snapshot.domains_of(term.key) for term in terms.near]
         self._own_first = terms.near_all in pod_class.matched
         against = required_by_others(pod_class, domains)
-        self._against: list[Tally] = []
-        for held in against:
-            source = domains.holding(held)
-            self.sources.append(source)
-            self._against.append(source.tally(held.term.key))
+        self._against = [self._rest(domains.holding, held.term.key, held, *but) for held, but in against]
         self._pledged = self._sums_of(domains.pledged, [(terms.near_all, term.key) for term in terms.near])
         staying = domains.affinity_index.leaving.get(terms.near_all) and self._sums_of(
             domains.living, [(terms.near_all, term.key) for term in terms.near]
         )
         self._staying: list[Tally] = staying or []
-        self._evicted = self._sums_of(domains.evicted, [(term.selector, term.key) for term in terms.away])
-        self._evicted += self._sums_of(domains.evicted_holding, [(held, held.term.key) for held in against])
-        looked_at = {*(term.selector for term in terms.away), terms.near_all}
-        own = any(Held(term, 0) in against for term in terms.away)
+        self._evicted = [self._rest(domains.evicted, *_about(term)) for term in terms.away]
+        self._evicted += [self._rest(domains.evicted_holding, held.term.key, held, *but) for held, but in against]
+        looked_at = {*(term.selector for term in terms.away if term.but not in pod_class.matched), terms.near_all}
+        felt = {held for held, but in against if not but}
+        own = any(held in felt for held in terms.held)
         self.self_affecting = own or not looked_at.isdisjoint(pod_class.matched)
 
-    def _tallies(self, terms: Sequence[Term], domains: Domains) -> list[Tally]:
-        tallies = []
-        for term in terms:
-            source = domains.selected(term.selector)
-            self.sources.append(source)
-            tallies.append(source.tally(term.key))
-        return tallies
+    def _rest(self, sources: Callable[[Any], Source], key: str, whole: Any, *but: Any) -> _Rest:
+        first, *others = self._sums_of(sources, [(name, key) for name in (whole, *but)])
+        return first, others
 
     def _sums_of(self, sources: Callable[[Any], Source], wanted: Sequence[tuple[Any, str]]) -> list[Tally]:
         pairs = [(sources(name), key) for name, key in wanted]
@@ -140,13 +144,19 @@ class InterPodFilter:
         return far
 
 
-def _any_positive(tallies: Sequence[Tally], size: int) -> BoolArray:
+def _about(term: Term) -> tuple[Any, ...]:
+    """A term's key and its selectors: of all pods, and of those of them that do not count."""
+    return (term.key, term.selector) if term.but < 0 else (term.key, term.selector, term.but)
+
+
+def _any_positive(parts: Sequence[_Rest], size: int) -> BoolArray:
     """``[N]`` nodes of which a domain has any of the pods; the caller's own."""
-    if not tallies:
-        return np.zeros(size, dtype=np.bool_)
-    occupied: BoolArray = (tallies[0].sums > 0)[tallies[0].codes]
-    for tally in tallies[1:]:
-        occupied |= (tally.sums > 0)[tally.codes]
+    occupied = np.zeros(size, dtype=np.bool_)
+    for whole, but in parts:
+        sums = whole.sums
+        for tally in but:
+            sums = sums - tally.sums
+        occupied |= (sums > 0)[whole.codes]
     return occupied
 
 

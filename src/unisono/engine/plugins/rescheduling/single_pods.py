@@ -162,7 +162,9 @@ class Company:
 
     def _keeping(self, task: Task) -> list[Term]:
         """Terms of any pod that select this one."""
-        return [term for selector in sorted(task.pod_class.matched) for term in self._by_selector.get(selector, ())]
+        matched = task.pod_class.matched
+        every = (term for selector in sorted(matched) for term in self._by_selector.get(selector, ()))
+        return [term for term in every if term.but not in matched]
 
     def _domain(self, term: Term, column: int) -> int:
         return int(self._snapshot.domains_of(term.key)[column])
