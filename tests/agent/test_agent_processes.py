@@ -184,6 +184,19 @@ async def test_a_rule_starts_everything_again(node: Node, tmp_path: Path) -> Non
     assert (tmp_path / "order").read_text().split() == ["init", "other"] * 2
 
 
+async def test_a_rule_of_a_sidecar_starts_everything_again(node: Node, tmp_path: Path) -> None:
+    """As agents beside workers have it, that start a gang again in place."""
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn", "values": [0]}}
+    first = f"until grep -q main {tmp_path}/order; do sleep 0.05; done; touch {tmp_path}/flag; exit 1"
+    script = f"test -e {tmp_path}/flag || {{ {first}; }}; sleep 86397"
+    side = {"name": "side", "restartPolicy": "Always", "restartPolicyRules": [rule], "command": ["sh", "-c", script]}
+    main = f"echo main >> {tmp_path}/order; test -e {tmp_path}/flag || sleep 86397"
+    node.run(manifest("agent", ["sh", "-c", main], initContainers=[side]))
+    pod = await node.phase("agent", "Succeeded", "Failed")
+    assert pod.status.phase == "Succeeded"
+    assert (tmp_path / "order").read_text().split() == ["main", "main"]
+
+
 async def test_deletion_ends_every_process_and_removes_the_pod(node: Node) -> None:
     # The grandchild leaves the session and ignores SIGTERM: only its namespace holds it.
     script = "trap '' TERM; (trap '' TERM; setsid sleep 86398) & sleep 86398 & wait"

@@ -13,6 +13,8 @@ from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
 from unisono.api.validation import validate
 
+RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn", "values": [0]}}
+
 
 def box(**more: Any) -> dict[str, Any]:
     return {"name": "c", "image": "busybox", **more}
@@ -52,6 +54,8 @@ SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedu
         {"topologySpreadConstraints": [SPREAD | {"minDomains": 2, "labelSelector": {"matchLabels": {"a": "b"}}}]},
         {"initContainers": [box(name="i", restartPolicy="Always", readinessProbe={"exec": {"command": ["true"]}})]},
         {"schedulingGates": [{"name": "a.io/gate"}], "hostname": "h", "subdomain": "s", "nodeSelector": {"a/b": "c"}},
+        # A sidecar whose end starts all containers again.
+        {"initContainers": [box(name="i", restartPolicy="Always", restartPolicyRules=[RULE])]},
     ],
 )
 def test_accepted(spec: dict[str, Any]) -> None:
@@ -222,6 +226,15 @@ def test_accepted(spec: dict[str, Any]) -> None:
         (
             {"initContainers": [box(name="i", lifecycle={})]},
             "spec.initContainers[0].lifecycle: Forbidden: may not be set for init containers without restartPolicy=Always",
+        ),
+        (
+            {
+                "initContainers": [
+                    box(name="i", restartPolicy="Always", restartPolicyRules=[RULE | {"action": "Restart"}])
+                ]
+            },
+            "spec.initContainers[0].restartPolicyRules[0].action: Forbidden: may only be RestartAllContainers for init "
+            "containers with restartPolicy=Always",
         ),
         # scheduling
         (

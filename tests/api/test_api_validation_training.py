@@ -126,6 +126,15 @@ def test_accepted(value):
             "spec.elasticPolicy.nProcPerNode: Forbidden: must not be used with spec.nprocPerNode",
         ),
         (
+            pytorch({"elasticPolicy": {"metrics": [{"resource": {"name": "cpu", "target": {"type": "Utilization"}}}]}}),
+            "spec.elasticPolicy.metrics[0].type: Required value: must specify a metric source type",
+        ),
+        (
+            pytorch({"elasticPolicy": {"metrics": [{"type": 3}]}}),
+            'spec.elasticPolicy.metrics[0]: Invalid value: {"type":3}: is no metric of autoscaling/v2: Expected '
+            "`str`, got `int` - at `$.type`",
+        ),
+        (
             pytorch({"elasticPolicy": {"minReplicas": 3, "maxReplicas": 2}}),
             "spec.elasticPolicy.maxReplicas: Invalid value: 2: must not be less than minReplicas (3)",
         ),

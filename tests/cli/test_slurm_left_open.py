@@ -122,9 +122,54 @@ def test_nodes_that_this_machine_knows_are_chosen_by_name(
     submit: Any, options: str, terms: list[tuple[str, list[str]]], notes: list[str]
 ) -> None:
     """Simulated ones, and its own."""
-    batch, [element] = submit(f"#SBATCH {options}\n", nodes=lambda: {"here", "gpu-1", "gpu-2"})
+    batch, [element] = submit(f"#SBATCH {options}\n", nodes=lambda: {name: {} for name in ("here", "gpu-1", "gpu-2")})
     assert [note.partition(" ")[0] for note in batch.notes] == notes
     pod = job_of_program(element.program, local=True).manifest()["spec"]["tasks"][0]["template"]["spec"]
     required = pod.get("affinity", {}).get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution")
     found = required["nodeSelectorTerms"][0]["matchExpressions"] if required else []
     assert [(each["operator"], each["values"]) for each in found] == terms
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--partition=a,b", "of --partition=a,b the first, a, counts"),
+        ("--reservation=Big_one,b", "of --reservation=big-one,b the first, big-one, counts"),
+        ("--nodes=2-4", "of --nodes=2-4 the least counts: a gang has one size"),
+        ("--exclusive=user", "--exclusive=user is --exclusive: nodes are shared with no other job"),
+        ("-d after:prepare+10", "of --dependency=after:prepare+10 the start counts, and not the minutes behind it"),
+        (
+            "--container-image=./pt.sqsh",
+            "--container-image=./pt.sqsh is a file: the processes run in the image of --image, or on this machine",
+        ),
+        ("--gres=gpu:2 --ntasks-per-gpu=2 -p a -N 2 -d after:a --exclusive", ""),
+    ],
+)
+def test_what_counts_in_part_is_told(line: str, said: str) -> None:
+    assert batch_text(f"{HEAD}#SBATCH {line}\n").notes == ((said,) if said else ())
+
+
+def test_tasks_for_each_card_are_counted_by_all_that_says_how_many_there_are() -> None:
+    for line, nodes, tasks in (
+        ("--gpus=4 --ntasks-per-gpu=2", 8, 8),
+        ("-N 2 --gpus-per-node=4 --ntasks-per-gpu=1", 2, 8),
+        ("--gres=gpu:a100:2 --ntasks-per-gpu=2", 1, 4),
+    ):
+        batch = batch_text(f"{HEAD}#SBATCH {line}\n")
+        assert (batch.nodes, batch.tasks) == (nodes, tasks), line
+    with pytest.raises(BadScript, match="--ntasks-per-gpu needs --gpus"):
+        batch_text(f"{HEAD}#SBATCH --ntasks-per-gpu=2\n")
+
+
+@pytest.mark.parametrize("line", ["--partition={partition}", "--job-name={{name}}", "-n <tasks>"])
+def test_placeholders_of_templates_are_refused(line: str) -> None:
+    with pytest.raises(BadScript, match="placeholder"):
+        batch_text(f"{HEAD}#SBATCH {line}\n", name="")
+
+
+def test_a_file_that_a_script_reads_and_that_is_not_there_is_told(submit: Any, tmp_path: Path) -> None:
+    (tmp_path / "env.sh").write_text("")
+    lines = f"source /etc/profile.d/nowhere.sh\n. {tmp_path}/env.sh\nsource $HOME/x\n. ./y\n"
+    said = "line 2: there is no /etc/profile.d/nowhere.sh on this machine, and a strict script ends there"
+    assert submit(lines)[0].notes[:1] == (said,)
+    assert not any("nowhere" in note for note in submit(lines, local=False)[0].notes)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.more
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_training_begins_in_all_ranks_at_one_address(name: str, tmp_path: Path) -> None:
     done = run_batch(script_of(name), tmp_path, path=make_programs(tmp_path / "bin"))
-    assert done.codes == [0, 0], done.told
+    assert set(done.codes) == {0}, done.told
     reached = re.findall(r"reached (\S+) by", "\n".join(done.out))
     assert len(reached) == SCRIPTS[name][0], (done.out, done.told)
     [address] = set(reached)

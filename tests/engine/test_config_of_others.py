@@ -117,6 +117,23 @@ NOTED = {
 
 # What is wrong: the line of each error, and what it says.
 WRONG: dict[str, tuple[str, list[tuple[int, str]]]] = {
+    "gangs apart, of Volcano 1.16": (
+        written(FIRST, (*SECOND, ("group-topology-affinity", {"weight": 5}))),
+        [(12, "gangs stand apart by the annotation unisono.io/apart")],
+    ),
+    "strategies of guides": (
+        written(FIRST, (("rescheduling", {"strategies": [{"name": "offlineOnly"}]}),), actions="allocate, shuffle"),
+        [(10, "offlineOnly; it is a design of Volcano that no version has built: remove it")],
+    ),
+    "a cache, a source and a weight of others": (
+        written(
+            FIRST,
+            (("network-topology-aware", {"network-topology-aware.weight": 10}),),
+            configurations=[{"name": "allocate", "arguments": {"enablePredicateErrorCache": True}}],
+            metrics={"type": "metrics-server"},
+        ),
+        [(10, "did you mean weight?"), (14, "predicateErrorCacheEnable"), (16, "must be one of prometheus")],
+    ),
     "plug-ins beside plugins": (
         "actions: allocate\ntiers:\n- plugins:\n- name: priority\n- name: gang\n",
         [(4, "indent - name: priority below - plugins:"), (5, "indent - name: gang below - plugins:")],

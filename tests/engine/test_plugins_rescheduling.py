@@ -195,7 +195,7 @@ tiers:
     [
         (
             [{"name": "shortLifeTimeFirst"}],
-            "unknown strategy shortLifeTimeFirst; strategies are highNodeUtilization, lowNode",
+            "unknown strategy shortLifeTimeFirst; it is a design of Volcano that no version has built: remove it",
         ),
         (["lowNodeUtilization"], "unknown strategy None"),
         ([{"name": "lowNodeUtilization", "params": {"threshold": {}}}], "has no parameter threshold"),

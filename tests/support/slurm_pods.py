@@ -12,7 +12,8 @@ from functools import cache
 from pathlib import Path
 
 from unisono.cli.slurm.batches import program_of
-from unisono.cli.slurm.script import Batch, batch_of, read_options, read_script
+from unisono.cli.slurm.script import Batch, batch_of, joined, read_options, read_script
+from unisono.sdk.jobs.program import program_job
 
 _batches = itertools.count(1)
 
@@ -48,7 +49,7 @@ def may_mount() -> bool:
 
 def batch_text(text: str, options: str = "", name: str = "fit") -> Batch:
     """What a script asks for."""
-    return batch_of([("job-name", name), *read_script(text), *read_options(options.split())])
+    return batch_of(joined([("job-name", name), *read_script(text)], [], read_options(options.split())))
 
 
 def start_batch(
@@ -62,31 +63,40 @@ def start_batch(
     key.write_text(os.urandom(16).hex())
     # Addresses of this batch alone: it may listen on any port of them.
     where = f"127.{os.getpid() % 200 + 20}.{number % 250}"
-    hosts = ",".join(f"{where}.{node + 1}" for node in range(program.processes))
-    pods = []
-    for node in range(program.processes):
-        own = {
-            "PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"],
-            **program.env,
-            "MASTER_ADDR": hosts.split(",")[0],
-            "SLURM_NODEID": str(node),
-            "VC_RANK_HOSTS": hosts,
-            "UNISONO_POD_IP": hosts.split(",")[node],
-            "UNISONO_BATCH_KEY": str(key),
-            "UNISONO_BATCH_NOTICE": str(folder / "notice"),
-            "HOME": str(folder),
-        }
-        pods.append(
-            subprocess.Popen(
-                list(program.command),
-                cwd=folder,
-                env=own,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
+    tasks = [
+        (task["name"], task["replicas"], task["template"]["spec"]["containers"][0])
+        for task in program_job(program).manifest()["spec"]["tasks"]
+    ]
+    hosts = [f"{where}.{node + 1}" for node in range(program.processes)]
+    shared, first = {}, 0
+    for name, replicas, _ in tasks:
+        shared[f"VC_{name.upper().replace('-', '_')}_HOSTS"] = ",".join(hosts[first : first + replicas])
+        first += replicas
+    pods: list[subprocess.Popen[str]] = []
+    for _, replicas, container in tasks:
+        for index in range(replicas):
+            own = {
+                "PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"],
+                **{each["name"]: each["value"] for each in container["env"] if "value" in each},
+                **shared,
+                "MASTER_ADDR": hosts[0],
+                "SLURM_NODEID": str(index),
+                "UNISONO_POD_IP": hosts[len(pods)],
+                "UNISONO_BATCH_KEY": str(key),
+                "UNISONO_BATCH_NOTICE": str(folder / "notice"),
+                "HOME": str(folder),
+            }
+            pods.append(
+                subprocess.Popen(
+                    list(program.command),
+                    cwd=folder,
+                    env=own,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
             )
-        )
     return pods
 
 

@@ -245,6 +245,99 @@ SCRIPTS: dict[str, tuple[int, str]] = {
         2,
         'head=$(hostname)\nsrun bash -c "singularity exec --nv -B /tmp,/data image.sif torchrun --rdzv_endpoint=$head t.py"',
     ),
+    # several parts
+    "parts-actor-and-critic": (
+        4,
+        "#SBATCH --ntasks-per-node=1\n#SBATCH hetjob\n#SBATCH -N 1 --ntasks-per-node 2 --exclusive\n"
+        'read -r -d "" serve <<EOF\ntrain --address $(hostname)\nEOF\n'
+        'srun --het-group=0 -o critic_%j_%t.log bash -c "$serve" &\n'
+        'critic="$(scontrol show hostnames=$SLURM_JOB_NODELIST_HET_GROUP_0 | head -n1)"\n'
+        'srun --het-group=1 -o actor_%j_%t.log bash -c "python train.py --address $critic" &\n'
+        "wait\ncat critic_*.log actor_*.log",
+    ),
+    "parts-in-one-step": (
+        3,
+        "#SBATCH --ntasks-per-node=1\n#SBATCH packjob\n#SBATCH --partition=gpu --nodes=1 --ntasks=1 --gres=gpu:1\n"
+        "srun --mpi=pmix --het-group=0 train : --het-group=1 -n 1 train",
+    ),
+    "parts-served-until-ready": (
+        1,
+        "#SBATCH -c 1\n#SBATCH hetjob\n#SBATCH -N 1 -n 1\n"
+        "srun --het-group=0 -N 1 -n 1 bash -c 'echo $(hostname) > endpoint; sleep 20' &\n"
+        "until [ -s endpoint ]; do sleep 0.1; done\n"
+        'srun --label --het-group=1 --ntasks=1 train --address "$(< endpoint)"\nkill %1; wait || true',
+    ),
+    # where scripts look for themselves and for others
+    "command-of-the-job": (
+        2,
+        "set -euo pipefail\n"
+        'own="$(scontrol show job "$SLURM_JOB_ID" | grep \'^[[:space:]]*Command=\' | head -n 1 | cut -d = -f 2-)"\n'
+        '[ -n "$(dirname "$own")" ]\nMASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"\n'
+        "export MASTER_ADDR MASTER_PORT=54123\n"
+        'srun --cpu-bind=none --ntasks-per-node=1 bash -c \'torchrun --nnodes="$SLURM_NNODES" '
+        '--rdzv_conf=is_host=$((SLURM_NODEID == 0 ? 1 : 0)) --rdzv_endpoint="$MASTER_ADDR":"$MASTER_PORT" "$1"\' bash t.py',
+    ),
+    "launcher-on-each-host-in-a-loop": (
+        2,
+        'HOSTS=($(scontrol show hostnames "$SLURM_JOB_NODELIST"))\nexport HEAD=${HOSTS[0]} COUNT=$SLURM_NTASKS\n'
+        'for i in "${!HOSTS[@]}"; do\n  srun --export=ALL -N1 -n1 -w ${HOSTS[$i]} --output="out/sub_$i.txt" '
+        "jaxrun --coordinator $HEAD:10001 $i &\ndone\nwait\ncat out/sub_*.txt",
+    ),
+    "eight-steps-that-take-turns": (
+        8,
+        "mkdir steps && cd steps\nfor i in $(seq 1 8); do\n  srun --exclusive -N1 -n1 --cpus-per-task=1 "
+        'train --address=$MASTER_ADDR --part $i > "$i.log" 2> "$i.err" &\ndone\nwait\ncat *.log',
+    ),
+    "hosts-of-horovod-by-sed": (
+        1,
+        "LIST=$(scontrol show hostname $SLURM_JOB_NODELIST | sed -z 's/\\n/\\:1,/g')\nLIST=${LIST%?}\n"
+        "horovodrun --address ${LIST%%:*} -np 2 --hosts $LIST python train.py",
+    ),
+    "ports-that-are-reserved": (
+        4,
+        "#SBATCH --ntasks-per-node=2 -c 1\nWORKERS=$((SLURM_NTASKS - 1))\n"
+        "srun -n $SLURM_NTASKS -c $SLURM_CPUS_PER_TASK --resv-ports=$SLURM_NTASKS_PER_NODE -l "
+        "python train.py -ps 1 -workers $WORKERS",
+    ),
+    "ray-in-containers-and-a-job": (
+        3,
+        "nodes=($(scontrol show hostnames))\nip=$(getent hosts ${nodes[0]} | cut -d' ' -f1)\nLOG=$(realpath .)/job.log\n"
+        'srun --nodes=1 --ntasks=1 -w "${nodes[0]}" --container-image=nvcr.io/nvidia/pytorch:25.02-py3 '
+        '--container-mounts="$PWD:/app,$HOME:/root" bash -c "ray start --head --address=$ip --block" &>> $LOG &\n'
+        'srun --nodes=1 --ntasks=1 -w "${nodes[1]}" --container-image=nvcr.io/nvidia/pytorch:25.02-py3 bash -c '
+        '"ray start --address $ip:6379 --block" &>> $LOG &\nwait\n'
+        'srun --overlap --nodes=1 --ntasks=1 -w "${nodes[0]}" bash -c "ray job submit --address=$ip:8265 -- python x" '
+        "&>> $LOG\ngrep reached $LOG",
+    ),
+    "account-in-strict-bash": (
+        2,
+        'set -euo pipefail\necho "by $SLURM_JOB_ACCOUNT on $SLURM_JOB_PARTITION"\n'
+        "srun torchrun --rdzv_endpoint=$(hostname) train.py",
+    ),
+    "task-environment-by-a-wrapper": (
+        4,
+        "#SBATCH --ntasks-per-node=2 --hint=nomultithread --cpus-per-task=1\n"
+        "cat > select.sh <<'END'\n#!/bin/bash\nexport ROCR_VISIBLE_DEVICES=$SLURM_LOCALID RANK=$SLURM_PROCID\nexec \"$@\"\n"
+        "END\nchmod +x ./select.sh\nexport MASTER_ADDR=$(hostname)\n"
+        'srun --cpu-bind=mask_cpu:0x1,0x2 ./select.sh bash -c "python -u train.py"',
+    ),
+    "preprocess-and-train": (
+        3,
+        "export PRIMARY=$(hostname)\nsrun -N1 -n1 python prepare.py --address $PRIMARY\n"
+        'srun accelerate launch --main_process_ip "$PRIMARY" --machine_rank $SLURM_NODEID train.py',
+    ),
+    "background-watch-of-devices": (
+        4,
+        "#SBATCH --ntasks-per-node=2\n(while sleep 0.1; do date; done) > watch.log &\nBG=$!\n"
+        "srun --overlap -n $SLURM_NTASKS python train.py\nkill $BG",
+    ),
+    "signal-to-the-shell-and-a-status-file": (
+        2,
+        "#SBATCH --signal=B:TERM@30 --time=5 --comment=nightly\n"
+        "trap 'touch stopped; scontrol requeue ${SLURM_JOB_ID}' TERM\n"
+        "srun --kill-on-bad-exit=1 --wait=60 -u torchrun --rdzv-endpoint=$(hostname):29500 train.py & wait $!\n"
+        "[ ! -e stopped ]",
+    ),
     # sizes
     "nodes-in-a-range": (2, "#SBATCH --nodes=2-4\nsrun torchrun --rdzv_endpoint=$(hostname) train.py"),
     "uneven-tasks": (3, "#SBATCH --ntasks=3\nexport MASTER_ADDR=$(hostname)\nsrun python train.py"),

@@ -7,6 +7,7 @@ directories on disk, so that an agent that starts again decides the same.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Literal
 
 BACKOFF_BASE = 10.0
@@ -200,14 +201,19 @@ def decide(pod: PodView, now: float) -> Plan:
 def _begun_anew(pod: PodView, plan: Plan) -> PodView:
     """The pod as it is once a container's rule starts everything again: what ran before that has not run.
 
-    What still runs is ended first. The newest end that such a rule matches tells when it was.
+    What still runs is ended first. The newest end that such a rule matches tells when it was. Sidecars that end once
+    the main containers have ended for good were ended, and ask for nothing.
     """
+    ended_at = inf
+    if _mains_finished(pod):
+        ended_at = max((c.last.finished_at for c in pod.containers if c.role == "main" and c.last), default=inf)
     asked_at = max(
         (
             end.finished_at
             for each in pod.containers
             for end in (each.last, each.previous)
             if end is not None and (rule := _rule(each, end.exit_code)) is not None and rule.everything
+            if each.role != "sidecar" or end.finished_at < ended_at
         ),
         default=None,
     )

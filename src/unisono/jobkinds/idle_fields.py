@@ -10,7 +10,7 @@ import msgspec
 
 from unisono.api import core, keda
 from unisono.api.decode import Shape, shape_of
-from unisono.api.groups import batch, fleet, kubeflow, propagation, ray, scheduling, trainer, workload
+from unisono.api.groups import batch, fleet, job_set, kubeflow, propagation, ray, scheduling, trainer, workload
 from unisono.api.kind import Kind
 from unisono.jobkinds.paths import walk
 
@@ -83,6 +83,15 @@ WITHOUT_EFFECT: Final[Mapping[type[msgspec.Struct], Mapping[str, str]]] = {
 }
 """By struct and wire name: what to do instead, or what happens."""
 
+VALUES_WITHOUT_EFFECT: Final[Mapping[type[msgspec.Struct], Mapping[str, Mapping[str, str]]]] = {
+    job_set.JobSetFailurePolicy: {
+        "restartStrategy": {
+            "InPlaceRestart": "Jobs are made again, as with Recreate; an agent of JobSet in the pods waits for ever"
+        }
+    },
+}
+"""By struct, wire name and value: what happens instead."""
+
 ASK_FOR_NOTHING: Final[Mapping[type[msgspec.Struct], frozenset[str]]] = {
     kubeflow.SchedulingPolicy: frozenset(("scheduleTimeoutSeconds",)),  # a gang that waits holds nothing
     trainer.PodGroupPolicy: frozenset(("coscheduling",)),  # every job is a gang
@@ -99,21 +108,27 @@ def idle_fields(kind: Kind[Any], obj: Any) -> list[str]:
     """A sentence for each field of an object that is set and that nothing reads."""
     sentences: list[str] = []
     for path, instead in _paths(kind):
-        sentences += [f"{at} has no effect on Unisono: {instead}" for at, value in walk(obj, path) if value]
+        for at, value in walk(obj, path):
+            if isinstance(instead, str) and value:
+                sentences.append(f"{at} has no effect on Unisono: {instead}")
+            elif not isinstance(instead, str) and value in instead:
+                sentences.append(f"{at}: {value} has no effect on Unisono: {instead[value]}")
     return sentences
 
 
 @cache
-def _paths(kind: Kind[Any]) -> tuple[tuple[str, str], ...]:
+def _paths(kind: Kind[Any]) -> tuple[tuple[str, str | Mapping[str, str]], ...]:
     return tuple(_idle(shape_of(kind.struct), "", _DEEPEST))
 
 
-def _idle(shape: Shape, path: str, deep: int) -> Iterator[tuple[str, str]]:
+def _idle(shape: Shape, path: str, deep: int) -> Iterator[tuple[str, str | Mapping[str, str]]]:
     if not deep:
         return
     if shape.item is not None:
         yield from _idle(shape.item, f"{path}{'[*]' if shape.kind == 'array' else '.*'}", deep - 1)
-    idle = WITHOUT_EFFECT.get(shape.struct, {}) if shape.struct is not None else {}
+    idle: dict[str, str | Mapping[str, str]] = {}
+    if shape.struct is not None:
+        idle |= {**WITHOUT_EFFECT.get(shape.struct, {}), **VALUES_WITHOUT_EFFECT.get(shape.struct, {})}
     for field in shape.fields.values():
         below = f"{path}.{field.name}" if path else field.name
         if field.name in idle:

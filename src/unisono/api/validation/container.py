@@ -105,8 +105,11 @@ def _restart(container: Container, path: str, *, init: bool) -> Iterator[FieldEr
             yield required(f"{at}.exitCodes", "must be specified")
         else:
             yield from one_of(f"{at}.exitCodes.operator", rule.exit_codes.operator, ("In", "NotIn"))
-    if init and policy == "Always" and container.restart_policy_rules:
-        yield forbidden(f"{path}.restartPolicyRules", "may not be set for init containers with restartPolicy=Always")
+        if init and policy == "Always" and rule.action == "Restart":
+            # It is started again in any case; that all containers are may depend on its end.
+            yield forbidden(
+                f"{at}.action", "may only be RestartAllContainers for init containers with restartPolicy=Always"
+            )
 
 
 def _ports(container: Container, path: str, *, host_network: bool) -> Iterator[FieldError]:

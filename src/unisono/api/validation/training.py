@@ -10,9 +10,11 @@ import msgspec
 
 from unisono.api import names
 from unisono.api.annotations import ONE_OF
+from unisono.api.base import FreeObject
 from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.defaulting.kubeflow import CLEAN_ALL, CLEAN_NONE, CLEAN_RUNNING, TRAINING, TrainingDefaults, run_policy
 from unisono.api.field_error import OMITTED, FieldError, duplicate, forbidden, invalid, not_supported, required
+from unisono.api.groups.autoscaling import MetricSpec
 from unisono.api.groups.batch import Job
 from unisono.api.groups.job_set import VALUE_IMMUTABLE, JobSet, JobSetSpec
 from unisono.api.groups.kubeflow import (
@@ -52,6 +54,7 @@ from unisono.api.one_of import multiplied_in_vain
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.validation.meta import by, validate_labels
 from unisono.api.validation.pod import validate_template, with_volumes
+from unisono.api.validation.workloads import validate_metric
 from unisono.api.yaml import load_all
 from unisono.errors import ConfigError
 
@@ -454,6 +457,18 @@ def _pytorch(job: PyTorchJob, specs: ReplicaSpecs) -> Iterator[FieldError]:
         yield invalid("spec.elasticPolicy.minReplicas", low, "must be greater than or equal to 1")
     if low is not None and high is not None and high < low:
         yield invalid("spec.elasticPolicy.maxReplicas", high, f"must not be less than minReplicas ({low})")
+    for index, value in enumerate(policy.metrics or ()):
+        yield from _metric(value, f"spec.elasticPolicy.metrics[{index}]")
+
+
+def _metric(value: FreeObject, path: str) -> Iterator[FieldError]:
+    """A metric of the job's autoscaler, which would be refused for ever with a wrong one."""
+    try:
+        metric = msgspec.convert(value, MetricSpec)
+    except msgspec.ValidationError as error:
+        yield invalid(path, value, f"is no metric of autoscaling/v2: {error}")
+        return
+    yield from validate_metric(metric, path)
 
 
 def _one_master(path: str, specs: ReplicaSpecs) -> Iterator[FieldError]:

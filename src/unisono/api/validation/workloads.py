@@ -301,7 +301,7 @@ def validate_autoscaler(
         yield invalid("spec.maxReplicas", spec.max_replicas, "must be greater than or equal to `minReplicas`")
     yield from _reference(spec.scale_target_ref, "spec.scaleTargetRef")
     for index, metric in enumerate(spec.metrics or ()):
-        yield from _metric(metric, f"spec.metrics[{index}]")
+        yield from validate_metric(metric, f"spec.metrics[{index}]")
     if spec.behavior is not None:
         yield from _rules(spec.behavior.scale_up, "spec.behavior.scaleUp")
         yield from _rules(spec.behavior.scale_down, "spec.behavior.scaleDown")
@@ -321,7 +321,8 @@ def _reference(reference: CrossVersionObjectReference, path: str) -> Iterator[Fi
         yield invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
 
 
-def _metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+def validate_metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+    """A metric of an autoscaler, or of what makes one."""
     present = [name for name in _SOURCES if _source(metric, name) is not None]
     if not metric.type:
         yield required(f"{path}.type", "must specify a metric source type")

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import click
 
 from unisono.cli.options import Command, Where, where_options_without_n
-from unisono.cli.slurm.batches import doubts, label, program_of, variables_used
+from unisono.cli.slurm.batches import doubts, label, program_of, sourced, variables_used
+from unisono.cli.slurm.features import placing_of
 from unisono.cli.slurm.script import BadScript, Batch
 from unisono.sdk.jobs.program import Program, derived_name
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
     from unisono.sdk.follow.events import Target
 
-Nodes = Callable[[], Collection[str]]
+Nodes = Callable[[], Mapping[str, Mapping[str, str]]]
+"""Labels of nodes by the nodes' names."""
 
 # What stands on the command lines of ``sbatch`` and ``srun``: Slurm's options, then a script or a command.
 
@@ -44,15 +46,23 @@ def split_words(words: Sequence[str], command: str = "sbatch") -> tuple[list[tup
         BadScript: a word is no option, or lacks its value.
 
     """
-    from unisono.cli.slurm.script import refuse_parts
+    from unisono.cli.slurm.script import DIVIDER
     from unisono.cli.slurm.steps.words import BadOption, split_options
 
+    options: list[tuple[str, str]] = []
     try:
-        options, rest = split_options(words, command)
+        some, rest = split_options(words, command)
+        options += some
+        # As under Slurm, a colon among the options ends a part; behind a script it is an argument.
+        while rest[:1] == [":"] and command != "srun":
+            some, rest = split_options(rest[1:], command)
+            options += [DIVIDER, *some]
     except BadOption as error:
         raise BadScript(f"the command line: {error}.") from None
-    # As under Slurm, a colon among the words of srun ends a part; behind a script it is an argument.
-    refuse_parts([word for word in (rest if command == "srun" else rest[:1]) if word == ":"], "the command line")
+    if command == "srun" and ":" in rest:
+        raise BadScript(
+            "the command line: a colon divides a job into parts: write a script with #SBATCH hetjob for sbatch."
+        )
     return options, rest
 
 
@@ -98,7 +108,7 @@ _OF_STEPS = frozenset(
 
 
 def command_elements(
-    words: Sequence[str], image: str | None, *, local: bool, nodes: Nodes = frozenset
+    words: Sequence[str], image: str | None, *, local: bool, nodes: Nodes = dict
 ) -> tuple[Batch, list[Element]]:
     """The job of ``srun``: a batch of one step.
 
@@ -127,7 +137,7 @@ def command_elements(
 
 
 def script_elements(
-    words: Sequence[str], image: str | None, *, local: bool = True, nodes: Nodes = frozenset
+    words: Sequence[str], image: str | None, *, local: bool = True, nodes: Nodes = dict
 ) -> tuple[Batch, list[Element]]:
     """What a script asks for, and its jobs: one, or one for each element of an array.
 
@@ -144,14 +154,14 @@ def script_elements(
         UsageError: there is no script.
 
     """
-    from unisono.cli.slurm.script import batch_of, read_script
+    from unisono.cli.slurm.script import batch_of, joined, read_script
 
     given, rest = split_words(words)
     wrapped = dict(given).get("wrap", "")
     if wrapped and rest:
         raise BadScript(f"--wrap brings its own script: {rest[0]} is one too many.")
     script, text = ("wrap", f"#!/bin/sh\n{wrapped}\n") if wrapped else _script(rest)
-    batch = batch_of([*read_script(text, script), *options_of(os.environ), *given], script)
+    batch = batch_of(joined(read_script(text, script), options_of(os.environ), given), script)
     return _elements(batch, script, text, rest[1:], image, local=local, nodes=nodes)
 
 
@@ -163,7 +173,7 @@ def _elements(
     left: list[str] = []
     if local:
         _find_mounts(batch)
-        batch, left = _known_nodes(batch, nodes)
+    batch, left = _known_nodes(batch, nodes, script, local=local)
     user = getpass.getuser()
     used = variables_used(text, os.environ) if batch.exports_used else {}
     variables = {
@@ -189,6 +199,11 @@ def _elements(
     indices: Sequence[int | None] = batch.array or (None,)
     elements = [element(index) for index in indices]
     notes = [*batch.notes, *doubts(text, elements[0].program.env)]
+    if local:
+        absent = [(line, file) for line, file in sourced(text) if not Path(file).exists()]
+        notes += [
+            f"line {line}: there is no {file} on this machine, and a strict script ends there" for line, file in absent
+        ]
     if used:
         notes.append(f"variables of yours that the script uses are passed on: {', '.join(sorted(used))}")
     notes += left
@@ -207,9 +222,37 @@ def _find_mounts(batch: Batch) -> None:
             raise BadScript(f"--container-mounts={source}:{target}: there is no {source} on this machine.")
 
 
-def _known_nodes(batch: Batch, nodes: Nodes) -> tuple[Batch, list[str]]:
-    """The batch on one machine with the nodes that are there by name, and notes on what is left out."""
-    there = nodes() if batch.nodelist or batch.exclude else frozenset()
+def _known_nodes(batch: Batch, nodes: Nodes, where: str, *, local: bool) -> tuple[Batch, list[str]]:
+    """The batch with its nodes by their labels, and notes on what is left out.
+
+    Raises:
+        BadScript: a cluster has no node with a feature.
+
+    """
+    asked = any(
+        part.constraint or part.prefer or part.cards or (local and (part.nodelist or part.exclude))
+        for part in batch.every
+    )
+    there = nodes() if asked else {}
+    notes: list[str] = []
+    parts = []
+    for part in batch.every:
+        try:
+            placing, left = placing_of(part.constraint, part.prefer, part.cards, list(there.values()), local=local)
+        except ValueError as error:
+            raise BadScript(f"{where}: --constraint: {error}.") from None
+        known, named = _named_nodes(part, there) if local else (part, [])
+        parts.append(replace(known, placing=placing))
+        notes += [note for note in (*named, *left) if note not in notes]
+    if batch.parts and any(part.placing.one_of for part in parts):
+        raise BadScript(
+            f"{where}: --constraint: all nodes of a job get the same of [A|B]; parts of a job name one each."
+        )
+    return replace(parts[0], parts=tuple(parts[1:])), notes
+
+
+def _named_nodes(batch: Batch, there: Collection[str]) -> tuple[Batch, list[str]]:
+    """A part on one machine with the nodes that are there by name, and notes on what is left out."""
     every = "this machine stands for all nodes"
     notes = [f"--exclusive is for clusters: {every}"] if batch.exclusive else []
     names_by_option: dict[str, tuple[str, ...]] = {}
@@ -221,21 +264,21 @@ def _known_nodes(batch: Batch, nodes: Nodes) -> tuple[Batch, list[str]]:
     return replace(batch, nodelist=names_by_option["nodelist"], exclude=names_by_option["exclude"]), notes
 
 
-def _nodes_of(where: Where) -> Collection[str]:
-    """Names of the nodes of a control plane that runs; none of one that is still to be started."""
+def _nodes_of(where: Where) -> Mapping[str, Mapping[str, str]]:
+    """Nodes with their labels of a control plane that runs and shows them; none of one that is still to be started."""
     from unisono.api.kinds import NODES
     from unisono.cli.connection import connect, run_async
     from unisono.cli.running.place import is_private
     from unisono.errors import UnisonoError
 
-    async def names() -> frozenset[str]:
+    async def found() -> dict[str, Mapping[str, str]]:
         async with connect(where) as client:
-            return frozenset(node.metadata.name for node in (await client.list(NODES)).items)
+            return {node.metadata.name: node.metadata.labels or {} for node in (await client.list(NODES)).items}
 
     try:
-        return frozenset() if is_private(where) else run_async(names())
+        return {} if is_private(where) else run_async(found())
     except UnisonoError:
-        return frozenset()
+        return {}
 
 
 def _script(rest: Sequence[str]) -> tuple[str, str]:

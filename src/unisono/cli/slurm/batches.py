@@ -9,27 +9,64 @@ import shlex
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 from unisono.api.annotations import CHECKPOINT_BEFORE, EVICT_NOTICE, LICENSES, RESERVATION
 from unisono.api.keys import HOSTNAME, JOB_NAME, JOB_RETRY_COUNT
+from unisono.cli.slurm.features import Places
 from unisono.cli.slurm.script import Batch
 from unisono.cli.slurm.steps import command_text
 from unisono.cli.slurm.steps.link import REQUEUE
 from unisono.cli.slurm.steps.mounts import text_of
 from unisono.cli.slurm.steps.words import filled, in_short
-from unisono.sdk.jobs.builders import Job
-from unisono.sdk.jobs.program import TASK, Program, default_cpu, derived_name, port_of
+from unisono.sdk.jobs.builders import Amount, Job, resources_of
+from unisono.sdk.jobs.program import TASK, Program, derived_name, port_of
 
 JOB_ID = "unisono.io/slurm-job-id"
 """Label of a batch's job: its number, as ``SLURM_JOB_ID`` has it."""
 BASE_NAME = "unisono.io/slurm-job-name"
 """Label of a batch's job: its name before a number was added, as ``SLURM_JOB_NAME`` has it."""
 
+FIRST = "UNISONO_BATCH_FIRST"
+"""Variable of a pod whose task follows others: the number of that task's first node."""
+
 _KEY_FOLDER = "/etc/unisono-batch"
 _NOTICE_FOLDER = "/etc/unisono-notice"
 _RESTARTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Nodes of a job that are alike: the pods of one task.
+
+    Attributes:
+        task: its name.
+        count: of its nodes.
+        part: what they have, and the number of that part of the job.
+        places: where they may be.
+
+    """
+
+    task: str
+    count: int
+    part: tuple[int, Batch]
+    places: Places
+
+
+def roles_of(batch: Batch) -> list[Role]:
+    """The nodes of all parts in the order of their numbers: those with counted features come first in each part."""
+    roles: list[Role] = []
+    for number, part in enumerate(batch.every):
+        left = part.nodes or 1
+        for places in (*part.placing.places, Places()):
+            count = min(places.count or left, left)
+            if count:
+                name = f"{TASK}-{len(roles)}" if roles else TASK
+                roles.append(Role(name, count, (number, part), places))
+            left -= count
+    return roles
 
 
 def program_of(
@@ -70,9 +107,13 @@ def program_of(
         "u": (variables or {}).get("USER", "user"),
         "b": 0 if index is None else index % 10,
     }
+    roles = roles_of(batch)
+    counts = [tasks for part in batch.every for tasks in part.counts]
     spec = {
         "job": name,
-        "counts": batch.counts,
+        "counts": counts,
+        "roles": [[role.task, role.count] for role in roles],
+        "groups": [part.nodes or 1 for part in batch.every],
         "port": port_of(f"{name}/batch"),
         "interpreter": interpreter_of(text),
         "output": batch.output,
@@ -80,27 +121,30 @@ def program_of(
         "append": batch.append,
         "seconds": batch.seconds,
         "signal": list(batch.signal) if batch.signal else None,
-        "gpus_per_task": batch.gpus_per_task,
+        "gpus_per_task": [part.gpus_per_task for part in batch.every],
         "marks": marks,
     }
     given = _slurm_variables(batch, base, array, job_id, index)
+    if batch.parts:
+        given["SLURM_HET_SIZE"] = str(len(batch.every))
+        for group, part in enumerate(batch.every):
+            own = _slurm_variables(part, base, array, job_id + group, index)
+            given |= {f"{key}_HET_GROUP_{group}": value for key, value in own.items()}
     if batch.output:
         given["SLURM_JOB_STDOUT"] = filled(batch.output, marks)
-    most = max(batch.counts)
-    # As Slurm, a CPU for each task where nothing is said; on one machine more tasks than CPUs would never start.
     machine = len(os.sched_getaffinity(0)) if local else 0
-    cpus = batch.node_cpus or (batch.cpus * most if batch.cpus else default_cpu(batch.nodes or 1, machine, most))
 
     def complete(job: Job) -> None:
         _complete(job, batch, name, {JOB_ID: str(job_id), BASE_NAME: label(base)}, local=local)
+        _divide(job, roles, name, base, (array, job_id, index), len(counts), machine, local=local)
 
     return Program(
         (sys.executable if local else "python3", "-c", command_text(), "pod", json.dumps(spec), text, *arguments),
-        batch.nodes or 1,
+        len(counts),
         name,
         "none",
         queue=batch.queue,
-        cpu=cpus,
+        cpu=_cpus(batch, batch, machine),
         memory=f"{batch.memory_mib}Mi" if batch.memory_mib else None,
         gpus=batch.gpus,
         image=batch.image or None if not local else None,
@@ -117,6 +161,7 @@ def program_of(
         },
         max_retry=_RESTARTS,
         time_limit=batch.seconds,
+        one_of=batch.placing.one_of,
         rank_names=("SLURM_NODEID",),
         complete=complete,
     )
@@ -165,8 +210,6 @@ def _complete(job: Job, batch: Batch, name: str, labels: Mapping[str, str], *, l
         until = {"path": "until", "fieldRef": {"fieldPath": f"metadata.annotations['{CHECKPOINT_BEFORE}']"}}
         pod.setdefault("volumes", []).append({"name": "notice", "downwardAPI": {"items": [until]}})
         main.setdefault("volumeMounts", []).append({"name": "notice", "mountPath": _NOTICE_FOLDER, "readOnly": True})
-    if affinity := _affinity(batch, name, local=local):
-        pod["affinity"] = affinity
     if local:
         return
     if batch.mounts:
@@ -180,29 +223,93 @@ def _complete(job: Job, batch: Batch, name: str, labels: Mapping[str, str], *, l
         )
 
 
-def _affinity(batch: Batch, name: str, *, local: bool) -> dict[str, Any]:
+def _said_cpus(part: Batch) -> int:
+    """CPUs of each of a part's nodes that options name; 0 for none."""
+    return part.node_cpus or (part.cpus or 0) * max(part.counts)
+
+
+def _cpus(part: Batch, batch: Batch, machine: int) -> Amount:
+    """CPUs of each of a part's nodes: a CPU for each task where nothing is said, as Slurm.
+
+    On one machine, of so many CPUs, more tasks than CPUs would never start: those that say nothing divide what is left.
+    0 stands for a cluster.
+    """
+    if said := _said_cpus(part):
+        return said
+    silent = [each for each in batch.every if not _said_cpus(each)]
+    named = sum(_said_cpus(each) * (each.nodes or 1) for each in batch.every)
+    if not machine or sum(max(each.counts) * (each.nodes or 1) for each in silent) <= machine - named:
+        return max(part.counts)
+    return f"{max(1, (machine - named) * 1000 // sum(each.nodes or 1 for each in silent))}m"
+
+
+def _divide(
+    job: Job,
+    roles: Sequence[Role],
+    name: str,
+    base: str,
+    numbers: tuple[int, int, int | None],
+    nodes: int,
+    machine: int,
+    *,
+    local: bool,
+) -> None:
+    """Make a task of each role, with the resources, variables and places of its part."""
+    if len(roles) > 1:
+        job.divide(TASK, [(role.task, role.count) for role in roles])
+    first = 0
+    for role in roles:
+        group, part = role.part
+        main = job.containers(role.task)[0]
+        if group:
+            main["resources"] = resources_of(
+                cpu=_cpus(part, roles[0].part[1], machine),
+                memory=f"{part.memory_mib}Mi" if part.memory_mib else None,
+                gpus=part.gpus,
+            )
+            own = _slurm_variables(part, base, *numbers)
+            gone = _slurm_variables(roles[0].part[1], base, *numbers).keys() - own.keys()
+            own["OMP_NUM_THREADS"] = str(part.cpus or 1)
+            kept = [each for each in main["env"] if each["name"] not in own and each["name"] not in gone]
+            main["env"] = [*kept, *({"name": key, "value": value} for key, value in own.items())]
+        if first:
+            main["env"] = [*main["env"], {"name": FIRST, "value": str(first)}]
+        if affinity := _affinity(part, name, role.places, apart=nodes > 1, local=local):
+            job.pod(role.task)["affinity"] = affinity
+        first += role.count
+
+
+def _affinity(batch: Batch, name: str, places: Places, *, apart: bool, local: bool) -> dict[str, Any]:
     """Each pod on a node of its own where nodes are counted; with ``--exclusive`` beside no other job.
 
     ``local``: one machine stands for all nodes, and nodes are those alone that are there by name.
     """
     affinity: dict[str, Any] = {}
-    apart: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
     exists = {"matchExpressions": [{"key": JOB_NAME, "operator": "Exists"}]}
     if batch.exclusive and not local:
-        apart.append({"topologyKey": HOSTNAME, "labelSelector": exists, "namespaceSelector": {}})
-    elif (batch.nodes or 1) > 1 and batch.apart and not local:
+        others.append({"topologyKey": HOSTNAME, "labelSelector": exists, "namespaceSelector": {}})
+    elif apart and batch.apart and not local:
         own = {"matchLabels": {JOB_NAME: name}}
-        apart.append({"topologyKey": HOSTNAME, "labelSelector": own})
-    if apart:
-        affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": apart}
+        others.append({"topologyKey": HOSTNAME, "labelSelector": own})
+    if others:
+        affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": others}
     expressions = [
         {"key": HOSTNAME, "operator": operator, "values": list(names)}
         for operator, names in (("In", batch.nodelist), ("NotIn", batch.exclude))
         if names
     ]
-    if expressions:
-        terms = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
-        affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    terms = [[*term, *expressions] for term in places.terms or ((),)]
+    node: dict[str, Any] = {}
+    if any(terms):
+        required = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
+        node["requiredDuringSchedulingIgnoredDuringExecution"] = required
+    if preferred := batch.placing.preferred.terms:
+        node["preferredDuringSchedulingIgnoredDuringExecution"] = [
+            {"weight": 100, "preference": {"matchExpressions": list(term)}} for term in preferred
+        ]
+    if node:
+        affinity["nodeAffinity"] = node
     return affinity
 
 
@@ -225,6 +332,7 @@ def _slurm_variables(batch: Batch, base: str, array: int, job_id: int, index: in
         "SLURM_JOB_CPUS_PER_NODE": in_short([cpus] * nodes),
         "SLURM_CPUS_ON_NODE": cpus,
         "SLURM_JOB_PARTITION": batch.queue,
+        "SLURM_JOB_ACCOUNT": batch.account or batch.queue,
         "SLURM_JOB_QOS": "normal",
         "SLURM_LOCALID": 0,
         "SLURM_GTIDS": 0,
@@ -267,7 +375,9 @@ _DOUBTS = (
         "srun --mpi={0} has no server for MPI here: start MPI programs by mpirun in the script",
     ),
     (
-        re.compile(r"(?:^|[\s;&|(])(sattach|sinfo|sacct|sreport|sstat|sacctmgr|pdsh|clush|enroot|docker)\s"),
+        re.compile(
+            r"(?:^|[\s;&|(])(sattach|sinfo|sacct|sreport|sstat|sacctmgr|pdsh|clush|enroot|docker|ibrun|aprun|jsrun)\s"
+        ),
         "{0} is there only if the image has it",
     ),
     (
@@ -308,6 +418,13 @@ def variables_used(text: str, own: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def sourced(text: str) -> list[tuple[int, str]]:
+    """Files of whole paths that a script sources, with their lines: where one is absent, strict scripts end."""
+    lines = enumerate(text.splitlines(), 1)
+    matches = ((number, re.match(r"\s*(?:source|\.)\s+(/[\w./+-]+)", line)) for number, line in lines)
+    return [(number, match[1]) for number, match in matches if match]
+
+
 def doubts(text: str, given: Mapping[str, str]) -> list[str]:
     """What in a script will not be as under Slurm, a sentence each with the first line of it.
 
@@ -326,7 +443,8 @@ def doubts(text: str, given: Mapping[str, str]) -> list[str]:
     own = set(re.findall(r"\b(SLURM_\w+)=", text))
     for number, line in lines:
         for name in re.findall(r"\$\{?(SLURM_\w+)(?!\w*:?[-=+])", line):
-            if name not in given and name not in _AT_RUN_TIME and name not in own:
+            set_later = re.sub(r"_HET_GROUP_\d+$", "", name) if "SLURM_HET_SIZE" in given else name
+            if name not in given and set_later not in _AT_RUN_TIME and name not in own:
                 own.add(name)
                 warnings.append(f"line {number}: {name} is not set here")
     return warnings

@@ -36,7 +36,8 @@ OPTIONS: Mapping[str, Option] = {
     **_all("done", "CPUs that a node's pod requests", "cpus-per-task cpus-per-gpu mincpus"),
     **_all(
         "done",
-        "`nvidia.com/gpu` of a node's pod; the kind of card is left out, and what `--gres` asks for beside `gpu`",
+        "`nvidia.com/gpu` of a node's pod, on nodes whose labels name the kind of card; what `--gres` asks for "
+        "beside `gpu` is left out",
         "gpus gpus-per-node gpus-per-task gres",
     ),
     **_all("done", "request and limit of memory of a node's pod", "mem mem-per-cpu mem-per-gpu"),
@@ -64,6 +65,7 @@ OPTIONS: Mapping[str, Option] = {
     **_all("done", "`sbatch` returns when the job has ended, with its exit code", "wait"),
     **_all("mapped", "`sbatch` waits until then, and then submits", "begin"),
     **_all("mapped", "nodes by name, as node affinity; on one machine those that it knows", "nodelist exclude"),
+    **_all("mapped", "features as labels of nodes, [see below](#features-of-nodes)", "constraint prefer"),
     **_all("mapped", "annotation `unisono.io/reservation` of the job; of several the first", "reservation"),
     **_all("mapped", "image of the containers, where it is none of a file", "container-image"),
     **_all(
@@ -90,8 +92,7 @@ OPTIONS: Mapping[str, Option] = {
     **_all(
         "told",
         "the job may run on any node",
-        "constraint prefer cluster-constraint nodefile contiguous switches spread-job batch segment "
-        "consolidate-segments spread-segments",
+        "cluster-constraint nodefile contiguous switches spread-job batch segment consolidate-segments spread-segments",
     ),
     **_all("told", "the job may start at once; jobs by the clock are CronJobs", "deadline delay-boot"),
     **_all("told", "a priority is that of a PriorityClass", "priority nice"),
@@ -119,7 +120,8 @@ OPTIONS: Mapping[str, Option] = {
         "container container-id container-name container-save container-env "
         "container-entrypoint container-entrypoint-log",
     ),
-    **_all("told", "the images of that centre are not here: use --image", "environment uenv view"),
+    **_all("told", "the images of that centre are not here: use --image", "environment module uenv view"),
+    **_all("told", "no server for several processes of one card is started: start it in the script", "nvmps"),
     **_all("told", "say the amounts one by one", "tres-per-job tres-bind mem-per-node"),
     **_all("told", "tasks are programs, not steps of a file", "mpi"),
 }

@@ -12,9 +12,10 @@ from unisono.api.groups.calendar import MAINTENANCE, Reservation, ReservationSpe
 from unisono.api.keys import NVIDIA_GPU
 from unisono.api.reservations import EVERY_NODE
 from unisono.api.times import format_duration, rfc3339
-from unisono.cli.slurm.script import BadScript, duration_of
+from unisono.cli.slurm.script import BadScript
 from unisono.cli.slurm.starting import begin_at
 from unisono.cli.slurm.steps.words import hosts_of
+from unisono.cli.slurm.values import duration_of
 
 _NAMES: Mapping[str, str] = {
     "reservationname": "name",

@@ -58,6 +58,9 @@ ACTIONS: Mapping[str, Foreign] = {
 """Actions."""
 
 PLUGINS: Mapping[str, Foreign] = {
+    "group-topology-affinity": Foreign(
+        "of Volcano 1.16: remove it; gangs stand apart by the annotation unisono.io/apart, which counts in any case"
+    ),
     "cce-gpu*": _CARDS,
     "xgpu": _CARDS,
     "nodelocalvolume": _VOLUMES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import shlex
 import sys
@@ -134,6 +135,20 @@ class Job:
         self._tasks.append(
             _given({"name": name, "replicas": replicas, "minAvailable": min_available, "template": template})
         )
+        return self
+
+    def divide(self, task: str, sizes: Sequence[tuple[str, int]]) -> Job:
+        """Make several tasks of one, in its place: alike but for their names and numbers of pods.
+
+        Raises:
+            BadWork: the job has no such task.
+
+        """
+        self.pod(task)
+        place = next(at for at, known in enumerate(self._tasks) if known["name"] == task)
+        self._tasks[place : place + 1] = [
+            {**copy.deepcopy(self._tasks[place]), "name": name, "replicas": replicas} for name, replicas in sizes
+        ]
         return self
 
     def plugin(self, name: str, *arguments: str) -> Job:
@@ -271,6 +286,12 @@ def _resources(
         **{name: quantity(amount) for name, amount in further.items()},
     }
     return _given({"requests": requests or None, "limits": limits or None}) or None
+
+
+def resources_of(*, cpu: Amount | None, memory: Amount | None, gpus: int | None) -> dict[str, Any] | None:
+    """What a pod of `Job.task` requests and may use, where ``memory`` is also the limit."""
+    further = {NVIDIA_GPU: gpus} if gpus else {}
+    return _resources(cpu, memory, further, {} if memory is None else {"memory": memory})
 
 
 def quantity(amount: Amount) -> str:

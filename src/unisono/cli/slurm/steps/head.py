@@ -10,20 +10,23 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from unisono.cli.slurm.steps.link import CHUNK, LONGEST, MOUNTED, PASSED, PATIENCE, Link, Place, stream_of
 from unisono.cli.slurm.steps.mounts import lacking, mounts_of
 from unisono.cli.slurm.steps.node import Node
-from unisono.cli.slurm.steps.words import BadOption, Shape, filled, in_short, shape_of
+from unisono.cli.slurm.steps.words import BadOption, Part, Shape, filled, in_short, joined_shape
 
 
 class Step:
     """A step that runs: whose it is, and how its tasks ended."""
 
-    def __init__(self, number: int, client: Link, shape: Shape, options: Mapping[str, str]) -> None:
+    def __init__(self, number: int, client: Link, shape: Shape, parts: Sequence[Part]) -> None:
         self.number, self.client, self.shape = number, client, shape
+        # Of each of its nodes.
+        self.parts = parts
+        options = parts[0].options
         self.exclusive = "exclusive" in options or "exact" in options
         # Ranks wait for each other: when one has failed, the others must not wait for ever.
         self.kills = options.get("kill-on-bad-exit") != "0"
@@ -155,27 +158,33 @@ class Head:
             link.close()
 
     async def _step(self, client: Link, asked: dict[str, Any]) -> None:
-        options = asked["options"]
+        place = self.place
         try:
-            shape = shape_of(options, self.place.hosts, self.place.counts)
-            named = asked["commands"]
-            if "multi-prog" in options and "*" not in named:
-                for rank in (rank for ranks in shape.ranks for rank in ranks if str(rank) not in named):
-                    raise BadOption(f"--multi-prog: no line of {asked['command'][0]} names task {rank}")
+            shape, parts = joined_shape(
+                [Part(at, each) for at, each in enumerate(asked["parts"])], place.groups, place.hosts, place.counts
+            )
+            for at, part in enumerate(parts):
+                if "multi-prog" in part.options and "*" not in part.commands:
+                    for rank in (rank for rank in shape.ranks[at] if str(rank) not in part.commands):
+                        raise BadOption(f"--multi-prog: no line of {part.command[0]} names task {rank}")
         except BadOption as error:
             await client.send(do="refused", text=str(error))
             return
-        step = Step(self._number, client, shape, options)
+        step = Step(self._number, client, shape, parts)
         self._number += 1
         async with self._changed:
             await self._changed.wait_for(lambda: all(node in self.nodes for node in shape.nodes))
             if step.exclusive:
                 await self._changed.wait_for(lambda: self._has_room(shape))
-            for place, node in enumerate(shape.nodes):
-                self._used[node] += len(shape.ranks[place])
+            for at, node in enumerate(shape.nodes):
+                self._used[node] += len(shape.ranks[at])
         self.steps[step.number] = step
         await client.send(
-            do="shape", step=step.number, tasks=shape.tasks, nodes=[self.place.hosts[n] for n in shape.nodes]
+            do="shape",
+            step=step.number,
+            tasks=shape.tasks,
+            nodes=[place.hosts[n] for n in shape.nodes],
+            owners=[[rank, part.number] for at, part in enumerate(parts) for rank in shape.ranks[at]],
         )
         listener = asyncio.ensure_future(self._listen(step))
         try:
@@ -186,8 +195,8 @@ class Head:
         finally:
             listener.cancel()
             del self.steps[step.number]
-            for place, node in enumerate(shape.nodes):
-                self._used[node] -= len(shape.ranks[place])
+            for at, node in enumerate(shape.nodes):
+                self._used[node] -= len(shape.ranks[at])
             await self._change()
 
     def _has_room(self, shape: Shape) -> bool:
@@ -214,20 +223,22 @@ class Head:
             "SLURM_NPROCS": str(step.shape.tasks),
             "SLURM_NNODES": str(len(hosts)),
             "SLURM_TASKS_PER_NODE": in_short(counts),
-            "SLURM_DISTRIBUTION": asked["options"].get("distribution", "block"),
+            "SLURM_DISTRIBUTION": step.parts[0].options.get("distribution", "block"),
             "SLURM_SRUN_COMM_HOST": self.place.hosts[0],
             "SLURM_UMASK": "0022",
             "SLURM_CPU_BIND": "none",
         }
-        if "cpus-per-task" in asked["options"]:
-            shared["SLURM_CPUS_PER_TASK"] = asked["options"]["cpus-per-task"]
-        cards = self.place.spec["gpus_per_task"]
-        if each := asked["options"].get("gpus-per-task", ""):
-            count = each.rpartition(":")[2]
-            cards = int(count) if count.isdecimal() else 1
         routes = [self._routes.get(stream, "send") for stream in asked["streams"]]
         for place, node in enumerate(step.shape.nodes):
-            ranks = step.shape.ranks[place]
+            ranks, part = step.shape.ranks[place], step.parts[place]
+            of_part = {}
+            if "cpus-per-task" in part.options:
+                of_part["SLURM_CPUS_PER_TASK"] = part.options["cpus-per-task"]
+            group = next(at for at, nodes in enumerate(self.place.groups) if node in nodes)
+            cards = self.place.spec["gpus_per_task"][group]
+            if each := part.options.get("gpus-per-task", ""):
+                count = each.rpartition(":")[2]
+                cards = int(count) if count.isdecimal() else 1
             tasks = []
             for local, rank in enumerate(ranks):
                 own = {
@@ -242,14 +253,14 @@ class Head:
                     "LOCAL_WORLD_SIZE": str(len(ranks)),
                 }
                 own = {name: value for name, value in own.items() if name not in changed or name.startswith("SLURM_")}
-                command = asked["commands"].get(str(rank)) or [
-                    filled(word, {"t": rank, "o": rank}) for word in asked["commands"].get("*", [])
+                command = part.commands.get(str(rank)) or [
+                    filled(word, {"t": rank, "o": rank}) for word in part.commands.get("*", [])
                 ]
                 tasks.append(
                     {
                         "rank": rank,
-                        "set": {**shared, **own},
-                        "command": command or asked["command"],
+                        "set": {**shared, **of_part, **own},
+                        "command": command or part.command,
                     }
                 )
             await self.nodes[node].send(
@@ -259,9 +270,9 @@ class Head:
                 set=changed,
                 unset=unset,
                 folder=asked["folder"],
-                mounts=asked["options"].get("container-mounts") or common.get("UNISONO_BATCH_MOUNTS", ""),
+                mounts=part.options.get("container-mounts") or common.get("UNISONO_BATCH_MOUNTS", ""),
                 input=asked["input"],
-                label="label" in asked["options"],
+                label="label" in step.parts[0].options,
                 routes=routes,
                 cards=cards,
             )

@@ -100,11 +100,17 @@ class Place:
 
     def __init__(self, spec: dict[str, Any], environment: Mapping[str, str]) -> None:
         self.spec = spec
-        self.node = int(environment["SLURM_NODEID"])
-        count = len(self.spec["counts"])
-        named = environment.get("VC_RANK_HOSTS", "")
+        self.node = int(environment["SLURM_NODEID"]) + int(environment.get("UNISONO_BATCH_FIRST", "0"))
         job = self.spec["job"]
-        self.hosts = named.split(",") if named else [f"{job}-rank-{number}.{job}" for number in range(count)]
+        self.hosts: list[str] = []
+        for task, count in self.spec["roles"]:
+            named = environment.get("VC_{}_HOSTS".format(task.upper().replace("-", "_")), "")
+            self.hosts += named.split(",") if named else [f"{job}-{task}-{number}.{job}" for number in range(count)]
+        ends = [0]
+        for size in self.spec["groups"]:
+            ends.append(ends[-1] + size)
+        # Numbers of the nodes of each part of the job.
+        self.groups = [list(range(ends[at], ends[at + 1])) for at in range(len(ends) - 1)]
         self.counts: list[int] = self.spec["counts"]
         self.notice = environment.get("UNISONO_BATCH_NOTICE", "")
         with open(environment["UNISONO_BATCH_KEY"], "rb") as file:
@@ -121,13 +127,20 @@ class Place:
 
     def _common(self, given: Mapping[str, str]) -> dict[str, str]:
         """The environment of the script, and of tasks that change nothing of it."""
-        own = ("UNISONO_BATCH_KEY", "UNISONO_BATCH_NOTICE", "SLURM_PROCID")
+        own = ("UNISONO_BATCH_KEY", "UNISONO_BATCH_NOTICE", "UNISONO_BATCH_FIRST", "SLURM_PROCID")
         environment = {name: value for name, value in given.items() if name not in own}
-        names = ",".join(self.hosts)
+        lists = [",".join(self.hosts[node] for node in group) for group in self.groups]
+        group = next(at for at, nodes in enumerate(self.groups) if self.node in nodes)
+        names = lists[group]
+        if len(lists) > 1:
+            for at, text in enumerate(lists):
+                environment[f"SLURM_JOB_NODELIST_HET_GROUP_{at}"] = text
+                environment[f"SLURM_NODELIST_HET_GROUP_{at}"] = text
         environment.update(
             SLURM_JOB_NODELIST=names,
             SLURM_NODELIST=names,
-            SLURM_TASKS_PER_NODE=in_short(self.counts),
+            SLURM_NODEID=str(self.node),
+            SLURM_TASKS_PER_NODE=in_short([self.counts[node] for node in self.groups[group]]),
             SLURM_SUBMIT_HOST=given.get("SLURM_SUBMIT_HOST", self.hosts[0]),
             SLURM_RESTART_COUNT=given.get("SLURM_RESTART_COUNT") or "0",
             SLURMD_NODENAME=self.own,

@@ -44,17 +44,31 @@ class Srun:
     """One ``srun``: its options, where its output goes, and its signals."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        option_pairs, self.command = split_options(words, "srun")
-        self.options = dict(option_pairs)
-        if not self.command and "version" not in self.options:
+        self.parts: list[dict[str, Any]] = []
+        rest = list(words)
+        while True:
+            # A colon ends a part; who has no command of its own runs that of the next one.
+            end = rest.index(":") if ":" in rest else len(rest)
+            option_pairs, command = split_options(rest[:end], "srun")
+            options = dict(option_pairs)
+            groups = hosts_of(f"[{options.get('het-group', len(self.parts))}]")
+            if not all(group.isdecimal() for group in groups):
+                raise BadOption(f"--het-group={options['het-group']}: numbers of the job's parts are expected")
+            commands = _programs(command[0]) if "multi-prog" in options and command else {}
+            part = {"options": options, "groups": list(map(int, groups)), "command": command, "commands": commands}
+            self.parts.append(part)
+            if end == len(rest):
+                break
+            rest = rest[end + 1 :]
+        for at in reversed(range(len(self.parts) - 1)):
+            self.parts[at]["command"] = self.parts[at]["command"] or self.parts[at + 1]["command"]
+        self.options = self.parts[0]["options"]
+        if not self.parts[-1]["command"] and "version" not in self.options:
             raise BadOption("the command is missing: srun python train.py")
-        if ":" in self.command and "het-group" not in self.options:
-            raise BadOption("jobs of several parts (:) are not supported")
-        self.commands: dict[str, list[str]] = {}
-        if "multi-prog" in self.options:
-            self.commands = _programs(self.command[0])
         self.files: dict[str, Any] = {}
         self.shape: dict[str, Any] = {}
+        # The part of each task.
+        self.owners: dict[int, int] = {}
 
     def environment(self) -> dict[str, str]:
         """What the tasks get of this process's variables."""
@@ -77,17 +91,18 @@ class Srun:
         source = self.options.get("input", "")
         taken = source != "none" and not source.isdigit() and ((bool(source) and source != "all") or _has_input())
         folder = os.path.abspath(self.options.get("chdir") or self.options.get("container-workdir") or os.getcwd())
-        streams = [stream_of(1) if "output" not in self.options else "file"]
-        streams.append(stream_of(2) if "error" not in self.options and "output" not in self.options else "file")
-        mounts = mounts_of(self.options.get("container-mounts", ""))
-        for source, _, _ in mounts:
-            if not os.path.exists(source):
-                print(f"srun: warning: --container-mounts: there is no {source}", file=sys.stderr, flush=True)
+        written = {name for part in self.parts for name in part["options"] if name in ("output", "error")}
+        streams = [stream_of(1) if "output" not in written else "file", stream_of(2) if not written else "file"]
+        parts = []
+        for part in self.parts:
+            mounts = mounts_of(part["options"].get("container-mounts", ""))
+            for path, _, _ in mounts:
+                if not os.path.exists(path):
+                    print(f"srun: warning: --container-mounts: there is no {path}", file=sys.stderr, flush=True)
+            parts.append({**part, "options": {**part["options"], "container-mounts": text_of(mounts)}})
         link = await _ask(
             do="step",
-            options={**self.options, "container-mounts": text_of(mounts)},
-            command=self.command,
-            commands=self.commands,
+            parts=parts,
             environment=self.environment(),
             folder=folder,
             input=taken,
@@ -103,7 +118,7 @@ class Srun:
             if message["do"] == "refused":
                 raise BadOption(message["text"])
             if message["do"] == "shape":
-                self.shape = message
+                self.shape, self.owners = message, dict(message["owners"])
                 if taken:
                     self._feed(link, loop, source if source != "all" else "")
             elif message["do"] == "output":
@@ -137,7 +152,8 @@ class Srun:
     def _write(self, message: dict[str, Any]) -> None:
         data = base64.b64decode(message["data"])
         to, rank = message["to"], message["rank"]
-        pattern = self.options.get("error" if to == 2 and "error" in self.options else "output", "")
+        options = self.parts[self.owners.get(rank, 0)]["options"]
+        pattern = options.get("error" if to == 2 and "error" in options else "output", "")
         if not pattern:
             os.write(to, data)
             return
@@ -155,7 +171,7 @@ class Srun:
         path = filled(pattern, marks)
         if path not in self.files:
             os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-            append = self.options.get("open-mode", "")[:1] == "a"
+            append = options.get("open-mode", "")[:1] == "a"
             self.files[path] = open(path, "ab" if append else "wb", buffering=0)  # noqa: SIM115
         self.files[path].write(data)
 
@@ -205,8 +221,9 @@ def _programs(path: str) -> dict[str, list[str]]:
 def _scontrol(words: Sequence[str]) -> int:
     between = " " if {"-o", "--oneliner"} & set(words) else "\n   "
     words = [word for word in words if word not in ("-o", "--oneliner", "-d", "--details", "-a", "--all")]
-    what = words[1] if len(words) > 1 else ""
-    rest = words[2:]
+    # A list may stand behind =, too: show hostnames=$SLURM_JOB_NODELIST.
+    what, assigned, value = (words[1] if len(words) > 1 else "").partition("=")
+    rest = [*([value] if assigned else []), *words[2:]]
     if words[:1] == ["show"] and what in ("hostname", "hostnames"):
         print("\n".join(hosts_of(rest[0] if rest else os.environ.get("SLURM_JOB_NODELIST", ""))))
         return 0
@@ -227,12 +244,22 @@ def _scontrol(words: Sequence[str]) -> int:
     return 1
 
 
+def _groups() -> list[list[str]]:
+    """Hosts of each part of the job."""
+    given = os.environ.get
+    size = int(given("SLURM_HET_SIZE") or "0")
+    lists = [given(f"SLURM_JOB_NODELIST_HET_GROUP_{at}", "") for at in range(size)]
+    return [hosts_of(text) for text in lists or [given("SLURM_JOB_NODELIST", "")]]
+
+
+def _hosts() -> list[str]:
+    return [host for group in _groups() for host in group]
+
+
 def _getent(words: Sequence[str]) -> int:
     """Where a node of the job is, also where its name is an address; the rest is for the real one."""
     host = words[1] if len(words) == 2 else ""
-    if words[:1] in (["hosts"], ["ahosts"], ["ahostsv4"]) and host in hosts_of(
-        os.environ.get("SLURM_JOB_NODELIST", "")
-    ):
+    if words[:1] in (["hosts"], ["ahosts"], ["ahostsv4"]) and host in _hosts():
         print(f"{_address(host):<15} {host}")
         return 0
     program = _real("getent")
@@ -241,7 +268,7 @@ def _getent(words: Sequence[str]) -> int:
 
 def _host(words: Sequence[str]) -> int:
     """``host NODE`` of a node of the job; the rest is for the real one."""
-    if words and words[-1] in hosts_of(os.environ.get("SLURM_JOB_NODELIST", "")):
+    if words and words[-1] in _hosts():
         print(f"{words[-1]} has address {_address(words[-1])}")
         return 0
     program = _real("host")
@@ -280,7 +307,7 @@ def _jobs() -> list[list[tuple[str, str]]]:
 
 def _nodes(named: Sequence[str]) -> list[list[tuple[str, str]]]:
     cpus = os.environ.get("SLURM_CPUS_ON_NODE", str(os.cpu_count() or 1))
-    hosts = hosts_of(named[0] if named else os.environ.get("SLURM_JOB_NODELIST", ""))
+    hosts = hosts_of(named[0]) if named else _hosts()
     gpus = os.environ.get("SLURM_GPUS_ON_NODE", "0")
     amounts = (("CPUTot", cpus), ("Gres", f"gpu:{gpus}"), ("State", "ALLOCATED"))
     kind = ("Arch", os.uname().machine)
@@ -375,9 +402,10 @@ def _ssh(words: Sequence[str]) -> int:
         if len(word) == 2 and word[1] in "BbcDEeFIiJLlmOopQRSWw" and rest:
             rest.pop(0)
     host = rest.pop(0).rpartition("@")[2] if rest else ""
-    hosts = hosts_of(os.environ.get("SLURM_JOB_NODELIST", ""))
-    if host in hosts or host in [each.partition(".")[0] for each in hosts]:
-        return _srun(["-N1", "-n1", "-w", host, "--overlap", "sh", "-c", " ".join(rest) or "true"])
+    for group, hosts in enumerate(_groups()):
+        if host in hosts or host in [each.partition(".")[0] for each in hosts]:
+            step = [f"--het-group={group}", "-N1", "-n1", "-w", host, "--overlap"]
+            return _srun([*step, "sh", "-c", " ".join(rest) or "true"])
     program = _real("ssh")
     if program is None:
         print(f"ssh: {host} is no node of this job, and there is no ssh here", file=sys.stderr)
@@ -389,9 +417,9 @@ def _sbcast(words: Sequence[str]) -> int:
     names = [word for word in words if not word.startswith("-")]
     if len(names) != 2:
         raise BadOption("a file and its place are expected: sbcast FILE PLACE")
-    count = len(hosts_of(os.environ.get("SLURM_JOB_NODELIST", "")))
     copy = ["sh", "-c", 'cat > "$1.part.$$" && mv "$1.part.$$" "$1"', "sbcast", os.path.abspath(names[1])]
-    return _srun(["-i", names[0], f"-N{count}", "--ntasks-per-node=1", "--overlap", *copy])
+    groups = f"--het-group=0-{len(_groups()) - 1}"
+    return _srun(["-i", names[0], groups, "--ntasks-per-node=1", "--overlap", *copy])
 
 
 _OF_CONTAINERS = frozenset(

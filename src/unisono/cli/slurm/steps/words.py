@@ -9,6 +9,7 @@ import difflib
 import re
 import signal
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 SHORT = {
     "A": "account",
@@ -65,8 +66,8 @@ VALUED = frozenset(
     cpus-per-task deadline delay-boot dependency distribution environment epilog error exclude export export-file extra
     extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags
     het-group hint input job-name jobid kill-on-invalid-dep licenses mail-type mail-user mcs-label mem mem-bind
-    mem-per-cpu mem-per-gpu mincpus mpi msg-timeout network nodefile nodelist nodes ntasks ntasks-per-core
-    ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output pack-group partition power prefer priority
+    mem-per-cpu mem-per-gpu mincpus module mpi msg-timeout network nodefile nodelist nodes ntasks ntasks-per-core
+    ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output partition power prefer priority
     profile prolog qos relative reservation segment signal slurmd-debug sockets-per-node switches task-epilog
     task-prolog thread-spec threads threads-per-core time time-min tmp treewidth tres-bind tres-per-job
     tres-per-task uenv uid view wait-all-nodes wckey wrap
@@ -78,8 +79,9 @@ ALONE = frozenset(
     auto-resume bcast bell compress consolidate-segments container-entrypoint container-mount-home container-readonly
     container-remap-root container-writable contiguous exact exclusive external-launcher get-user-env ignore-pbs
     interactive mem-per-node multi-prog nice no-bell no-container-entrypoint no-container-mount-home
-    no-container-remap-root no-requeue no-shell oom-kill-step overlap parsable propagate pty quit-on-interrupt reboot
-    requeue resv-ports send-libs spread-job spread-segments stepmgr test-only usage use-min-nodes version whole x11
+    no-container-remap-root no-requeue no-shell nvmps oom-kill-step overlap parsable propagate pty quit-on-interrupt
+    reboot requeue resv-ports send-libs spread-job spread-segments stepmgr test-only usage use-min-nodes version whole
+    x11
     """.split()
 ) | frozenset(FLAGS.values())
 """Long options that stand alone: what follows them is another option or the command."""
@@ -87,7 +89,7 @@ ALONE = frozenset(
 OF_STEPS = frozenset(
     """
     auto-resume bcast bcast-exclude compress disable-status epilog het-group jobid kill-on-bad-exit msg-timeout
-    no-allocate pack-group preserve-env prolog quit-on-interrupt relative send-libs slurmd-debug task-epilog task-prolog
+    no-allocate preserve-env prolog quit-on-interrupt relative send-libs slurmd-debug task-epilog task-prolog
     threads treewidth whole
     """.split()
 )
@@ -98,6 +100,8 @@ _OTHERWISE = {
     "share": "oversubscribe",
     "tasks-per-node": "ntasks-per-node",
     "workdir": "chdir",
+    "pack-group": "het-group",
+    "volume": "container-mounts",  # of Shifter
 }
 
 
@@ -296,6 +300,60 @@ def shape_of(options: Mapping[str, str], hosts: Sequence[str], counts: Sequence[
     kept = [(node, shares[place]) for place, node in enumerate(chosen) if shares[place]]
     cyclic = options.get("distribution", "").partition(":")[0] == "cyclic"
     return Shape([node for node, _ in kept], _ranks([share for _, share in kept], cyclic))
+
+
+class Part:
+    """One part of a step: its options and its command on some of the job's nodes.
+
+    Attributes:
+        number: of the part in its step.
+        options: of ``srun``.
+        groups: numbers of the job's parts.
+        command: that its tasks run; ``commands`` has those of some tasks alone, by the task's number, ``*`` for others.
+
+    """
+
+    def __init__(self, number: int, given: Mapping[str, Any]) -> None:
+        self.number = number
+        self.options: Mapping[str, str] = given["options"]
+        self.groups: list[int] = given["groups"]
+        self.command: list[str] = given["command"]
+        self.commands: Mapping[str, list[str]] = given["commands"]
+
+
+def joined_shape(
+    parts: Sequence[Part], groups: Sequence[Sequence[int]], hosts: Sequence[str], counts: Sequence[int]
+) -> tuple[Shape, list[Part]]:
+    """Nodes and tasks of a step of several parts, whose tasks follow each other, and the part of each node.
+
+    Args:
+        parts: of the step.
+        groups: numbers of the nodes of each part of the job.
+        hosts: names of the job's nodes.
+        counts: tasks of the job on each.
+
+    Raises:
+        BadOption: the step asks for what the job has not.
+
+    """
+    nodes: list[int] = []
+    ranks: list[list[int]] = []
+    owners: list[Part] = []
+    first = 0
+    for part in parts:
+        for number in part.groups:
+            if number >= len(groups):
+                has = f"parts 0 to {len(groups) - 1}" if len(groups) > 1 else "one part alone, without #SBATCH hetjob"
+                raise BadOption(f"--het-group={number}: the job has {has}")
+            own = groups[number]
+            if set(own) & set(nodes):
+                raise BadOption(f"--het-group={number}: a step has each part of the job once")
+            shape = shape_of(part.options, [hosts[node] for node in own], [counts[node] for node in own])
+            nodes += [own[node] for node in shape.nodes]
+            ranks += [[first + rank for rank in each] for each in shape.ranks]
+            owners += [part] * len(shape.nodes)
+            first += shape.tasks
+    return Shape(nodes, ranks), owners
 
 
 def _ranks(shares: Sequence[int], cyclic: bool) -> list[list[int]]:

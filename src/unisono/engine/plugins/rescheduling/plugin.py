@@ -296,6 +296,9 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], _Strategy]] = {
     **{name: partial(SinglePods.read, name) for name in NAMES},
 }
 
+_NEVER_BUILT = ("offlineOnly", "lowPriorityFirst", "shortLifeTimeFirst", "bigObjectFirst", "moreReplicasFirst")
+"""Strategies that stand in Volcano's guides alone."""
+
 
 @dataclass(slots=True)
 class _LastLook:
@@ -350,7 +353,8 @@ def _strategy(entry: Any) -> _Strategy:
     name = entry.get("name") if isinstance(entry, Mapping) else None
     read = _READERS.get(name) if isinstance(name, str) else None
     if read is None:
-        raise ConfigError(f"rescheduling: unknown strategy {name}; strategies are {', '.join(sorted(_READERS))}")
+        built = "; it is a design of Volcano that no version has built: remove it" if name in _NEVER_BUILT else ""
+        raise ConfigError(f"rescheduling: unknown strategy {name}{built}; strategies are {', '.join(sorted(_READERS))}")
     params = entry.get("params")
     if params is not None and not isinstance(params, Mapping):
         raise ConfigError(f"rescheduling: params of {name} must be a map, such as {{thresholds: {{cpu: 20}}}}")
