@@ -415,8 +415,8 @@ def variables_used(text: str, own: Mapping[str, str]) -> dict[str, str]:
 def sourced(text: str) -> list[tuple[int, str]]:
     """Files of whole paths that a script sources, with their lines: where one is absent, strict scripts end."""
     lines = enumerate(text.splitlines(), 1)
-    found = ((number, re.match(r"\s*(?:source|\.)\s+(/[\w./+-]+)", line)) for number, line in lines)
-    return [(number, match[1]) for number, match in found if match]
+    matches = ((number, re.match(r"\s*(?:source|\.)\s+(/[\w./+-]+)", line)) for number, line in lines)
+    return [(number, match[1]) for number, match in matches if match]
 
 
 def doubts(text: str, given: Mapping[str, str]) -> list[str]:

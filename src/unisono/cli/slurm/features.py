@@ -171,7 +171,7 @@ def labels_of(feature: str, nodes: Iterable[Labels]) -> dict[str, tuple[str, ...
         if wrong := [*qualified_name(key), *label_value(value)]:
             raise ValueError(f"{feature} is no label: {wrong[0]}")
         return {key: (value,)}
-    found: dict[str, set[str]] = {}
+    values_by_key: dict[str, set[str]] = {}
     models: set[str] = set()
     plain = feature.lower()
     for labels in nodes:
@@ -180,12 +180,12 @@ def labels_of(feature: str, nodes: Iterable[Labels]) -> dict[str, tuple[str, ...
                 continue
             name = key.rpartition("/")[2].lower()
             if (value.lower() == plain and value.lower() not in _TRUE) or (name == plain and value.lower() in _TRUE):
-                found.setdefault(key, set()).add(value)
+                values_by_key.setdefault(key, set()).add(value)
             if key == GPU_PRODUCT and f"-{'-'.join(_words(plain))}-" in f"-{'-'.join(_words(value))}-":
                 models.add(value)
-    if not found and models:
-        found[GPU_PRODUCT] = models
-    return {key: tuple(sorted(values)) for key, values in sorted(found.items())}
+    if not values_by_key and models:
+        values_by_key[GPU_PRODUCT] = models
+    return {key: tuple(sorted(values)) for key, values in sorted(values_by_key.items())}
 
 
 def _words(text: str) -> list[str]:
