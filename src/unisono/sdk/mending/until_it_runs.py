@@ -50,11 +50,26 @@ _SLOW = (30.0, 90.0)
 _GIVES_UP = ("LowerMinAvailable", "RequestAtMost", "EvictPods", "ReleasePort")
 """Changes that take something from the job or from others: tried after all that do not."""
 _IN_ANY_CASE = frozenset(
-    ("AllowNamespace", "KeepReplicas", "LimitAtMost", "LowerMinimum", "OpenQueue", "RaiseQuota", "RemoveGates")
-    + ("RequestAtLeast", "Resume", "ResumeScaling", "SetField", "SetPodField", "StateAmounts", "UseClaim", "UseQueue")
-    + ("UseStorageClass",)
+    [
+        "AllowNamespace",
+        "KeepReplicas",
+        "LimitAtMost",
+        "LowerMinimum",
+        "OpenQueue",
+        "RaiseQuota",
+        "RemoveGates",
+        "RequestAtLeast",
+        "Resume",
+        "ResumeScaling",
+        "SetField",
+        "SetPodField",
+        "StateAmounts",
+        "UseClaim",
+        "UseQueue",
+        "UseStorageClass",
+    ]
 )
-"""Changes without which there are no pods, or none that may be placed, wherever there is room; so is what is created."""
+"""Changes without which there are no pods, or none that may be placed, wherever there is room; creating is another."""
 
 _UNFIT = (UnisonoError, KeyError, IndexError, TypeError, ValueError)
 """What applying a patch raises that the object does not fit."""
