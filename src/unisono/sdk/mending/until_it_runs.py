@@ -49,25 +49,10 @@ _SLOW = (30.0, 90.0)
 """Virtual seconds after which it is looked whether the job runs: controllers rest before they try again."""
 _GIVES_UP = ("LowerMinAvailable", "RequestAtMost", "EvictPods", "ReleasePort")
 """Changes that take something from the job or from others: tried after all that do not."""
-_IN_ANY_CASE = frozenset(
-    [
-        "AllowNamespace",
-        "KeepReplicas",
-        "LimitAtMost",
-        "LowerMinimum",
-        "OpenQueue",
-        "RaiseQuota",
-        "RemoveGates",
-        "RequestAtLeast",
-        "Resume",
-        "ResumeScaling",
-        "SetField",
-        "SetPodField",
-        "StateAmounts",
-        "UseClaim",
-        "UseQueue",
-        "UseStorageClass",
-    ]
+_IN_ANY_CASE = (
+    *("AllowNamespace", "KeepReplicas", "LimitAtMost", "LowerMinimum", "OpenQueue", "RaiseQuota", "RemoveGates"),
+    *("RequestAtLeast", "Resume", "ResumeScaling", "SetField", "SetPodField", "StateAmounts", "UseClaim", "UseQueue"),
+    "UseStorageClass",
 )
 """Changes without which there are no pods, or none that may be placed, wherever there is room; creating is another."""
 
