@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -33,7 +32,6 @@ _SAME = (frozenset(("true", "yes", "y", "on", "1", "enabled")), frozenset(("fals
 _MOST_NEAR = 64
 """Values that are compared with one that no node has."""
 _SHORTEST_WORD = 3
-_WORDS = re.compile(r"[^a-z0-9]+")
 _MOST_APART = 8
 """Labels of a selector up to which each is compared with all the others."""
 
@@ -79,8 +77,12 @@ def _only_one_of(value: str, values: list[str]) -> str:
     word = value.casefold()
     if len(word) < _SHORTEST_WORD or len(values) > _MOST_NEAR:
         return ""
-    having = [one for one in values if word in _WORDS.split(one.casefold())]
+    having = [one for one in values if word in _words(one)]
     return having[0] if len(having) == 1 else ""
+
+
+def _words(value: str) -> list[str]:
+    return "".join(each if each.isalnum() else " " for each in value.casefold()).split()
 
 
 def missing_label(nodes: NodeView, key: str, value: str) -> str:

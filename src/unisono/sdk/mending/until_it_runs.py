@@ -53,8 +53,12 @@ _SLOW = (30.0, 90.0)
 """Virtual seconds after which it is looked whether the job runs: controllers rest before they try again."""
 _GIVES_UP = ("LowerMinAvailable", "RequestAtMost", "EvictPods", "ReleasePort")
 """Changes that take something from the job or from others: tried after all that do not."""
-_IN_VAIN = (*_GIVES_UP, "AddLabels", "UseLabel", "RelaxRule")
-"""Those, and choices of nodes: not to be made where the job does not start all the same."""
+_IN_ANY_CASE = (
+    *("AllowNamespace", "KeepReplicas", "LimitAtMost", "LowerMinimum", "OpenQueue", "RaiseQuota", "RemoveGates"),
+    *("RequestAtLeast", "Resume", "ResumeScaling", "SetField", "SetPodField", "StateAmounts", "UseClaim", "UseQueue"),
+    "UseStorageClass",
+)
+"""Changes without which there are no pods, or none that may be placed, wherever there is room; creating is another."""
 
 _UNFIT = (UnisonoError, KeyError, IndexError, TypeError, ValueError)
 """What applying a patch raises that the object does not fit."""
@@ -205,12 +209,13 @@ class _Search:
         return Found(None, tuple(causes[at] for at in news), tuple(self._failed), part=self._part())
 
     def _part(self) -> Fix | None:
-        """The longest chain as one fix that is not enough, up to what would be bought or given up in vain."""
+        """The longest chain as one fix that is not enough, as far as its changes are needed in any case."""
 
-        def costs_nothing(step: _Step) -> bool:
-            return bool(step.fix.operations) and all(one["kind"] not in _IN_VAIN for one in parts(step.fix.change))
+        def is_needed(step: _Step) -> bool:
+            made = [one["kind"] for one in parts(step.fix.change)]
+            return bool(step.fix.operations) and all(one in _IN_ANY_CASE or one.startswith("Create") for one in made)
 
-        chain = list(takewhile(costs_nothing, self._longest))
+        chain = list(takewhile(is_needed, self._longest))
         if not chain:
             return None
         fix = joined(chain, {_key(one): one for one in self._cluster.objects})
