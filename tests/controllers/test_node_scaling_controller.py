@@ -139,13 +139,18 @@ class World:
         self.recorder = Recorder()
         self.provider = Provider(self.client)
 
-    async def gang(self, name: str, pods: int, cpu: str = "2", cause: str = "NodesFull", **verdict: Any) -> None:
+    async def gang(
+        self, name: str, pods: int, cpu: str = "2", cause: str = "NodesFull", owner: str = "", **verdict: Any
+    ) -> None:
         text = json.dumps({"cause": cause, **verdict})
         group = {
             "metadata": {"name": name, "namespace": "default", "annotations": {VERDICT: text}},
-            "spec": {"minMember": pods or 2, "minResources": {"cpu": "4"}},
+            "spec": {"minMember": 1 if owner else pods or 2, "minResources": {"cpu": "4"}},
             "status": {"phase": "Inqueue"},
         }
+        if owner:
+            of = {"apiVersion": "apps/v1", "kind": owner, "name": "web", "uid": "u", "controller": True}
+            group["metadata"]["ownerReferences"] = [of]
         await self.client.create(POD_GROUPS, msgspec.convert(group, PodGroup))
         for number in range(pods):
             container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
@@ -198,6 +203,15 @@ async def test_a_gang_that_waits_gets_machines_once_and_somebody_is_told() -> No
         assert text.startswith("machines: 0 -> 3, for waiting gangs: 3 on-demand machines at ")
         await made.advance(200)
         assert await made.replicas() == 3
+
+
+@pytest.mark.parametrize("verdict", [{}, {"tasksNeeded": 1}])
+async def test_replicas_get_machines_beyond_the_minimum_of_their_group_one_by_one(verdict: dict[str, int]) -> None:
+    async with world(deployment()) as made:
+        await made.gang("web", 12, owner="ReplicaSet", **verdict)
+        await made.advance(30)
+        # Ten find room on as many machines as there may be; the others do without.
+        assert await made.replicas() == 5
 
 
 async def test_machines_that_came_in_vain_come_again_after_a_pause() -> None:

@@ -21,6 +21,7 @@ from unisono.api.groups.autoscaling import (
     MachineDeployment,
 )
 from unisono.api.groups.scheduling import PodGroup
+from unisono.api.kind_families import BATCH_JOBS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS
 from unisono.api.kinds import NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS
 from unisono.api.pod_states import has_ended
 from unisono.api.times import parse_time, rfc3339
@@ -42,7 +43,7 @@ from unisono.controllers.node_scaling.decide import (
 from unisono.controllers.node_scaling.interruption import is_taken_back
 from unisono.controllers.node_scaling.provisioning import overdue, pool_of, scaled_at
 from unisono.controllers.node_scaling.shrink import Held, Shrinking, held_by, is_of_node, shrinking
-from unisono.controllers.owners import index
+from unisono.controllers.owners import controller_of_kind, index
 from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.errors import ApiError, Conflict, NotFound
@@ -117,6 +118,10 @@ _log = structlog.get_logger(__name__)
 
 SETTLE = 120.0
 """Seconds between two changes of one MachineDeployment: new nodes must be seen, and taken, before the next count."""
+_REPLICAS = (REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS, BATCH_JOBS)
+"""Kinds of pods of which each is wanted, beyond the minimum of their PodGroup as well."""
+_MOST_REPLICAS = 100
+"""Of one PodGroup, in one look."""
 _KEY = "machines"
 _LOOK_AGAIN = 10.0
 # Machines that came for a gang that then waited for something else come again after a pause (seconds) that doubles.
@@ -262,8 +267,13 @@ class NodeScalingController(Controller):
                 await self._context.tell(POD_GROUPS, group, error)
                 continue
             await self._context.tell(POD_GROUPS, group, None)
+            created = group.metadata.creation_timestamp or ""
             if pending:
-                waiting.append((group.metadata.creation_timestamp or "", group.key, lacking, pending))
+                waiting.append((created, group.key, lacking, pending))
+            if lacking[1] and _is_of_replicas(group):
+                # Each is wanted, and none needs the others.
+                more = pending[len(lacking[1]) :][:_MOST_REPLICAS]
+                waiting.extend((created, group.key, (False, [pod]), []) for pod in more)
         waiting.sort(key=lambda each: each[:2])
         return [(key, *lacking) for _, key, lacking, _ in waiting if lacking[1]], [pending for *_, pending in waiting]
 
@@ -302,9 +312,11 @@ class NodeScalingController(Controller):
         if created is None or now - parse_time(created) < PATIENCE:
             return True, []
         pods = len(self._pods.by_index(POD_INDEX, group.key))
+        running = pods - len(pending)
+        if pending and _is_of_replicas(group):
+            return False, pending[: max(1, (group.spec.min_member or 1) - running)]
         if not pods or not verdict.tasks_needed:
             return False, pending
-        running = pods - len(pending)
         return True, pending[: max(0, verdict.tasks_needed - running - verdict.tasks_placeable)]
 
     async def _change(
@@ -338,6 +350,10 @@ class NodeScalingController(Controller):
                 deployment, "Warning" if bad else "Normal", reason, f"machines: {before} -> {replicas}, {why}"
             )
         return True
+
+
+def _is_of_replicas(group: PodGroup) -> bool:
+    return any(controller_of_kind(kind, group) is not None for kind in _REPLICAS)
 
 
 def _pool_name(machine: Machine) -> str:
