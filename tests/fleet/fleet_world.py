@@ -27,6 +27,7 @@ from unisono.api.kind_families import ATTACHED_CLUSTERS, HYPER_JOBS
 from unisono.api.kinds import JOBS, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES, SECRETS
 from unisono.controllers.hyperjob.controller import HyperJobController
 from unisono.controllers.registry import all_controllers
+from unisono.controllers.workloads.deployment import DeploymentController, ReplicaSetController
 from unisono.engine.config_file.reader import load_config
 from unisono.errors import ApiError, Invalid, Unavailable
 from unisono.fleet.hub import Hub
@@ -139,6 +140,7 @@ class World:
         scheduler = Scheduler(client, source, self.clock, registry=CollectorRegistry(), runner=inline, debounce=0.02)
         nodes = SimulatedNodes(client, parse_specs(specs), self.clock)
         controllers = all_controllers(_NoEvents(), offload=_at_once, registry=CollectorRegistry())
+        controllers += [DeploymentController(_NoEvents()), ReplicaSetController(_NoEvents())]
         parts = (scheduler.run(), nodes.run(), Manager(client, clock=self.clock).run(controllers))
         self.tasks += [asyncio.create_task(part) for part in parts]
         await self.run(2)
@@ -173,12 +175,13 @@ class World:
         await self.create(JOBS, {"metadata": meta, "spec": {**spec, **more}})
 
     async def hyper(self, name: str, *parts: dict[str, Any], marks: dict[str, str] | None = None, **spec: Any) -> None:
-        """A HyperJob; each part is ``{name, pods, gpus, replicas, clusters}``."""
+        """A HyperJob; each part is ``{name, pods, gpus, replicas, clusters, split}``."""
         replicated = [
             {
                 "name": part["name"],
                 "replicas": part.get("replicas", 1),
                 "clusterNames": part.get("clusters"),
+                "splitPolicy": part.get("split"),
                 "templateSpec": {
                     "queue": part.get("queue", "default"),
                     "minAvailable": part["pods"],

@@ -8,6 +8,7 @@ from unisono.api.annotations import GANG
 from unisono.api.base import ObjectMeta
 from unisono.api.groups.batch import HyperJob
 from unisono.api.kinds import JOBS
+from unisono.api.promised_machines import PromisedMachines
 from unisono.fleet.hyper_jobs.decide import GangView, PartView, RestartPolicy, decide_gang
 from unisono.fleet.hyper_jobs.work import GangRecord, PlacedPart, record_of
 from unisono.fleet.jobs.copies import Copy, Placement
@@ -24,9 +25,9 @@ def copy(cluster: str, part: str, generation: int = 1, *, deleting: bool = False
 
 
 def part(
-    name: str, *copies: Copy, runs: bool = False, written: Placement | None = None, late: bool = False
+    name: str, *copies: Copy, runs: bool = False, written: Placement | None = None, late: bool = False, **more
 ) -> PartView:
-    return PartView(name, written or Placement(), copies, runs, late)
+    return PartView(name, written or Placement(), copies, runs, late, **more)
 
 
 def gang(record: GangRecord, x: PartView | None = None, y: PartView | None = None, **more) -> GangView:
@@ -34,6 +35,10 @@ def gang(record: GangRecord, x: PartView | None = None, y: PartView | None = Non
     return GangView(record, parts, **more)
 
 
+COMING = GangRecord().sent({"x": ("a", "x"), "y": ("b", "y")}, 0.0, {"x": PromisedMachines(1, {"p": 1}, 80, 980, 2)})
+ASKING = COMING.open(0.0, 1)
+WAITS = part("x", copy("a", "x"), coming=900.0)
+LATER = part("y", copy("b", "y", 2))
 RUNS = {"x": part("x", copy("a", "x"), runs=True), "y": part("y", copy("b", "y"), runs=True)}
 
 
@@ -58,6 +63,39 @@ RUNS = {"x": part("x", copy("a", "x"), runs=True), "y": part("y", copy("b", "y")
         ("part policy", gang(RUNNING, **RUNS, policy=RestartPolicy.PART), {"a": UP, "b": LOST}, 1, 2, 1, {"x"}),
         ("never policy", gang(RUNNING, **RUNS, policy=RestartPolicy.NEVER), {"a": UP, "b": LOST}, 1, 2, 1, {"x"}),
         ("taken back", gang(RUNNING, x=part("x", copy("a", "x"), written=Placement("", 2))), BOTH, 1, 3, 1, set()),
+        ("what waits for machines is opened first", gang(COMING, WAITS, LATER), BOTH, 1, 2, 1, {"x", "y"}),
+        ("not before all have accepted", gang(COMING, WAITS, part("y")), BOTH, 1, None, None, None),
+        ("the others wait for the machines", gang(ASKING, WAITS, LATER), BOTH, 800, None, None, None),
+        ("also without their copies", gang(ASKING, WAITS, part("y")), BOTH, 800, None, None, None),
+        ("they have come", gang(ASKING, part("x", copy("a", "x")), LATER), BOTH, 800, 2, 2, {"x", "y"}),
+        ("they have not", gang(ASKING, part("x", copy("a", "x"), coming=0.0), LATER), BOTH, 800, 3, 1, set()),
+        (
+            "they have not, part policy",
+            gang(ASKING, part("x", copy("a", "x"), coming=0.0), LATER, policy=RestartPolicy.PART),
+            BOTH,
+            800,
+            3,
+            1,
+            set(),
+        ),
+        (
+            "their room is taken",
+            gang(ASKING, part("x", copy("a", "x")), part("y", copy("b", "y", 2), crowded=True)),
+            BOTH,
+            800,
+            3,
+            1,
+            set(),
+        ),
+        (
+            "all wait for machines",
+            gang(OPEN, part("x", copy("a", "x"), bound=False, coming=5000.0), RUNS["y"]),
+            BOTH,
+            4000,
+            None,
+            None,
+            None,
+        ),
         ("restored, whole", gang(GangRecord()), BOTH, 1, 1, 1, {"x", "y"}),
         ("restored, in part", gang(GangRecord(), y=part("y")), BOTH, 1, 2, 0, set()),
         ("restored, one silent", gang(GangRecord(), y=part("y")), {"a": UP, "b": SILENT}, 1, None, None, None),

@@ -34,7 +34,7 @@ from unisono.api.promised_machines import PromisedMachines, promised_machines
 from unisono.api.times import rfc3339
 from unisono.api.validation import validate
 from unisono.controllers.node_scaling.decide import Demand, Pool, Room
-from unisono.fleet.dispatch.machines import Way, best_of, way_in
+from unisono.fleet.machines.ways import Ask, Stock, ways
 
 
 def group(name: str = "spot", most: int = 4, **more: Any) -> dict[str, Any]:
@@ -55,13 +55,14 @@ def put_group(
     failing: bool = False,
     there: int = 0,
     coming: int = 0,
+    gpus: int = 8,
 ) -> None:
     """A MachineDeployment of a member whose machines do not come by themselves."""
     notes = {
         MAXIMUM: str(most),
         f"{CAPACITY}cpu": "32",
         f"{CAPACITY}memory": "128Gi",
-        GPU_COUNT: "8",
+        GPU_COUNT: str(gpus),
         PRICE: str(price),
         BOOT_SECONDS: str(seconds),
         PROVISION_TIME: patience,
@@ -125,27 +126,73 @@ def room(gpus: int) -> Room:
     ],
 )
 def test_which_machines_serve_a_gang(pools, rooms, cheapest, expected):
-    found = way_in("m", [POD] * 3, pools, rooms, cheapest=cheapest)
+    asked, stocks = Ask("job", [POD] * 3, ["m"]), {"m": Stock("m", pools, rooms)}
+    found = next(ways([asked], stocks, cheapest=cheapest), {}).get("job")
     assert (None if found is None else (dict(found.machines), found.seconds, found.price)) == expected
 
 
-def way(cluster: str, seconds: float, price: float) -> Way:
-    return Way(cluster, {"p": 1}, seconds, price, 900)
+@pytest.mark.parametrize(
+    ("members", "ranks", "cheapest", "expected"),
+    [
+        ({}, {}, False, ""),
+        ({"a": pool("p", 9, 60), "b": pool("p", 2, 300)}, {}, False, "a"),
+        ({"a": pool("p", 9, 60), "b": pool("p", 2, 300)}, {}, True, "b"),
+        ({"a": pool("p", 9, 60), "b": pool("p", 2, 60)}, {}, False, "b"),
+        ({"a": pool("p", 9, 60), "b": pool("p", 2, 300)}, {"b": 100.0, "a": 0.0}, False, "b"),
+    ],
+)
+def test_which_member_is_best(members, ranks, cheapest, expected):
+    stocks = {name: Stock(name, [each]) for name, each in members.items()}
+    found = next(ways([Ask("job", [POD], list(members), ranks)], stocks, cheapest=cheapest), None)
+    assert ("" if found is None else found["job"].cluster) == expected
+
+
+A, B = ("a",), ("b",)
+BOTH = ("a", "b")
 
 
 @pytest.mark.parametrize(
-    ("ways", "ranks", "cheapest", "expected"),
+    ("stocks", "asked", "more", "expected"),
     [
-        ([], {}, False, ""),
-        ([way("a", 60, 9), way("b", 300, 2)], {}, False, "a"),
-        ([way("a", 60, 9), way("b", 300, 2)], {}, True, "b"),
-        ([way("a", 60, 9), way("b", 60, 2)], {}, False, "b"),
-        ([way("a", 60, 9), way("b", 300, 2)], {"b": 100.0, "a": 0.0}, False, "b"),
+        # Room that is there comes first, also where machines elsewhere would do.
+        ({"a": Stock("a", [], [room(8)]), "b": Stock("b", [pool("p", 1, 60)])}, [BOTH, BOTH], {}, ["a", "b1"]),
+        # Two parts do not count on the same last machine, nor on the same room.
+        ({"a": Stock("a", [pool("p", 1, 60, most=1)])}, [A, A], {}, None),
+        ({"a": Stock("a", [pool("p", 1, 60, most=1)], [room(8)])}, [A, A], {}, ["a", "a1"]),
+        ({"a": Stock("a", [pool("p", 1, 60, most=2)])}, [A, A], {}, ["a1", "a1"]),
+        # All machines or none: one part has no place anywhere.
+        ({"a": Stock("a", [pool("p", 1, 60)]), "b": Stock("b", [])}, [A, B], {}, None),
+        # Room that one could have is left to the one that may go nowhere else.
+        ({"a": Stock("a", [], [room(8)]), "b": Stock("b", [pool("p", 1, 60)])}, [BOTH, A], {}, ["b1", "a"]),
+        # No machines where all have room.
+        ({"a": Stock("a", [pool("p", 1, 60)], [room(8), room(8)])}, [A, A], {}, None),
+        # In as many members as they may be in.
+        (
+            {"a": Stock("a", [], [room(8)]), "b": Stock("b", [pool("p", 1, 60)])},
+            [BOTH, BOTH],
+            {"most": 1},
+            ["b1", "b1"],
+        ),
+        (
+            {"a": Stock("a", [], [room(8)]), "b": Stock("b", [pool("p", 1, 60)])},
+            [BOTH],
+            {"most": 1, "fixed": ["a"]},
+            None,
+        ),
+        # Price before room, where that counts.
+        (
+            {"a": Stock("a", [], [room(8)]), "b": Stock("b", [pool("p", 1, 60)])},
+            [BOTH, BOTH],
+            {"cheapest": True, "cost": lambda _cluster, _uid: 5.0},
+            ["b1", "b1"],
+        ),
     ],
 )
-def test_which_member_is_best(ways, ranks, cheapest, expected):
-    found = best_of(ways, ranks, cheapest=cheapest)
-    assert ("" if found is None else found.cluster) == expected
+def test_parts_of_a_gang_get_all_their_machines_or_none(stocks, asked, more, expected):
+    asks = [Ask(str(at), [POD], clusters) for at, clusters in enumerate(asked)]
+    found = next(ways(asks, stocks, **{"cheapest": False, **more}), None)
+    told = [f"{way.cluster}{sum(way.machines.values()) or ''}" for _, way in sorted((found or {}).items())]
+    assert (told or None) == expected
 
 
 def test_a_choice_that_there_is_not_is_refused():

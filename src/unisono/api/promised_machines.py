@@ -1,4 +1,4 @@
-"""What a hub writes on a job that it has sent to a member for machines that are to come there (pure)."""
+"""What a hub writes on what it has sent to members for machines that are to come there (pure)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PromisedMachines(msgspec.Struct, frozen=True):
     """Machines of one member.
 
     Attributes:
-        dispatch: number of the dispatch that they are for.
+        dispatch: number of the dispatch that they are for; 0 for replicas.
         machines: how many, by group of nodes.
         seconds: from the dispatch until they are expected.
         patience: from the dispatch until the job goes elsewhere without them.
@@ -69,3 +69,12 @@ def promised_machines(job: Object) -> PromisedMachines | None:
     except (msgspec.MsgspecError, RecursionError):
         return None
     return promise if str(promise.dispatch) == marks.get(DISPATCH) else None
+
+
+def machines_of_replicas(workload: Object) -> dict[str, PromisedMachines]:
+    """For which machines a hub has sent replicas to members, by member; empty where they wait for none."""
+    text = (workload.metadata.annotations or {}).get(MACHINES)
+    try:
+        return msgspec.json.decode(text or "{}", type=dict[str, PromisedMachines])
+    except (msgspec.MsgspecError, RecursionError):
+        return {}

@@ -27,6 +27,7 @@ from unisono.api.base import Object, ObjectMeta, OwnerReference
 from unisono.api.core import Event, ObjectReference, Secret
 from unisono.api.groups.batch import HyperJob
 from unisono.api.kind import Kind
+from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import FLOATING_RESOURCES, JOBS, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES, QUEUES, SECRETS
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
 from unisono.errors import AlreadyExists, ConfigError, NotFound
@@ -35,7 +36,6 @@ from unisono.fleet.applications.controller import ApplicationsController
 from unisono.fleet.applications.programs import BuiltIn, Manifests
 from unisono.fleet.dispatch.controller import DispatchController
 from unisono.fleet.dispatch.described_kinds import DescribedKinds
-from unisono.fleet.dispatch.machines import Machines
 from unisono.fleet.dispatch.orders import OrdersController
 from unisono.fleet.dispatch.placing import Dispatching, TakingBack, TargetFinder
 from unisono.fleet.division.controller import DivisionController, Flights
@@ -45,6 +45,7 @@ from unisono.fleet.hyper_jobs.divided_jobs import DividedJobsController
 from unisono.fleet.hyper_jobs.held_room import HeldRoomController
 from unisono.fleet.jobs.copies import KEY_BYTES, Placement
 from unisono.fleet.jobs.work import KINDS
+from unisono.fleet.machines.promises import Machines
 from unisono.fleet.members.controller import Connect, FleetsController, MembersController, connect
 from unisono.fleet.members.member import beginnings, told
 from unisono.fleet.policies.book import PolicyBook
@@ -226,8 +227,10 @@ class Hub(Scheduler):
             self._told_by_member,
             self.machines.summary,
         )
-        self._hyper_gangs = GangController(self.members_state, self.events)
-        self._divided_jobs = [DividedJobsController(kind, self.members_state, self.events) for kind in KINDS]
+        self._hyper_gangs = GangController(self.members_state, self.events, self.machines)
+        self._divided_jobs = [
+            DividedJobsController(kind, self.members_state, self.events, self.machines) for kind in KINDS
+        ]
         self.members_state.names.on_refusal = self._names_refused
         self._policies = PolicyBook(self.members_state.views, self._rules_changed)
         self._dispatch = [
@@ -244,7 +247,9 @@ class Hub(Scheduler):
         ]
         flights = Flights(self._clock)
         self._division = [
-            DivisionController(kind, self.members_state, self._members.member, self.events, self._policies, flights)
+            DivisionController(
+                kind, self.members_state, self._members.member, self.events, self._policies, flights, self.machines
+            )
             for kind in DIVIDED
         ]
         self._queue_copies = QueueCopies(self.members_state, self._members.member, self.events)
@@ -347,6 +352,8 @@ class Hub(Scheduler):
 
     def _look_at(self, owner: OwnerReference, namespace: str) -> None:
         """Look at the job that a PodGroup is of."""
+        if owner.kind == HYPER_JOBS.kind:
+            self._hyper_gangs.look_at(f"{namespace}/{owner.name}")
         kind = owner.api_version.rpartition("/")[0], owner.kind
         for controller in self._dispatch:
             if (controller.kind.group, controller.kind.kind) == kind:

@@ -24,7 +24,7 @@ from unisono.controllers.node_scaling.provisioning import pool_of, pool_of_node_
 from unisono.fleet.jobs import translation
 from unisono.fleet.jobs.copies import Copy, Placement, copy_of
 from unisono.fleet.jobs.decide import MemberView
-from unisono.fleet.jobs.stand_ins import Change, StandIns
+from unisono.fleet.jobs.stand_ins import ENDED_PHASES, Change, StandIns
 from unisono.fleet.jobs.translation import Origin
 from unisono.kube.client import EventType
 from unisono.scheduler.feed import Feed
@@ -121,6 +121,7 @@ class HubState:
         self._members: dict[str, _Record] = {}
         self._regions: set[str] = set()
         self._copies: dict[tuple[str, str], dict[str, tuple[Copy, Object]]] = defaultdict(dict)
+        self._replicas: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._listeners: list[CopyListener] = []
         self.on_node_group: Callable[[str], None] = lambda _cluster: None
 
@@ -155,6 +156,8 @@ class HubState:
         self.absent.pop(cluster, None)
         for members in self.unread.values():
             members.discard(cluster)
+        for key in [key for key in self._replicas if key[1] == cluster]:
+            del self._replicas[key]
         if record is not None:
             for node in record.nodes.values():  # machines that might have come
                 self._apply(NODES, "DELETED", translation.node(record.origin, node))
@@ -223,6 +226,11 @@ class HubState:
         record = self._members.get(cluster)
         return record is not None and any(not translation.is_to_come(name) for name in record.nodes)
 
+    def has_node_groups(self, cluster: str) -> bool:
+        """Whether a member has groups of nodes that may grow."""
+        record = self._members.get(cluster)
+        return record is not None and bool(record.groups)
+
     def hyper_node(self, cluster: str, event_type: EventType, obj: HyperNode) -> None:
         """A domain of a member's network has changed."""
         record = self._members.get(cluster)
@@ -267,7 +275,24 @@ class HubState:
         """A member's pod has changed."""
         record = self._members.get(cluster)
         if record is not None:
+            self._note_replica(cluster, event_type, obj)
             self.show(self.stand_ins.pod(event_type, record.origin, self._marked(cluster, obj)))
+
+    def _note_replica(self, cluster: str, event_type: EventType, pod: Pod) -> None:
+        labels = pod.metadata.labels or {}
+        if labels.get(HUB) != self.hub or ORIGIN_UID not in labels or ORIGIN_GROUP in (pod.metadata.annotations or {}):
+            return
+        here = self._replicas[labels[ORIGIN_UID], cluster]
+        if event_type != "DELETED" and pod.spec.node_name and pod.status.phase not in ENDED_PHASES:
+            here.add(pod.key)
+        else:
+            here.discard(pod.key)
+        if not here:
+            del self._replicas[labels[ORIGIN_UID], cluster]
+
+    def replicas_with_nodes(self, uid: str, cluster: str) -> int:
+        """How many replicas of a divided workload have a node in a member."""
+        return len(self._replicas.get((uid, cluster), ()))
 
     def label_pods(self, resource: str, label: str) -> None:
         """Pods that are of a described kind have the name of their job by this label from now on; by none for none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -92,15 +92,20 @@ class ReasonsWriter:
             least = max(1, job.min_member - count(job.counts, READY_STATES))
             outside = self._outside(key)
             sentences = by_member(state.nodes, tasks, closed, least, outside)
-            for name in self._state.members():
-                if name not in outside and name not in closed and (more := self._coming(name)):
-                    sentences[name] = f"{sentences[name]}; {more}" if name in sentences else more
+            self._add_coming(sentences, outside, closed)
             owner = controller_of(self._state.feed.groups[key])
             sentences |= self._together(owner.uid or "") if owner is not None else {}
         else:
             sentences = by_part(state.nodes, tasks, closed, parts.least, parts.clusters)
+            self._add_coming(sentences, (), closed)
         text = msgspec.json.encode(sentences).decode()
         return text if len(text) <= _MOST_BYTES else None
+
+    def _add_coming(self, sentences: dict[str, str], outside: Container[str], closed: Container[str]) -> None:
+        """What may come in members that may have the gang."""
+        for name in self._state.members():
+            if name not in outside and name not in closed and (more := self._coming(name)):
+                sentences[name] = f"{sentences[name]}; {more}" if name in sentences else more
 
     def _outside(self, key: str) -> Mapping[str, str]:
         """Members that rules keep the gang from."""

@@ -361,7 +361,14 @@ def _explain_parts(hyper_job: HyperJob, groups: Sequence[PodGroup], output: str)
     record, name = record_of(hyper_job), hyper_job.metadata.name
     reasons = _told(groups, hyper_job.metadata.uid)
     if output == "json":
-        parts = {part: {"cluster": place.cluster, "dispatch": place.generation} for part, place in record.parts.items()}
+        parts = {
+            part: {
+                "cluster": place.cluster,
+                "dispatch": place.generation,
+                **({"machines": msgspec.to_builtins(place.machines)} if record.waits(part) else {}),
+            }
+            for part, place in record.parts.items()
+        }
         facts = {"kind": HYPER_JOBS.kind, "name": name, "namespace": hyper_job.metadata.namespace}
         print_json({**facts, "parts": parts, "members": reasons})
         return
@@ -370,6 +377,8 @@ def _explain_parts(hyper_job: HyperJob, groups: Sequence[PodGroup], output: str)
     for part, place in sorted(record.parts.items()):
         held = ", held until every member accepts" if record.is_held(part) else ""
         click.echo(f"job/{part} is in {place.cluster} (dispatch {place.generation}{held}).")
+        if place.machines is not None and record.waits(part):
+            click.echo(f"  waits for {place.machines.text(place.cluster)}")
     for cluster, reason in reasons.items():
         click.echo(f"  {cluster}: {reason}")
 

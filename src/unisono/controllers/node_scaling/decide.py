@@ -165,11 +165,19 @@ def _ways(gang: Sequence[Demand]) -> Iterator[Sequence[Demand]]:
 
 def remainders(gangs: Iterable[Sequence[Demand]], rooms: Sequence[Room]) -> list[list[Demand]]:
     """For each gang the pods for which these rooms have no place; the rooms fill up."""
-    trial, leftovers = Trial((), rooms), list[list[Demand]]()
-    for gang in gangs:
-        parts = list(_joined(sorted(gang, key=_size, reverse=True)))
-        leftovers.append([replace(part, count=left) for part in parts if (left := trial.fill(part))])
-    return leftovers
+    trial = Trial((), rooms)
+    return [_filled(gang, trial) for gang in gangs]
+
+
+def fill(gang: Sequence[Demand], rooms: Sequence[Room]) -> tuple[list[Demand], list[Room]]:
+    """The pods of a gang for which these rooms have no place, and what the others leave of the rooms."""
+    trial = Trial((), rooms)
+    return _filled(gang, trial), trial.machines
+
+
+def _filled(gang: Sequence[Demand], trial: Trial) -> list[Demand]:
+    parts = list(_joined(sorted(gang, key=_size, reverse=True)))
+    return [replace(part, count=left) for part in parts if (left := trial.fill(part))]
 
 
 @dataclass(slots=True)
@@ -250,7 +258,7 @@ class Trial:
     def _by_cost(self, pods: Demand, first: str) -> list[Pool]:
         """Pools whose machines would do, those first that are cheapest for one such pod."""
         fitting = [pool for pool in self.pools if not pool.failing and pool.takes(pods)]
-        return sorted(fitting, key=lambda pool: (pool.name != first, pool.cost / _per_machine(pool, pods), pool.name))
+        return sorted(fitting, key=lambda pool: (pool.name != first, pool.cost / per_machine(pool, pods), pool.name))
 
     def _is_too_much(self) -> bool:
         self._tries += 1
@@ -284,7 +292,8 @@ def _reason(name: str, before: Mapping[str, int], now: Trial, pools: Sequence[Po
     return f"{count} {kind} {machines} at {pool.cost:.4g} an hour each, the cheapest way to serve the whole gang{also}"
 
 
-def _per_machine(pool: Pool, pods: Demand) -> int:
+def per_machine(pool: Pool, pods: Demand) -> int:
+    """How many of these pods a machine of the pool takes, one at least."""
     fits = (pool.offers.get(name, 0) // amount for name, amount in pods.requests.items() if amount > 0)
     return max(1, min([pods.count, *fits]))
 

@@ -30,8 +30,7 @@ from unisono.controllers.objects import LastWritten, delete_seen
 from unisono.controllers.owners import controller_keys, family, index, keys_of
 from unisono.controllers.recorder import Recorder
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
-from unisono.fleet.dispatch.guide import Guide
-from unisono.fleet.dispatch.machines import Machines
+from unisono.fleet.dispatch.guide import Guide, PartOf
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import OWNER_INDEX, GangController, Part
 from unisono.fleet.hyper_jobs.divided_jobs import is_divided
@@ -51,6 +50,7 @@ from unisono.fleet.jobs.copies import (
 from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
 from unisono.fleet.jobs.decide import JobView, Steps, decide, is_trusted
 from unisono.fleet.jobs.work import Work, bring_group, can_be_held, changes, disbelief, is_held, work_of
+from unisono.fleet.machines.promises import Machines
 from unisono.fleet.members.joining import bring, is_refusal, name_taken, namesake, remove_copies
 from unisono.fleet.members.member import Busy, Member
 from unisono.fleet.policies.book import PolicyBook
@@ -242,11 +242,7 @@ class DispatchController(Controller):
             await self.place(job, view.placement.back(), text)
             return 0.0
         await self._carry_out(job, steps, work, dict_of(copies), view.placement)
-        if steps.mirror is not None and self._machines.has_begun(job):
-            # What it says of machines is over, and must not be read as if they were still to come.
-            patch = {"metadata": {"resourceVersion": job.metadata.resource_version, "annotations": {MACHINES: None}}}
-            written = await self._client.patch(self.kind, job.metadata.name, patch, namespace=job.metadata.namespace)
-            self._written.keep(written)
+        if steps.mirror is not None and await self._machines_have_come(job):
             return 0.0
         if steps.mirror is not None and work is not None and not steps.mirror.deleting:
             again = await self._look_whether_it_moves(job, work, view.placement)
@@ -257,6 +253,15 @@ class DispatchController(Controller):
                 return None
             again = sooner(again, left)
         return sooner(sooner(steps.again, again), _LEFT_SECONDS if view.pods_in else None)
+
+    async def _machines_have_come(self, job: Any) -> bool:
+        """What a job that runs says of machines is over, and must not be read as if they were still to come."""
+        if not self._machines.has_begun(job):
+            return False
+        patch = {"metadata": {"resourceVersion": job.metadata.resource_version, "annotations": {MACHINES: None}}}
+        written = await self._client.patch(self.kind, job.metadata.name, patch, namespace=job.metadata.namespace)
+        self._written.keep(written)
+        return True
 
     async def _look_whether_it_moves(self, job: Any, work: Work, placement: Placement) -> float | None:
         """What has no node in its member, and what may be moved, goes where it had better be; 0.0 where it does."""
@@ -289,8 +294,10 @@ class DispatchController(Controller):
         if steps.place is not None or written.generation > part.placement.generation:
             return  # taken back by a user, or found in a member: the gang decides what follows
         if written != part.placement:
-            job = await self.place(job, part.placement, "a part of its HyperJob")
+            job = await self.place(job, part.placement, "a part of its HyperJob", part)
         await self._carry_out(job, steps, work, copies, part.placement, held=part.held)
+        if steps.mirror is not None:
+            await self._machines_have_come(job)
 
     def _alone(self, job: Any) -> JobView:
         return JobView(
@@ -308,8 +315,8 @@ class DispatchController(Controller):
         part = self._part(job)
         return placement_of(job) if part is None else part.placement
 
-    async def place(self, job: Object, placement: Placement, why: str) -> Object:
-        """Write down where the job belongs.
+    async def place(self, job: Object, placement: Placement, why: str, part: Part | None = None) -> Object:
+        """Write down where the job belongs; of a part its gang's record says for which machines it was sent.
 
         Raises:
             Conflict: the job has changed since it was read.
@@ -317,7 +324,10 @@ class DispatchController(Controller):
         """
         meta = job.metadata
         patch = placement.patch(meta.resource_version)
-        machines = self._machines.record(meta.uid or "", placement.cluster, placement.generation)
+        if part is not None:
+            machines = part.machines
+        else:
+            machines = self._machines.record(meta.uid or "", placement.cluster, placement.generation)
         if machines is not None:
             why = f"waits for {machines.text(placement.cluster)}"
         if machines is not None or MACHINES in (meta.annotations or {}):
@@ -325,7 +335,8 @@ class DispatchController(Controller):
             patch["metadata"]["annotations"][MACHINES] = text
         written: Object = await self._client.patch(self.kind, meta.name, patch, namespace=meta.namespace)
         self._written.keep(written)
-        self._machines.sent(meta.uid or "", placement.cluster, machines, partial(self._context.enqueue, job.key))
+        if part is None:
+            self._machines.sent(meta.uid or "", placement.cluster, machines, partial(self._context.enqueue, job.key))
         if placement.cluster:
             self._recorder.event(written, "Normal", "Dispatched", f"sent to {placement.cluster}: {why}")
         else:
@@ -378,7 +389,10 @@ class DispatchController(Controller):
         kind, subject = (self.kind, job) if hyper_job is None else (HYPER_JOBS, hyper_job)
         if hyper_job is not None and self._gangs is not None and (whole := self._gangs.divided(hyper_job)) is not None:
             kind, subject = whole  # a policy names the job that is divided
-        return self._guide.guide(kind, subject, uid, work, placement)
+        of = None
+        if hyper_job is not None and part is not None and self._gangs is not None:
+            of = PartOf(hyper_job.metadata.uid or "", partial(self._gangs.gang, hyper_job), part.clusters)
+        return self._guide.guide(kind, subject, uid, work, placement, of)
 
     async def _drop_group(self, job: Any) -> None:
         """What needs no pods must hold nothing in its queue; one that is resumed waits for its admission again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,11 +17,14 @@ from unisono.api.promised_machines import machines_text
 from unisono.api.times import parse_time
 from unisono.cluster.interning import PodClasses
 from unisono.cluster.nodes import NodeTable
-from unisono.fleet.dispatch.machines import LOOK_SECONDS as LOOK_AGAIN
-from unisono.fleet.dispatch.machines import Machines, Way
+from unisono.controllers.node_scaling.decide import demand_of
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.jobs.copies import Placement, annotated_seconds
 from unisono.fleet.jobs.work import Work, guided
+from unisono.fleet.machines.members import cost_in
+from unisono.fleet.machines.promises import LOOK_SECONDS as LOOK_AGAIN
+from unisono.fleet.machines.promises import Gang, Machines
+from unisono.fleet.machines.ways import Ask, Way
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.policies.rules import TIER, Rules
 from unisono.fleet.reasons import room_by_member
@@ -120,6 +123,22 @@ class _Trip:
     failures: dict[str, tuple[int, float]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class PartOf:
+    """Of which gang over members a job is a part.
+
+    Attributes:
+        uid: of the gang.
+        gang: answers the gang.
+        clusters: members that may have this part; empty for all.
+
+    """
+
+    uid: str
+    gang: Callable[[], Gang]
+    clusters: Collection[str] = ()
+
+
 class Guide:
     """What is remembered is lost with the hub, and learnt again."""
 
@@ -143,7 +162,7 @@ class Guide:
         trip.failures[cluster] = number, self._clock.monotonic() + self._backoff.delay(number)
 
     def guide(
-        self, kind: Kind[Any], subject: Object, uid: str, work: Work, placement: Placement
+        self, kind: Kind[Any], subject: Object, uid: str, work: Work, placement: Placement, part: PartOf | None = None
     ) -> tuple[Work, float | None]:
         """The work kept to where it may go, and after how many seconds that changes by itself.
 
@@ -153,6 +172,7 @@ class Guide:
             uid: of the job.
             work: what stands for the job.
             placement: where it is.
+            part: of which gang the job is a part; None where it stands alone.
 
         """
         trip = self._trips.setdefault(uid, _Trip())
@@ -171,8 +191,9 @@ class Guide:
         outside = {**lacking, **rules.outside}
         again = sooner(rules.again, _LOOK_AGAIN if lacking else None)
         promised = ""
-        if rules.choice != ROOM_ONLY and subject.metadata.uid == uid:
-            promised, soon = self._look_for_machines(uid, work, rules, outside)
+        self._machines.choose(subject.metadata.uid or "", room_only=rules.choice == ROOM_ONLY)
+        if rules.choice != ROOM_ONLY:
+            promised, soon = self._look_for_machines(uid, work, rules, outside, part)
             again = sooner(again, soon)
         self._state.outside[uid] = outside
         inside = None
@@ -184,7 +205,7 @@ class Guide:
         return Work(work.group, pods), again
 
     def _look_for_machines(
-        self, uid: str, work: Work, rules: Rules, outside: dict[str, str]
+        self, uid: str, work: Work, rules: Rules, outside: dict[str, str], part: PartOf | None
     ) -> tuple[str, float | None]:
         """The member whose machines the job may be placed on, and after how many seconds that changes by itself.
 
@@ -197,7 +218,13 @@ class Guide:
             self._machines.drop(uid)
         gang = work.pods[: max(1, work.group.spec.min_member or 1)]
         usable = [name for name in self._state.members() if name not in outside and self._state.is_open(name)]
-        way, again = self._machines.way_for(uid, gang, usable, rules.points.get(TIER, {}), cheapest=cheapest)
+        if part is not None and part.clusters:
+            usable = [name for name in usable if name in part.clusters]
+        asked = Ask(uid, [demand_of(pod.spec) for pod in gang], usable, rules.points.get(TIER, {}))
+        if part is not None:
+            again = self._machines.ask(part.uid, part.gang, asked, cheapest=cheapest)
+            return self._machines.promised_in(uid), again
+        way, again = self._machines.way_for(asked, cheapest=cheapest)
         if cheapest:
             again = sooner(again, LOOK_AGAIN)
             dearer = self._dearer(uid, gang, usable, way)
@@ -216,7 +243,8 @@ class Guide:
 
     def _dearer(self, uid: str, gang: Sequence[Pod], usable: Sequence[str], way: Way | None) -> dict[str, str]:
         """Members whose room costs a gang more than that of others, or than machines, and why they are passed by."""
-        costs = {name: self._machines.cost(name, gang) for name in self._with_room(gang, usable)}
+        demands = [demand_of(pod.spec) for pod in gang]
+        costs = {name: cost_in(self._state, name, demands) for name in self._with_room(gang, usable)}
         least = min(costs, key=lambda name: (costs[name], name), default="")
         if way is not None and (not least or way.price < costs[least]):
             other, price = f"{machines_text(way.machines)} in {way.cluster}", way.price

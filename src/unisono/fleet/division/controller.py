@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
-from unisono.api.annotations import DIVISION, HUB, ORIGIN_UID, WORKER_LOST_TIMEOUT
-from unisono.api.base import Object
+from unisono.api.annotations import DIVISION, HUB, MACHINES, ORIGIN_UID, WORKER_LOST_TIMEOUT
+from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Pod
-from unisono.api.groups.apps import DeploymentCondition, WorkloadCondition
-from unisono.api.groups.batch_v1 import BatchJobCondition
+from unisono.api.groups.propagation import LEAST_COST, ROOM_ONLY, Placement
 from unisono.api.kind import Kind
-from unisono.api.kind_families import BATCH_JOBS, DEPLOYMENTS
-from unisono.api.times import parse_time, rfc3339
+from unisono.api.kind_families import BATCH_JOBS
+from unisono.api.promised_machines import PromisedMachines, machines_of_replicas, machines_text
+from unisono.api.times import parse_time
 from unisono.cluster.interning import PodClasses
 from unisono.cluster.podclass import PodClass
+from unisono.controllers.node_scaling.decide import PATIENCE, demand_of
 from unisono.controllers.objects import LastWritten, delete_seen, write_status
 from unisono.controllers.recorder import Announcer, Notice, Recorder
-from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
-from unisono.fleet.division.plan import Candidates, NotEnoughRoom, Wish, apportion, plan
+from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, UnisonoError
+from unisono.fleet.division.plan import Candidates, NotEnoughRoom, Wish, apportion, plan, plan_growing
+from unisono.fleet.division.status import summed
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.jobs.copies import Copy, annotated_seconds, expires_in
 from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
 from unisono.fleet.jobs.decide import MemberView, is_trusted
 from unisono.fleet.jobs.replicas import changes_of, copy_with, record_text, recorded, replicas_of
-from unisono.fleet.jobs.work import disbelief
+from unisono.fleet.jobs.translation import OTHER_SCHEDULER, may_come
+from unisono.fleet.jobs.work import bare, disbelief
+from unisono.fleet.machines.promises import Machines
+from unisono.fleet.machines.ways import Way
 from unisono.fleet.members.joining import bring, is_refusal, name_taken, namesake, remove_copies
 from unisono.fleet.members.member import Busy, Member
 from unisono.fleet.policies.book import PolicyBook
@@ -37,97 +43,7 @@ from unisono.fleet.reasons import room_by_member
 from unisono.fleet.telling import Telling
 from unisono.jobkinds.registry import has_ended
 from unisono.kube.clock import Clock
-from unisono.kube.controller import Context, Controller
-
-# Status of a divided workload: what its copies say, added up (pure).
-
-_COUNTS: Final = (
-    "replicas", "updated_replicas", "ready_replicas", "available_replicas", "unavailable_replicas", "current_replicas",
-    "terminating_replicas", "active", "succeeded", "failed", "ready", "terminating",
-)  # fmt: skip
-_MOST: Final = 2**31 - 1
-
-
-def summed(
-    kind: Kind[Any], obj: Any, copies: Sequence[Any], *, complete: bool, wanted: int, why: str, now: float
-) -> Any:
-    """The status.
-
-    Args:
-        kind: of the workload.
-        obj: the hub's object.
-        copies: its copies in members that answer.
-        complete: every member that should have a copy has it as it should be.
-        wanted: pods in all members together.
-        why: why it is not divided as it should be; empty where it is.
-        now: seconds since 1970.
-
-    """
-    old = obj.status
-    names = {each.name for each in msgspec.structs.fields(type(old))}
-    counts = {name: min(sum(_count(copy, name) for copy in copies), _MOST) or None for name in _COUNTS if name in names}
-    status = msgspec.structs.replace(old, **counts)
-    if kind is BATCH_JOBS:
-        return _ended(status, copies, complete=complete)
-    if complete and all(_seen(copy) for copy in copies):
-        status = msgspec.structs.replace(status, observed_generation=obj.metadata.generation)
-    make = DeploymentCondition if kind is DEPLOYMENTS else WorkloadCondition
-    available = (status.available_replicas or 0) >= wanted and not why
-    new_conditions = [
-        make(
-            type="Available",
-            status="True" if available else "False",
-            reason="MinimumReplicasAvailable" if available else "MinimumReplicasUnavailable",
-            message=f"{status.available_replicas or 0} of {wanted} replicas are available in all members",
-        ),
-        make(
-            type="Divided",
-            status="False" if why else "True",
-            reason="NotEnoughRoom" if why else "Divided",
-            message=why or "all replicas have a member",
-        ),
-    ]
-    return msgspec.structs.replace(
-        status, conditions=[_dated(old.conditions or (), each, now) for each in new_conditions]
-    )
-
-
-def _count(copy: Any, name: str) -> int:
-    return max(0, getattr(copy.status, name, None) or 0)
-
-
-def _seen(copy: Any) -> bool:
-    return (copy.status.observed_generation or 0) >= (copy.metadata.generation or 0)
-
-
-def _dated(before: Sequence[Any], condition: Any, now: float) -> Any:
-    old = next((each for each in before if each.type == condition.type), None)
-    changed = old is None or old.status != condition.status
-    since = rfc3339(now) if changed or old is None else old.last_transition_time
-    return msgspec.structs.replace(condition, last_transition_time=since)
-
-
-def _ended(status: Any, copies: Sequence[Any], *, complete: bool) -> Any:
-    ends = [{each.type: each for each in copy.status.conditions or () if each.status == "True"} for copy in copies]
-    starts = [copy.status.start_time for copy in copies if copy.status.start_time]
-    status = msgspec.structs.replace(status, start_time=min(starts, default=None))
-    failed = next((each["Failed"] for each in ends if "Failed" in each), None)
-    done = complete and bool(ends) and all("Complete" in each for each in ends)
-    if failed is None and not done:
-        return msgspec.structs.replace(status, conditions=None, completion_time=None)
-    end = failed or max((each["Complete"] for each in ends), key=lambda each: each.last_transition_time or "")
-    times = [copy.status.completion_time for copy in copies if copy.status.completion_time]
-    condition = BatchJobCondition(
-        type=end.type,
-        status="True",
-        reason=end.reason,
-        message=end.message,
-        last_transition_time=end.last_transition_time,
-    )
-    return msgspec.structs.replace(
-        status, conditions=[condition], completion_time=max(times, default=None) if done else None
-    )
-
+from unisono.kube.controller import Context, Controller, sooner
 
 _LOOK_AGAIN: Final = 15.0
 """Seconds until room is looked for again."""
@@ -161,6 +77,24 @@ class Flights:
         return replicas
 
 
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What a look at a workload says.
+
+    Attributes:
+        division: replicas by member.
+        why: why that is not what it should be; empty where it is.
+        again: when to look again.
+        coming: machines that some of the replicas are sent for, by member, and how many those are.
+
+    """
+
+    division: dict[str, int]
+    why: str = ""
+    again: float | None = None
+    coming: Mapping[str, tuple[Way, int]] = field(default_factory=dict)
+
+
 class DivisionController(Controller):
     """The workloads of one kind that a PropagationPolicy is about."""
 
@@ -174,8 +108,13 @@ class DivisionController(Controller):
         recorder: Recorder,
         book: PolicyBook,
         flights: Flights,
+        machines: Machines,
     ) -> None:
         """``members`` finds the connection to a member; ``flights`` is shared by the controllers of all kinds."""
+        self._machines = machines
+        self._short: dict[str, float] = {}
+        self._shares: dict[str, set[str]] = {}
+        self._since: dict[str, float] = {}
         self.kind, self.name = kind, f"fleet-{kind.group}-{kind.plural}"
         self._state, self._members, self._book, self._flights = state, members, book, flights
         self._recorder, self._announcer = recorder, Announcer(recorder)
@@ -213,6 +152,8 @@ class DivisionController(Controller):
         copies = self._copies(key)
         uid = obj.metadata.uid if obj is not None else ""
         await self._delete([copy for copy, _ in copies if copy.origin != uid])
+        if obj is None or has_ended(obj):
+            self._release(key)
         if obj is None:
             return None
         own = {copy.cluster: (copy, found) for copy, found in copies if copy.origin == uid}
@@ -222,30 +163,33 @@ class DivisionController(Controller):
             if left is not None and left <= 0:
                 await delete_seen(self._client, self.kind, obj)
             return left or None
-        division, why, again = self._divided(obj, before)
-        if division != before:
-            await self._record(obj, before, division)
+        waiting = machines_of_replicas(obj)
+        present, still = self._followed(obj, before, waiting)
+        result = self._divided(obj, present)
+        division, why, again = result.division, result.why, sooner(result.again, _LOOK_AGAIN if still else None)
+        still = {name: each for name, each in still.items() if name in division}
+        if division != before or still != waiting or result.coming:
+            await self._record(obj, before, result, still)
             return 0.0
         if why:
             self._telling.tell(obj, "NotDivided", why)
         complete = await self._carry_out(obj, division, own)
-        await self._write_status(obj, division, own, complete=complete, why=why)
+        await self._write_status(obj, division, own, complete=complete, why=why, coming=still)
         if not all(self._state.views.get(name, _GONE).reachable for name in division):
             return min(_LOOK_AGAIN, again or _LOOK_AGAIN)
         return again
 
     # ---- dividing
 
-    def _divided(self, obj: Any, before: Mapping[str, int]) -> tuple[dict[str, int], str, float | None]:
-        """Replicas by member, why that is not what it should be, and when to look again."""
+    def _divided(self, obj: Any, before: Mapping[str, int]) -> _Result:
         policy = self._book.policy(self.kind, obj)
         if policy is None:
             if not before:
                 text = "no PropagationPolicy selects it, so it runs nowhere: a hub runs no pods itself"
                 self._announcer.tell(obj, [Notice("Warning", "NotPropagated", text, once="policy")])
-            return dict(before), "", None
+            return _Result(dict(before))
         if self.kind is BATCH_JOBS and before:
-            return dict(before), "", None  # completed work cannot be divided again
+            return _Result(dict(before))  # completed work cannot be divided again
         pod_class = self._class(obj)
         rules = self._rules(obj)
         names = self._candidates(obj, rules, before)
@@ -256,13 +200,113 @@ class DivisionController(Controller):
         }
         wish = Wish(replicas_of(self.kind, obj), obj.metadata.uid or "", together=_is_indexed(self.kind, obj))
         candidates = Candidates(names, room, {name: count for name, count in before.items() if name in names})
+        coming: dict[str, tuple[Way, int]] = {}
         try:
             division = plan(wish, policy.spec.placement, self._book.clusters(), candidates)
         except NotEnoughRoom as error:
-            return dict(before), str(error), min(_LOOK_AGAIN, rules.again or _LOOK_AGAIN)
+            again = min(_LOOK_AGAIN, rules.again or _LOOK_AGAIN)
+            if (early := self._early(obj, rules)) != 0.0:
+                return _Result(dict(before), str(error), min(again, early or again))
+            try:
+                division, coming = self._grown(obj, policy.spec.placement, wish, candidates, rules)
+            except NotEnoughRoom:
+                notes = (f"{name}: {note}" for name in names if (note := self._machines.note(name)))
+                return _Result(dict(before), "; ".join([str(error), *notes]), again)
+        self._short.pop(obj.key, None)
         for name, count in division.items():
-            self._flights.add(name, pod_class, count - before.get(name, 0))
-        return division, "", rules.again
+            self._flights.add(name, pod_class, count - before.get(name, 0) - (coming[name][1] if name in coming else 0))
+        return _Result(division, "", rules.again, coming)
+
+    def _early(self, obj: Any, rules: Rules) -> float | None:
+        """Seconds until machines are looked for, as room that is there comes first; None where they are not."""
+        now = self._clock.monotonic()
+        since = self._short.setdefault(obj.key, now)
+        return None if rules.choice == ROOM_ONLY else max(0.0, since + PATIENCE - now)
+
+    def _grown(
+        self, obj: Any, placement: Placement, wish: Wish, candidates: Candidates, rules: Rules
+    ) -> tuple[dict[str, int], dict[str, tuple[Way, int]]]:
+        """Replicas by member where there is room or machines may come, and these machines.
+
+        Raises:
+            NotEnoughRoom: also machines do not serve all.
+
+        """
+        cheapest = rules.choice == LEAST_COST
+        pod = demand_of(obj.spec.template.spec, max(0, wish.replicas - sum(candidates.present.values())))
+        members = [name for name in candidates.names if self._state.is_open(name)]
+        growing = self._machines.for_replicas(pod, members, rules.points.get(TIER, {}), cheapest=cheapest)
+        grown = plan_growing(wish, placement, self._book.clusters(), candidates, growing)
+        coming = {}
+        for name, count in grown.coming.items():
+            way = self._machines.way_of_replicas(replace(pod, count=count), name, cheapest=cheapest)
+            if way is None:
+                raise NotEnoughRoom(f"no machines may come in {name}")
+            coming[name] = way, count
+        return dict(grown.shares), coming
+
+    # ---- machines that are to come
+
+    def _followed(
+        self, obj: Any, before: Mapping[str, int], waiting: Mapping[str, PromisedMachines]
+    ) -> tuple[dict[str, int], dict[str, PromisedMachines]]:
+        """Replicas by member without those for which no machines have come, and the machines that are still to come."""
+        present, still = dict(before), dict[str, PromisedMachines]()
+        uid = obj.metadata.uid or ""
+        for name, record in waiting.items():
+            share, number = _share(uid, name), before.get(name, 0)
+            if not number:
+                self._end(share)
+                continue
+            bound = min(self._state.replicas_with_nodes(uid, name), number)
+            pods = self._stand_ins(obj, name, number - bound)
+            if not pods:
+                self._machines.keep(share)
+                self._since.pop(share, None)
+                continue
+            since = self._since.setdefault(share, self._clock.monotonic())
+            if self._machines.is_promised(share):
+                self._machines.stand_for(share, name, pods)
+            elif able := self._machines.may_be_promised(record, name, number):
+                # A hub before this one has sent them there; their time begins anew.
+                way = Way(name, record.machines, record.seconds, record.price, record.patience)
+                self._promise(obj, way, pods)
+            elif able is False:
+                continue  # nothing that a hub wrote
+            left = self._machines.time_left(share)
+            if left is None:  # the member has not told of its groups
+                left = max(0.0, since + record.patience - self._clock.monotonic())
+            if left:
+                still[name] = record
+                continue
+            self._machines.failed(share)
+            self._end(share)
+            text = f"{machines_text(record.machines)} in member {name} have not come in time"
+            self._telling.tell(obj, "MachinesLate", text)
+            if self.kind is not BATCH_JOBS:
+                present[name] = bound
+        return {name: count for name, count in present.items() if count}, still
+
+    def _promise(self, obj: Any, way: Way, pods: Sequence[Pod]) -> PromisedMachines:
+        share = _share(obj.metadata.uid or "", way.cluster)
+        self._shares.setdefault(obj.key, set()).add(share)
+        return self._machines.promise(share, way, pods, lambda: self._context.enqueue(obj.key))
+
+    def _release(self, key: str) -> None:
+        self._short.pop(key, None)
+        for share in self._shares.pop(key, ()):
+            self._end(share)
+
+    def _end(self, share: str) -> None:
+        self._machines.release(share)
+        self._since.pop(share, None)
+
+    def _stand_ins(self, obj: Any, cluster: str, count: int) -> list[Pod]:
+        """Pods that stand for replicas without nodes."""
+        meta, spec = obj.metadata, bare(Pod(spec=obj.spec.template.spec)).spec
+        spec = msgspec.structs.replace(spec, scheduler_name=OTHER_SCHEDULER, node_name=None)
+        names = (may_come(f"{meta.uid}-{cluster}-{at}") for at in range(max(0, count)))
+        return [Pod(metadata=ObjectMeta(name=name, namespace=meta.namespace), spec=spec) for name in names]
 
     def _rules(self, obj: Object) -> Rules:
         made = obj.metadata.creation_timestamp
@@ -289,14 +333,39 @@ class DivisionController(Controller):
         classes = PodClasses(self._state.feed.state.registry)
         return classes.intern(pod.spec, meta.annotations, obj.metadata.namespace or "")
 
-    async def _record(self, obj: Any, before: Mapping[str, int], division: Mapping[str, int]) -> None:
-        """Write down the division before it is sent to any member."""
-        meta = obj.metadata
-        marks = {"resourceVersion": meta.resource_version, "annotations": {DIVISION: record_text(division)}}
-        written = await self._client.patch(self.kind, meta.name, {"metadata": marks}, namespace=meta.namespace)
+    async def _record(
+        self, obj: Any, before: Mapping[str, int], result: _Result, still: Mapping[str, PromisedMachines]
+    ) -> None:
+        """Write down the division, and machines that replicas are sent for, before it is sent to any member."""
+        meta, division = obj.metadata, result.division
+        promised = {}
+        for name, (way, count) in result.coming.items():
+            earlier, waiting = still.get(name), 0
+            if earlier is not None:  # more of them, beside those that wait already
+                waiting = before.get(name, 0) - self._state.replicas_with_nodes(meta.uid or "", name)
+            pods = self._stand_ins(obj, name, count + waiting)
+            promised[name] = self._promise(obj, _both(earlier, way) if earlier is not None else way, pods)
+        coming = {**still, **promised}
+        text = msgspec.json.encode(coming, order="deterministic").decode() if coming else None
+        notes = {DIVISION: record_text(division), MACHINES: text}
+        if not coming and MACHINES not in (meta.annotations or {}):
+            del notes[MACHINES]
+        marks = {"resourceVersion": meta.resource_version, "annotations": notes}
+        try:
+            written = await self._client.patch(self.kind, meta.name, {"metadata": marks}, namespace=meta.namespace)
+        except (UnisonoError, OSError):
+            for name in promised:
+                self._machines.release(_share(meta.uid or "", name))
+            raise
         self._written.keep(written)
+        if division == before and not promised:
+            return
         gone = [name for name in before if name not in division]
-        text = ", ".join(f"{count} in {name}" for name, count in sorted(division.items())) or "no replicas"
+        shares = []
+        for name, count in sorted(division.items()):
+            waits = f", which waits for {promised[name].text(name)}" if name in promised else ""
+            shares.append(f"{count} in {name}{waits}")
+        text = ("; " if promised else ", ").join(shares) or "no replicas"
         text += f"; none any more in {', '.join(sorted(gone))}" if gone else ""
         self._recorder.event(written, "Normal", "Divided", text)
 
@@ -377,6 +446,7 @@ class DivisionController(Controller):
         *,
         complete: bool,
         why: str,
+        coming: Mapping[str, PromisedMachines],
     ) -> None:
         if not division and not why:
             return
@@ -386,7 +456,8 @@ class DivisionController(Controller):
             self._telling.tell(obj, "StatusRefused", f"what a member says of it is not believed: {why_not}")
             return
         desired, now = sum(division.values()), self._clock.time()
-        status = summed(self.kind, obj, seen, complete=complete, wanted=desired, why=why, now=now)
+        waits = "; ".join(f"waits for {each.text(name)}" for name, each in sorted(coming.items()))
+        status = summed(self.kind, obj, seen, complete=complete, wanted=desired, why=why, waits=waits, now=now)
         self._written.keep(await write_status(self._client, self.kind, obj, status))
 
     def _copies(self, key: str) -> list[tuple[Copy, Object]]:
@@ -395,6 +466,18 @@ class DivisionController(Controller):
     def _copy_changed(self, kind: Kind[Any], key: str) -> None:
         if kind is self.kind:
             self._context.enqueue(key)
+
+
+def _share(uid: str, cluster: str) -> str:
+    """Replicas of one workload in one member, to whom machines are promised."""
+    return f"{uid}/{cluster}"
+
+
+def _both(earlier: PromisedMachines, way: Way) -> Way:
+    machines = Counter(earlier.machines)
+    machines.update(way.machines)
+    seconds, patience = max(earlier.seconds, way.seconds), max(earlier.patience, way.patience)
+    return Way(way.cluster, dict(machines), seconds, earlier.price + way.price, patience)
 
 
 def _is_indexed(kind: Kind[Any], obj: Any) -> bool:

@@ -238,7 +238,7 @@ def plan(wish: Wish, placement: Placement, clusters: Sequence[Cluster], candidat
     strategy = strategy_of(placement)
     names, present = list(candidates.names), {**candidates.present}
     if strategy is not Strategy.STATIC or wish.together:
-        names = _spread(wish, placement, candidates, strategy)
+        names = chosen_of(wish, placement, candidates)
     if not names:
         raise NotEnoughRoom("no cluster that its policy names takes work")
     present = {name: count for name, count in present.items() if name in names}
@@ -246,8 +246,63 @@ def plan(wish: Wish, placement: Placement, clusters: Sequence[Cluster], candidat
     return divide(Demand(wish.replicas, strategy, names, weights, candidates.room, present, wish.tie))
 
 
-def _spread(wish: Wish, placement: Placement, candidates: Candidates, strategy: Strategy) -> list[str]:
-    """The clusters that the policy's constraints leave: those in use first, then the roomiest."""
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """Replicas by cluster where there is room or machines may come.
+
+    Attributes:
+        shares: replicas by cluster.
+        coming: those of them for which there is no room yet, by cluster.
+
+    """
+
+    shares: Mapping[str, int]
+    coming: Mapping[str, int]
+
+
+def plan_growing(
+    wish: Wish,
+    placement: Placement,
+    clusters: Sequence[Cluster],
+    candidates: Candidates,
+    growing: Mapping[str, int],
+) -> Grown:
+    """Replicas by cluster, where the room that is there is too little: all of it, and machines for the rest.
+
+    Args:
+        wish: the workload.
+        placement: of its policy.
+        clusters: all of them.
+        candidates: those that may have replicas, and their room.
+        growing: for how many replicas machines may come, the best clusters first.
+
+    Raises:
+        NotEnoughRoom: also machines do not serve all.
+
+    """
+    names = candidates.names
+    most = {name: candidates.room.get(name, 0) + growing.get(name, 0) for name in names}
+    if strategy_of(placement) in (Strategy.DYNAMIC, Strategy.AGGREGATED) or wish.together:
+        names = chosen_of(wish, placement, Candidates(names, most, candidates.present))
+    missing = wish.replicas - sum(candidates.present.get(name, 0) for name in names)
+    missing -= sum(candidates.room.get(name, 0) for name in names)
+    coming = {}
+    for name, count in growing.items():
+        if name in names and missing > 0:
+            coming[name] = min(count, missing)
+            missing -= coming[name]
+    room = {name: candidates.room.get(name, 0) + coming.get(name, 0) for name in names}
+    return Grown(plan(wish, placement, clusters, Candidates(names, room, candidates.present)), coming)
+
+
+def chosen_of(wish: Wish, placement: Placement, candidates: Candidates) -> list[str]:
+    """The clusters that the policy's constraints leave: those in use first, then the roomiest.
+
+    Raises:
+        NotEnoughRoom: they are too few.
+
+    """
+    strategy = strategy_of(placement)
     names = list(candidates.names)
     limits = [each for each in placement.spread_constraints or () if (each.spread_by_field or "cluster") == "cluster"]
     fewest = max((each.min_groups or 0 for each in limits), default=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from unisono.api.groups.batch import HyperJob, Job
 from unisono.api.kind import Kind
 from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES
+from unisono.api.promised_machines import PromisedMachines
 from unisono.controllers.hyperjob.decide import SplitError, ended_states, wanted_jobs
 from unisono.controllers.job import view as phases
 from unisono.controllers.job.view import JobView
@@ -56,6 +58,7 @@ from unisono.fleet.jobs.copies import Copy, Placement, annotated_seconds, placem
 from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
 from unisono.fleet.jobs.decide import is_trusted
 from unisono.fleet.jobs.work import bring_group, can_be_held, is_held
+from unisono.fleet.machines.promises import Gang, Machines
 from unisono.jobkinds.registry import has_ended
 from unisono.kube.client import Client, EventType
 from unisono.kube.controller import Context, Controller, sooner
@@ -74,6 +77,7 @@ class Part:
         held: its copy has no pods yet.
         group: name of the gang's PodGroup.
         clusters: members that may take it; empty for all.
+        machines: those that are to come in its member for it; None where it waits for none.
 
     """
 
@@ -81,6 +85,7 @@ class Part:
     held: bool
     group: str
     clusters: tuple[str, ...]
+    machines: PromisedMachines | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +108,8 @@ class GangController(Controller):
     name = "fleet-gangs"
     workers = 16
 
-    def __init__(self, state: HubState, recorder: Recorder) -> None:
-        self._state, self._recorder = state, recorder
+    def __init__(self, state: HubState, recorder: Recorder, machines: Machines) -> None:
+        self._state, self._recorder, self._machines = state, recorder, machines
         self._announcer = Announcer(recorder)
         self._written: LastWritten[HyperJob] = LastWritten()
         self._job: Callable[[str], Job | None] = lambda _key: None
@@ -112,7 +117,7 @@ class GangController(Controller):
         self._hold: Callable[[str], None] = lambda _group: None
         self._room_changed: Callable[[str], None] = lambda _cluster: None
         self.divided: Callable[[HyperJob], tuple[Kind[Any], Object] | None] = lambda _hyper_job: None
-        self._spreading = Spreading(state)
+        self._spreading = Spreading(state, machines)
 
     def connect(
         self,
@@ -179,13 +184,38 @@ class GangController(Controller):
         if hyper_job is None:
             return Part(placement_of(job), False, "", ())
         record = self.record(hyper_job)
-        bound = bound_of(hyper_job, job, record)
-        return Part(
-            record.placement(job.metadata.name, job.metadata.uid or ""),
-            record.is_held(job.metadata.name),
-            gang_name(hyper_job),
-            self._spreading.within(hyper_job.metadata.uid or "", bound),
+        uid = hyper_job.metadata.uid or ""
+        clusters = bound_of(hyper_job, job, record)
+        if not self._machines.is_offered(uid):
+            clusters = self._spreading.within(uid, clusters)
+        placement = record.placement(job.metadata.name, job.metadata.uid or "")
+        place = record.parts.get(job.metadata.name) if placement.cluster else None
+        machines = place.machines if place is not None else None
+        return Part(placement, record.is_held(job.metadata.name), gang_name(hyper_job), clusters, machines)
+
+    def gang(self, hyper_job: HyperJob) -> Gang:
+        """Its parts that wait, which get machines together or not at all."""
+        try:
+            live, complete = self.parts(hyper_job)
+        except SplitError:
+            live, complete = {}, False
+        record = self.record(hyper_job)
+        places = {name: record.placement(name, job.metadata.uid or "").cluster for name, job in live.items()}
+        return Gang(
+            frozenset(live[name].metadata.uid or "" for name, at in places.items() if not at)
+            if complete
+            else frozenset(),
+            hyper_job.spec.max_domains,
+            frozenset(filter(None, places.values())),
+            partial(self._look_at_parts, hyper_job),
         )
+
+    def look_at(self, key: str) -> None:
+        """Look at a HyperJob and its parts again."""
+        hyper_job = self._hyper_jobs.get(key)
+        if hyper_job is not None:
+            self._context.enqueue(key)
+            self._look_at_parts(hyper_job)
 
     def environment(self, job: Object) -> dict[str, str] | None:
         """Variables by which a part finds the others; None for a job that stands alone."""
@@ -254,6 +284,8 @@ class GangController(Controller):
             since = min(record.since, now)
             reserve = annotated_seconds(hyper_job, RESERVE_TIMEOUT, RESERVE_SECONDS)
             bind = annotated_seconds(hyper_job, BIND_TIMEOUT, BIND_SECONDS)
+            # What is held back for as long as others wait for machines.
+            bind += max((p.machines.patience for p in record.parts.values() if p.machines is not None), default=0.0)
             for name, place in sorted(record.parts.items()):
                 if place.cluster == cluster and place.generation > record.started and place.uid in own:
                     until = since + bind + (reserve if record.is_held(name) else 0.0)
@@ -267,11 +299,22 @@ class GangController(Controller):
             Conflict: the HyperJob has changed since it was read.
 
         """
-        record = self.record(hyper_job).sent(places, self._clock.time())
-        destinations = ", ".join(f"{name} in {cluster}" for name, (cluster, _) in sorted(places.items()))
+        before = self.record(hyper_job)
+        recorded = {
+            name: self._machines.record(uid, cluster, before.number + 1) for name, (cluster, uid) in places.items()
+        }
+        coming = {name: machines for name, machines in recorded.items() if machines is not None}
+        record = before.sent(places, self._clock.time(), coming)
+        texts = []
+        for name, (cluster, _) in sorted(places.items()):
+            waits = f", which waits for {coming[name].text(cluster)}" if name in coming else ""
+            texts.append(f"{name} in {cluster}{waits}")
+        destinations = ("; " if coming else ", ").join(texts)
         await self._write(
             hyper_job, record, "Normal", "Reserving", f"reserved until every member accepts: {destinations}"
         )
+        for name, (cluster, uid) in places.items():
+            self._machines.sent(uid, cluster, coming.get(name), partial(self._context.enqueue, hyper_job.key))
 
     async def take_back(self, hyper_job: HyperJob, why: str) -> None:
         """Let all parts wait on the hub again.
@@ -326,7 +369,7 @@ class GangController(Controller):
         record = self.record(hyper_job)
         return GangView(
             record,
-            {name: self._part_view(record, job) for name, job in live.items()},
+            {name: self._part_view(hyper_job, record, job) for name, job in live.items()},
             complete,
             _policy((hyper_job.metadata.annotations or {}).get(RESTART_POLICY)),
             annotated_seconds(hyper_job, WORKER_LOST_TIMEOUT, DEFAULT_TIMEOUT),
@@ -335,7 +378,7 @@ class GangController(Controller):
             annotated_seconds(hyper_job, BIND_TIMEOUT, BIND_SECONDS),
         )
 
-    def _part_view(self, record: GangRecord, job: Job) -> PartView:
+    def _part_view(self, hyper_job: HyperJob, record: GangRecord, job: Job) -> PartView:
         uid = job.metadata.uid or ""
         own = [(copy, obj) for copy, obj in self._state.copies(JOBS, job.key) if copy.origin == uid]
         placement = record.placement(job.metadata.name, uid)
@@ -343,6 +386,7 @@ class GangController(Controller):
         own = [(copy, obj) for copy, obj in own if copy.sealed or copy.generation <= record.number]
         runs = any(_is_at(copy, placement) and _runs(obj) for copy, obj in own)
         least = max(1, JobView(job).min_available)
+        bound = runs or self._state.stand_ins.bound(uid) >= least
         return PartView(
             uid,
             placement_of(job),
@@ -350,16 +394,30 @@ class GangController(Controller):
             runs,
             late=not can_be_held(job),
             crowded=self._state.is_crowded(uid),
-            bound=runs or self._state.stand_ins.bound(uid) >= least,
+            bound=bound,
             named=not is_to_be_exported(self._state, placement.cluster, job)
             or any(self._state.names.is_exported(job.key, copy.uid) for copy, _ in own if _is_at(copy, placement)),
+            coming=None if bound else self._coming(hyper_job, record, job),
         )
+
+    def _coming(self, hyper_job: HyperJob, record: GangRecord, job: Job) -> float | None:
+        """Seconds that the machines of a part have left to come; a hub before this one may have sent it there."""
+        uid, place = job.metadata.uid or "", record.parts.get(job.metadata.name)
+        if place is None or place.machines is None or place.uid != uid or not record.waits(job.metadata.name):
+            return None
+        look = partial(self._context.enqueue, hyper_job.key)
+        pods = sum(task.replicas for task in JobView(job).tasks)
+        self._machines.adopt(uid, place.cluster, place.machines, look, pods, hyper_job.metadata.uid or "")
+        left = self._machines.time_left(uid)
+        return max(0.0, record.since + place.machines.patience - self._clock.time()) if left is None else left
 
     async def _carry_out(self, hyper_job: HyperJob, live: Mapping[str, Job], steps: GangSteps) -> None:
         for name in steps.fail:
             await self._fail(live[name], steps.why)
         if steps.record is None:
             return
+        for name in steps.late:
+            self._machines.failed(live[name].metadata.uid or "")
         if steps.released:
             self._hold(f"{hyper_job.metadata.namespace}/{gang_name(hyper_job)}")
             await self._write(hyper_job, steps.record, "Warning", "Released", f"waits for clusters again: {steps.why}")
@@ -425,6 +483,8 @@ class GangController(Controller):
         if event_type != "DELETED" and not obj.metadata.deletion_timestamp:
             return
         if isinstance(obj, HyperJob):
+            if event_type == "DELETED":
+                self._machines.forget(obj.metadata.uid or "")
             clusters = {place.cluster for place in self.record(obj).parts.values()}
         else:
             clusters = {placement_of(obj).cluster} - {""}

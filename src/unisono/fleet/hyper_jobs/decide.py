@@ -8,12 +8,14 @@ member is lost follows the HyperJob's restart policy.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import combinations, islice
 from typing import Final
 
 from unisono.api.groups.batch import HyperJob, Job
+from unisono.api.promised_machines import machines_text
+from unisono.api.selecting import controller_of
 from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
@@ -25,11 +27,13 @@ from unisono.controllers.hyperjob.decide import (
     divisible,
     split_of,
 )
+from unisono.controllers.node_scaling.decide import Pool
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.dividing import MOST_SETS, Floor, roles_of
 from unisono.fleet.hyper_jobs.work import GangRecord, PlacedPart, clusters_of
 from unisono.fleet.jobs.copies import Copy, Placement
 from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT, MemberView
+from unisono.fleet.machines.promises import Machines
 from unisono.fleet.reasons import room_by_member
 
 # What is remembered of how waiting HyperJobs spread: the set of clusters that is tried, and when another is.
@@ -114,11 +118,14 @@ class Spread:
     again: float | None = None
 
 
+Growing = tuple[Mapping[str, Sequence[Pool]], Mapping[str, Sequence[Pool]]]
+
+
 class Spreading:
     """Sets of clusters for HyperJobs with ``maxDomains``, and numbers of parts for those with ``mode: auto``."""
 
-    def __init__(self, state: HubState) -> None:
-        self._state = state
+    def __init__(self, state: HubState, machines: Machines) -> None:
+        self._state, self._machines = state, machines
         self._trials: dict[str, _Trial] = {}
 
     def forget(self, key: str) -> None:
@@ -147,6 +154,8 @@ class Spreading:
         spreads = (hyper_job.spec.max_domains or 0) > 1 or _is_auto(hyper_job)
         if not waiting or not spreads:
             return Spread()
+        if self._machines.is_offered(uid):
+            return Spread(again=LOOK_SECONDS)
         split = None if placed else self._split(hyper_job, waiting)
         trial = self._trials.setdefault(uid, _Trial(hyper_job.key))
         if now < trial.until:
@@ -164,7 +173,9 @@ class Spreading:
         room = self._room(tasks[0].pod_class)
         named = clusters_of(hyper_job)
         bounds = [named.get((job.metadata.labels or {}).get(BY_REPLICATED_JOB, ""), ()) for job in waiting]
-        free = {name: now for name, (now, _) in room.items()}
+        # A member without nodes may grow.
+        free = {name: 0 for name in self._state.members() if self._state.is_open(name)}
+        free |= {name: now for name, (now, _) in room.items()}
         trial.clusters = domain_set(most, fixed, free, bounds, trial.attempt)
         trial.attempt += 1
         return trial.clusters != before
@@ -181,9 +192,26 @@ class Spreading:
                 allowed = [name for name in takers if not replicated.cluster_names or name in replicated.cluster_names]
                 most = hyper_job.spec.max_domains or max(len(allowed), 1)
                 splits[replicated.name] = best_split(
-                    self._state.feed.state.nodes, whole, allowed, most, before.get(replicated.name, 1)
+                    self._state.feed.state.nodes,
+                    whole,
+                    allowed,
+                    most,
+                    before.get(replicated.name, 1),
+                    self._growing(hyper_job, allowed),
                 )
         return splits if splits != dict.fromkeys(splits, 1) | before else None
+
+    def _growing(self, hyper_job: HyperJob, clusters: Collection[str]) -> Growing | None:
+        owner = controller_of(hyper_job)
+        if self._machines.takes_room_only(hyper_job.metadata.uid or "", owner.uid if owner is not None else None):
+            return None
+        grown = [name for name in clusters if self._state.has_node_groups(name)]
+        if not grown:
+            return None
+        return (
+            {name: self._machines.pools(name) for name in grown},
+            {name: self._machines.all_pools(name) for name in grown},
+        )
 
     def _room(self, pod_class: PodClass) -> dict[str, tuple[int, int]]:
         return room_by_member(self._state.feed.state.nodes, pod_class)
@@ -197,10 +225,18 @@ def _is_auto(hyper_job: HyperJob) -> bool:
     return any(divisible(each) is not None for each in hyper_job.spec.replicated_jobs or ())
 
 
-def best_split(table: NodeTable, whole: Divisible, clusters: Collection[str], most: int, before: Split) -> Split:
+def best_split(
+    table: NodeTable,
+    whole: Divisible,
+    clusters: Collection[str],
+    most: int,
+    before: Split,
+    growing: Growing | None = None,
+) -> Split:
     """Into what a job is split: what finds room now, else what would if the clusters were empty, else as before.
 
-    Jobs of equal size come first, where one task alone is shared. What was chosen before and still finds room stays.
+    For either, machines that may come are looked at after the nodes that are there. Jobs of equal size come first,
+    where one task alone is shared. What was chosen before and still finds room stays.
 
     Args:
         table: the hub's nodes.
@@ -208,17 +244,16 @@ def best_split(table: NodeTable, whole: Divisible, clusters: Collection[str], mo
         clusters: those that may have a part.
         most: clusters, and parts of equal size, at most.
         before: into what it is split.
+        growing: groups of nodes by cluster, with the machines that nobody is promised, and with all that may come.
 
     """
     roles = roles_of(table, whole.spec, whole.tasks)
-    floor = Floor(table, roles, clusters)
-    for at, amounts in enumerate((floor.free, floor.whole)):
+    there = Floor(table, roles, clusters)
+    now, ever = (Floor(table, roles, clusters, pools) for pools in growing) if growing else (there, there)
+    floors = ((there, there.free), (now, now.free), (there, there.whole), (ever, ever.whole))
+    for floor, amounts in floors if growing else floors[::2]:
         if whole.equal and roles:
-            room = {
-                name: places[at]
-                for name, places in room_by_member(table, roles[0].pod_class).items()
-                if name in clusters
-            }
+            room = {name: floor.room(amounts, name) for name in clusters}
             if equal := number_of_parts(roles[0].total, most, room):
                 return equal
         if not isinstance(before, int) and floor.holds(amounts, before):
@@ -265,6 +300,7 @@ class PartView:
         crowded: others have taken the room in its member that was reserved for it.
         bound: enough of its pods have a node.
         named: its pods will have names that all members know, or need none.
+        coming: seconds that machines which it waits for have left to come; None where it waits for none.
 
     """
 
@@ -276,6 +312,7 @@ class PartView:
     crowded: bool = False
     bound: bool = True
     named: bool = True
+    coming: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +347,7 @@ class GangSteps:
         why: in words, for an event; empty where nothing needs to be said.
         released: parts are taken back; they wait a while before they are placed again.
         fail: parts whose jobs have failed, to be told before the record is written.
+        late: parts for which no machines have come in time.
         again: look again after so many seconds; None when only a change calls for it.
 
     """
@@ -318,6 +356,7 @@ class GangSteps:
     why: str = ""
     released: bool = False
     fail: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
     again: float | None = None
 
 
@@ -353,7 +392,7 @@ class _Decision:
         taken = [name for name, part in self.gang.parts.items() if part.written.generation > self._generation(name)]
         if taken:
             return self._drop(taken, f"{_named(taken)} was taken back")
-        return self._lost() or self._reserve() or self._started()
+        return self._lost() or self._late() or self._reserve() or self._started()
 
     # ---- what went wrong
 
@@ -387,24 +426,46 @@ class _Decision:
 
     # ---- reserve, open, start
 
+    def _late(self) -> GangSteps | None:
+        """Parts for which no machines have come in time."""
+        late = [name for name in self._coming() if self.gang.parts[name].coming == 0.0]
+        if not late:
+            return None
+        texts = (
+            f"{machines_text(machines.machines)} in member {self.placed[name].cluster} for {name}"
+            for name in sorted(late)
+            if (machines := self.placed[name].machines) is not None
+        )
+        steps = self._drop({*late, *self._grown()}, f"{'; '.join(texts)} have not come in time")
+        return replace(steps, late=tuple(late))
+
     def _reserve(self) -> GangSteps | None:
-        """Parts that are held back: open all when every member has accepted, release all when that takes too long."""
+        """Parts that are held back: open all when every member has accepted, release all when that takes too long.
+
+        Those that wait for machines are opened first, as only pods make a member ask for machines; nothing runs yet in
+        the room that is there for the others.
+        """
         held = [name for name in self.placed if self.record.is_held(name)]
         if not held:
             return None
         crowded = [name for name in held if self.gang.parts[name].crowded]
         if crowded:
-            return self._drop(held, f"others have taken the room: {self._where(crowded)}", only=True)
+            back = {*held, *self._grown()}
+            return self._drop(back, f"others have taken the room: {self._where(crowded)}", only=True)
+        if opened := [name for name in self._coming() if name not in held]:
+            return GangSteps(again=self._until_come(opened))
         missing = [name for name in self.placed if not self._accepted(name)]
         waiting = self.gang.parts.keys() - self.placed.keys()
         if not missing and not waiting and self.gang.complete:
-            return GangSteps(self.record.open(self.now), f"every member has accepted: {self._where(held)}")
+            number = min(self.placed[name].generation for name in held)
+            opened = [name for name in held if self.placed[name].generation == number]
+            return GangSteps(self.record.open(self.now, number), f"every member has accepted: {self._where(opened)}")
         left = self.record.since + self.gang.reserve_timeout - self.now
         if left > 0:
             return GangSteps(again=left)
         absent = self._where(missing) or "a part that is not made yet"
         why = f"not accepted within {self.gang.reserve_timeout:g} s: {absent}"
-        return self._drop(held, why, only=True)
+        return self._drop({*held, *self._grown()}, why, only=True)
 
     def _started(self) -> GangSteps:
         """Parts that were opened: none may wait long while others hold their places."""
@@ -415,12 +476,15 @@ class _Decision:
         if not waiting:
             return GangSteps(self.record.start())
         seconds = self.now - self.record.since
-        unbound = [name for name in waiting if not self.gang.parts[name].bound]
+        coming = self._coming()
+        unbound = [name for name in waiting if not self.gang.parts[name].bound and name not in coming]
         reachable = all(self._view(self.placed[name]).reachable for name in unbound)
         if unbound and reachable and seconds >= self.gang.bind_timeout:
             # The others run and wait for it: all of them start again where there is room for all.
             return self._drop(unbound, f"no nodes within {self.gang.bind_timeout:g} s: {self._where(unbound)}")
-        left = self.gang.start_timeout - seconds
+        left = max([self.gang.start_timeout - seconds, *(self.gang.parts[name].coming or 0.0 for name in coming)])
+        if left > 0 and coming and not unbound:
+            return GangSteps(again=self._until_come(coming))
         if left > 0:
             soon = self.gang.bind_timeout - seconds if unbound else left
             return GangSteps(again=max(1.0, min(left, soon, self._until_lost() or left)))
@@ -437,6 +501,18 @@ class _Decision:
         return GangSteps(self.record.without(back, self.now, beyond=self.beyond), why, released=True)
 
     # ---- of one part
+
+    def _coming(self) -> list[str]:
+        """Parts that wait for machines."""
+        return [name for name in self.placed if self.gang.parts[name].coming is not None]
+
+    def _grown(self) -> list[str]:
+        """Parts that were opened first, for machines, and start with those that are held back."""
+        return [name for name in self.placed if self.record.waits(name)]
+
+    def _until_come(self, names: Collection[str]) -> float:
+        left = [self.gang.parts[name].coming or 0.0 for name in names]
+        return max(1.0, min(*left, self._until_lost() or _LOOK_AGAIN, _LOOK_AGAIN))
 
     def _accepted(self, name: str) -> bool:
         place, part = self.placed[name], self.gang.parts[name]

@@ -38,6 +38,7 @@ from unisono.controllers.hyperjob.decide import COMPLETED, FAILED, MOST_PARTS, d
 from unisono.controllers.job import view as phases
 from unisono.controllers.job.view import JobView
 from unisono.controllers.job_making import phase_of
+from unisono.controllers.node_scaling.decide import Pool
 from unisono.controllers.objects import BeingDeleted, ForeignObject, create_once, delete_seen, to_json
 from unisono.controllers.owners import (
     controller_keys,
@@ -55,6 +56,7 @@ from unisono.fleet.hyper_jobs.divided_training import NAMED, Whole, idle_status,
 from unisono.fleet.hyper_jobs.dividing import Floor, roles_of
 from unisono.fleet.hyper_jobs.work import record_of
 from unisono.fleet.jobs.copies import expires_in, placement_of
+from unisono.fleet.machines.promises import Machines
 from unisono.jobkinds.registry import has_ended, job_kind
 from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller
@@ -192,7 +194,13 @@ class Finding:
 
 
 def find(
-    state: HubState, kind: Kind[Any], job: Object, whole: Whole | Job, outside: Mapping[str, str], now: float
+    state: HubState,
+    kind: Kind[Any],
+    job: Object,
+    whole: Whole | Job,
+    outside: Mapping[str, str],
+    now: float,
+    growing: Mapping[str, Sequence[Pool]] | None = None,
 ) -> Finding:
     """Look whether a job that waits needs several members.
 
@@ -203,6 +211,7 @@ def find(
         whole: the job as it would run in one piece.
         outside: members that may not have it, and why.
         now: the clock's ``monotonic``.
+        growing: groups of nodes that may grow, by member.
 
     """
     table = state.feed.state.nodes
@@ -211,7 +220,7 @@ def find(
     members = [name for name in state.members() if name not in unable]
     spec = whole.spec
     roles = roles_of(table, spec, [task.name for task in JobView(Job(spec=spec)).tasks])
-    floors = (Floor(table, roles, [name]) for name in members)
+    floors = (Floor(table, roles, [name], growing) for name in members)
     if not roles or any(floor.share(floor.whole, 1) for floor in floors):
         return Finding(alone=True)
     takers = [
@@ -221,7 +230,7 @@ def find(
     why = why or (obstacle(whole) if isinstance(whole, Job) else whole.obstacle())
     unnamed = ""
     for clusters in _networks({name: state.network(name) for name in takers}) if not why else ():
-        floor = Floor(table, roles, clusters)
+        floor = Floor(table, roles, clusters, growing)
         if not floor.share(floor.whole, len(clusters)):
             continue
         if kind is JOBS:
@@ -229,11 +238,11 @@ def find(
             return Finding(spec=msgspec.structs.replace(spec, plugins=named or None), clusters=tuple(clusters))
         nameless = state.names.lacking(clusters, now)
         able = [name for name in clusters if name not in nameless]
-        floor = Floor(table, roles, able)
+        floor = Floor(table, roles, able, growing)
         if floor.share(floor.whole, len(able)):
             return Finding(spec=spec, clusters=tuple(able))
         unnamed = needs_names(kind, nameless)
-    floor = Floor(table, roles, takers)
+    floor = Floor(table, roles, takers, growing)
     shares = floor.share(floor.whole, len(takers))
     together = sorted({share.cluster for share in shares})
     if len(together) < 2:  # what keeps it from one member is told of that member
@@ -255,8 +264,9 @@ def _networks(labels: Mapping[str, str]) -> Iterator[list[str]]:
 class DividedJobsController(Controller):
     """Divides jobs of one kind, and follows those that are divided."""
 
-    def __init__(self, kind: Kind[Any], state: HubState, recorder: Recorder) -> None:
+    def __init__(self, kind: Kind[Any], state: HubState, recorder: Recorder, machines: Machines) -> None:
         self.kind, self.name = kind, f"fleet-divided-{kind.plural}"
+        self._machines = machines
         self._state, self._announcer = state, Announcer(recorder)
         self._why: dict[str, dict[str, str]] = {}
 
@@ -342,7 +352,10 @@ class DividedJobsController(Controller):
         if whole is None:
             return Finding(alone=True)
         outside = self._state.outside.get(job.metadata.uid or "", {})
-        return find(self._state, self.kind, job, whole, outside, self._clock.monotonic())
+        growing = None
+        if not self._machines.takes_room_only(job.metadata.uid or ""):
+            growing = {name: self._machines.all_pools(name) for name in self._state.members()}
+        return find(self._state, self.kind, job, whole, outside, self._clock.monotonic(), growing)
 
     def _whole(self, job: Any) -> Whole | Job | None:
         return job if isinstance(job, Job) else whole_of(self.kind, job, self._clock.time(), self._priority)

@@ -17,7 +17,7 @@ from unisono.api.resources import pod_requests, to_wire
 from unisono.errors import NotFound
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.work import PlacedPart
-from unisono.fleet.jobs.translation import own_name
+from unisono.fleet.jobs.translation import is_to_come, own_name
 from unisono.fleet.members.joining import bring
 from unisono.fleet.members.member import Busy, Member
 from unisono.kube.controller import Context, Controller
@@ -81,7 +81,7 @@ def rooms_to_tell(
     size = 0
     for namespace, place, until, seconds in parts:
         chosen = places(place.uid)
-        if not chosen or len(chosen) > MOST_PODS:
+        if not chosen or len(chosen) > MOST_PODS or any(is_to_come(node) for node, _ in chosen):
             continue
         requests: dict[tuple[tuple[str, str], ...], int] = {}
         pods: dict[str, tuple[str, int]] = {}

@@ -22,6 +22,7 @@ from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, SubGroupPolicy
 from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.keys import GROUP_NAME, JOB_NAME
 from unisono.api.kind_families import HYPER_JOBS
+from unisono.api.promised_machines import PromisedMachines
 from unisono.controllers.hyperjob.decide import BY_REPLICATED_JOB, split_of
 from unisono.controllers.job.pods import pod_group_for, smallest_gang
 from unisono.controllers.job.view import JobView
@@ -47,6 +48,7 @@ class _Sent(msgspec.Struct, frozen=True, omit_defaults=True):
     cluster: str
     number: int
     uid: str
+    machines: PromisedMachines | None = None
 
 
 class _Wire(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -65,12 +67,14 @@ class PlacedPart:
         cluster: the member.
         generation: of its dispatch.
         uid: of the job that is the part; another job of its name is another part.
+        machines: those that are to come there for it; None where it was sent to room.
 
     """
 
     cluster: str
     generation: int
     uid: str
+    machines: PromisedMachines | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +108,38 @@ class GangRecord:
         place = self.parts.get(part)
         return place is not None and place.generation > self.opened
 
-    def sent(self, places: Mapping[str, tuple[str, str]], now: float) -> GangRecord:
-        """The next dispatch: part to member and uid of its job."""
-        number = self.number + 1
-        parts = {name: PlacedPart(cluster, number, uid) for name, (cluster, uid) in places.items()}
-        return replace(self, number=number, since=now, parts={**self.parts, **parts})
+    def waits(self, part: str) -> bool:
+        """Whether the part was sent for machines, and its gang has not started."""
+        place = self.parts.get(part)
+        return place is not None and place.machines is not None and place.generation > self.started
 
-    def open(self, now: float) -> GangRecord:
-        """All that was sent may start."""
-        return replace(self, opened=self.number, since=now)
+    def sent(
+        self,
+        places: Mapping[str, tuple[str, str]],
+        now: float,
+        machines: Mapping[str, PromisedMachines] | None = None,
+    ) -> GangRecord:
+        """The next dispatch.
+
+        Args:
+            places: part to member and uid of its job.
+            now: seconds since 1970.
+            machines: those that parts wait for, with the number of this dispatch. Parts that wait for none have the
+                next number: they are opened when the machines of the others have come.
+
+        """
+        coming = machines or {}
+        number = self.number + 1
+        top = number + 1 if coming and places.keys() - coming.keys() else number
+        parts = {
+            name: PlacedPart(cluster, number if name in coming else top, uid, coming.get(name))
+            for name, (cluster, uid) in places.items()
+        }
+        return replace(self, number=top, since=now, parts={**self.parts, **parts})
+
+    def open(self, now: float, number: int | None = None) -> GangRecord:
+        """What was sent up to the dispatch of this number may start; without one, all that was sent."""
+        return replace(self, opened=self.number if number is None else number, since=now)
 
     def start(self) -> GangRecord:
         """All that was opened runs."""
@@ -125,7 +152,9 @@ class GangRecord:
 
     def patch(self, version: str | None) -> dict[str, Any]:
         """The merge patch that writes it down, if the HyperJob is still at ``version``."""
-        parts = {name: _Sent(each.cluster, each.generation, each.uid) for name, each in self.parts.items()}
+        parts = {
+            name: _Sent(each.cluster, each.generation, each.uid, each.machines) for name, each in self.parts.items()
+        }
         wire = _Wire(self.number, self.opened, self.started, self.since, parts)
         return {"metadata": {"resourceVersion": version, "annotations": {GANG: msgspec.json.encode(wire).decode()}}}
 
@@ -142,7 +171,7 @@ def record_of(hyper_job: Object) -> GangRecord:
     numbers = [wire.number, wire.opened, wire.started, *(each.number for each in wire.parts.values())]
     if not all(0 <= number <= _MOST_NUMBER for number in numbers):
         return GangRecord()
-    parts = {name: PlacedPart(each.cluster, each.number, each.uid) for name, each in wire.parts.items()}
+    parts = {name: PlacedPart(each.cluster, each.number, each.uid, each.machines) for name, each in wire.parts.items()}
     return GangRecord(wire.number, wire.opened, wire.started, wire.since, parts)
 
 
@@ -310,7 +339,8 @@ def part_work(work: Work, group: str, clusters: Sequence[str] | None) -> Work:
         clusters: ``clusterNames`` of the part; None or empty for no bound.
 
     """
-    named = PodGroup(metadata=ObjectMeta(name=group, namespace=work.group.metadata.namespace))
+    meta = ObjectMeta(name=group, namespace=work.group.metadata.namespace)
+    named = PodGroup(metadata=meta, spec=PodGroupSpec(min_member=work.group.spec.min_member))
     return Work(named, tuple(_pod(pod, group, clusters or ()) for pod in work.pods))
 
 

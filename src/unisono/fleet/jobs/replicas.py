@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from unisono.api.annotations import APPLIED, CLUSTER, DISPATCH, DIVISION, HUB, LAST_CLUSTER, ORIGIN_UID
+from unisono.api.annotations import APPLIED, CLUSTER, DISPATCH, DIVISION, HUB, LAST_CLUSTER, MACHINES, ORIGIN_UID
 from unisono.api.base import Object
 from unisono.api.defaulting.workloads import JOB_UID_LABELS
 from unisono.api.keys import LAST_APPLIED
@@ -85,7 +85,7 @@ def copy_with(
     # Pods are found through the hub by their marks.
     template["metadata"] = {**own, "labels": {**(own.get("labels") or {}), **marks}}
     spec["template"] = template
-    hidden = {LAST_APPLIED, DIVISION, CLUSTER, DISPATCH, LAST_CLUSTER, APPLIED}
+    hidden = {LAST_APPLIED, DIVISION, MACHINES, CLUSTER, DISPATCH, LAST_CLUSTER, APPLIED}
     annotations = {key: each for key, each in (meta.get("annotations") or {}).items() if key not in hidden}
     annotations[APPLIED] = hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()[:16]
     value["metadata"] = {**meta, "labels": {**(meta.get("labels") or {}), **marks}, "annotations": annotations}

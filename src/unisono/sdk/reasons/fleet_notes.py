@@ -11,7 +11,7 @@ import msgspec
 from unisono.api.annotations import CLUSTER, DIVISION, MEMBER_REASONS
 from unisono.api.base import Object
 from unisono.api.kinds import EVENTS
-from unisono.api.promised_machines import promised_machines
+from unisono.api.promised_machines import machines_of_replicas, promised_machines
 from unisono.errors import ApiError
 from unisono.jobkinds.registry import has_ended
 
@@ -64,6 +64,9 @@ async def fleet_notes(client: Client, owner: Object, groups: Iterable[Object]) -
     for group in groups:
         notes.reasons |= _texts((group.metadata.annotations or {}).get(MEMBER_REASONS), str)
     notes.division = _texts(marks.get(DIVISION), int)
+    if notes.division and not has_ended(owner):
+        waits = sorted(machines_of_replicas(owner).items())
+        notes.machines = "; ".join(each.text(name) for name, each in waits)
     if notes.cluster or notes.division:
         notes.warnings = await _warnings(client, owner, {notes.cluster, *notes.division} - {""})
     return notes

@@ -1,140 +1,66 @@
-"""Machines that may come in members: which of them a job that has no room is sent to, and what is promised of them.
+"""Machines that may come in members: which of them jobs that have no room are sent to, and what is promised of them.
 
 A promise begins as an offer: nodes that stand for the machines are put into the hub's state, for this job alone, and
 the engine places the job on them as on any nodes, within its queue and its order, or does not. From the dispatch on the
 promise holds, until the member has given the job nodes or the time for machines to come is over. As real nodes appear,
 the job's pods take their room before any other job is placed there.
+
+Parts of a gang over members have an offer each, which are made and lapse together.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
-import numpy as np
-
-from unisono.api.annotations import MACHINES, PROMISED_TO
+from unisono.api.annotations import MACHINES
 from unisono.api.base import Object, ObjectMeta, OwnerReference
-from unisono.api.core import Node, NodeSpec, NodeStatus, Pod, Taint
+from unisono.api.core import Node, Pod
 from unisono.api.groups.fleet import NodeGroupSummary
-from unisono.api.node_usage import cost_per_hour, parse_prices
 from unisono.api.promised_machines import PromisedMachines, may_come_text
-from unisono.api.resources import pod_requests, to_wire
+from unisono.api.resources import to_wire
 from unisono.api.selecting import controller_of
 from unisono.api.verdict import Verdict
 from unisono.cluster.interning import PodClasses
-from unisono.controllers.node_scaling.decide import (
-    CAUSES,
-    PATIENCE,
-    Demand,
-    Pool,
-    Room,
-    Trial,
-    demand_of,
-    remainders,
-    serve,
-)
+from unisono.controllers.node_scaling.decide import CAUSES, PATIENCE, Demand, Pool, per_machine
 from unisono.controllers.node_scaling.provisioning import BACKOFF_SECONDS, LONGEST_BACKOFF
 from unisono.fleet.hub_state import HubState
+from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.translation import is_to_come, may_come, own_name, within
+from unisono.fleet.machines.members import columns_in, cost_in, node_to_come, rooms_in
+from unisono.fleet.machines.ways import Ask, Stock, Way, boot_seconds, ways
 from unisono.fleet.reasons import is_allowed
 from unisono.kube.clock import Clock
 from unisono.kube.pace import Backoff
 
-BOOT_SECONDS: Final = 240.0
-"""How long machines take to come where neither their group says it nor any has come yet."""
 OFFER_SECONDS: Final = 15.0
 """For which the engine may place a job on machines that are offered to it."""
-LATE_SECONDS: Final = 60.0
-"""What a member gets beyond the time of its group: the pods must be seen, and bound."""
 LOOK_SECONDS: Final = 10.0
 _LOOKS: Final = 20
 """Jobs for which machines are looked for in one second."""
-_MOST_ROOMS: Final = 1000
-"""Nodes of a member, the emptiest first, whose room counts for the rest of a gang."""
-_PODS: Final = "110"
-
-
-# Which machines would serve a gang, and which of these ways is best (pure).
+_OTHER_WAYS: Final = 8
+"""Ways of a gang that are offered in turn, where the engine places it by none of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """Machines of one member by which a gang would run.
+class Gang:
+    """Jobs that get machines together or not at all.
 
     Attributes:
-        cluster: the member.
-        machines: how many, by group.
-        seconds: until they are expected.
-        price: of all of them, an hour.
-        patience: in which they must have come.
+        waiting: uids of those that have no member.
+        most: members that all of them may be in; None for any number.
+        fixed: members that have others of them already.
+        look: looks at all of them again.
 
     """
 
-    cluster: str
-    machines: Mapping[str, int]
-    seconds: float
-    price: float
-    patience: float
-
-
-def way_in(
-    cluster: str, gang: Sequence[Demand], pools: Sequence[Pool], rooms: Sequence[Room], *, cheapest: bool
-) -> Way | None:
-    """The soonest way, of those the cheapest, or the cheapest of all; None where there is none, or none is needed.
-
-    Args:
-        cluster: the member.
-        gang: pods that must have places together.
-        pools: groups of nodes that may grow.
-        rooms: of nodes that are there.
-        cheapest: whether price counts before time.
-
-    """
-    left = remainders([gang], rooms)[0]
-    if not left:
-        return None
-    times = sorted({_boot(pool) for pool in pools if not pool.failing})
-    for most in times[-1:] if cheapest else times:
-        trial = serve(left, Trial([pool for pool in pools if _boot(pool) <= most], ()))
-        if trial is None:
-            continue
-        used = [pool for pool in trial.pools if trial.planned[pool.name]]
-        return Way(
-            cluster,
-            {pool.name: trial.planned[pool.name] for pool in used},
-            max(map(_boot, used)) + PATIENCE,
-            trial.cost,
-            max(pool.provision_seconds for pool in used) + PATIENCE + LATE_SECONDS,
-        )
-    return None
-
-
-def best_of(ways: Iterable[Way], ranks: Mapping[str, float], *, cheapest: bool) -> Way | None:
-    """The way in the earliest group of the policy, and of those the soonest or the cheapest.
-
-    Args:
-        ways: at most one of each member.
-        ranks: points of members by the groups of a policy; the earlier, the more.
-        cheapest: whether price counts before time.
-
-    """
-
-    def key(way: Way) -> tuple[float, float, float, str]:
-        first, second = (way.price, way.seconds) if cheapest else (way.seconds, way.price)
-        return -ranks.get(way.cluster, 0.0), first, second, way.cluster
-
-    return min(ways, key=key, default=None)
-
-
-def _boot(pool: Pool) -> float:
-    return BOOT_SECONDS if pool.boot_seconds is None else pool.boot_seconds
-
-
-# What is promised.
+    waiting: frozenset[str]
+    most: int | None
+    fixed: frozenset[str]
+    look: Callable[[], None]
 
 
 @dataclass(slots=True)
@@ -142,6 +68,7 @@ class _Promise:
     """Machines for one job.
 
     Attributes:
+        gang: uid of the gang that it starts with; its own where it stands alone.
         way: what was promised.
         nodes: names in the member of the nodes that stand for machines that have not come, and their groups.
         until: monotonic time at which an offer lapses.
@@ -151,6 +78,7 @@ class _Promise:
 
     """
 
+    gang: str
     way: Way
     nodes: dict[str, str]
     until: float
@@ -176,6 +104,9 @@ class Machines:
         self._setbacks: dict[tuple[str, str], tuple[int, float]] = {}
         self._learnt: dict[tuple[str, str], float] = {}
         self._looks = (0, 0)
+        self._asks: dict[str, dict[str, Ask]] = {}
+        self._looked: dict[str, float] = {}
+        self._room_only: set[str] = set()
         state.on_node_group = self._group_changed
 
     # ---- what there is
@@ -199,6 +130,23 @@ class Machines:
             )
         return adjusted
 
+    def all_pools(self, cluster: str) -> list[Pool]:
+        """The same with all machines that may come, whoever is promised them."""
+        mine = {pool.name: pool.failing for pool in self.pools(cluster)}
+        pools = self._state.pools(cluster, self._clock.time())
+        return [replace(pool, replicas=pool.replicas - pool.booting, failing=mine[pool.name]) for pool in pools]
+
+    def takes_room_only(self, *uids: str | None) -> bool:
+        """Whether the policy of one of these jobs is against machines that may come."""
+        return not self._room_only.isdisjoint(uids)
+
+    def choose(self, uid: str, *, room_only: bool) -> None:
+        """What the policy of a job says of machines that may come."""
+        if room_only:
+            self._room_only.add(uid)
+        else:
+            self._room_only.discard(uid)
+
     def summary(self, cluster: str) -> list[NodeGroupSummary]:
         """The same for people."""
         promised = self._promised(cluster)
@@ -208,7 +156,7 @@ class Machines:
                 may_come=0 if pool.failing else max(0, pool.most - pool.replicas),
                 promised=promised[pool.name],
                 machine=dict(to_wire(pool.offers)),
-                seconds=int(_boot(pool)),
+                seconds=int(boot_seconds(pool)),
                 price_per_hour=f"{pool.cost:.4g}",
             )
             for pool in sorted(self.pools(cluster), key=lambda each: each.name)
@@ -245,73 +193,90 @@ class Machines:
                 self.look_at(owner, group.metadata.namespace or "")
         self._lacking = lacking
 
-    def way_for(
-        self, uid: str, pods: Sequence[Pod], clusters: Collection[str], ranks: Mapping[str, float], *, cheapest: bool
-    ) -> tuple[Way | None, float | None]:
-        """Machines for a job that waits, and after how many seconds to look again.
+    def way_for(self, ask: Ask, *, cheapest: bool) -> tuple[Way | None, float | None]:
+        """Machines for a job that stands alone and waits, and after how many seconds to look again.
 
         Args:
-            uid: of the job.
-            pods: those of its gang.
-            clusters: members that may have it.
-            ranks: see `best_of`.
+            ask: the job.
             cheapest: whether price counts before time, and before room that is there and costs more.
 
         """
-        grown = [(name, pools) for name in clusters if self._state.is_open(name) and (pools := self.pools(name))]
-        since = self._lacking.get(uid)
-        if not grown or (not cheapest and since is None):
-            return None, None
-        early = 0.0 if cheapest or since is None else since + PATIENCE - self._clock.monotonic()
-        if early > 0:
+        early = self._early(ask.uid, ask.clusters, cheapest=cheapest)
+        if early is None or early > 0:
             return None, early
-        second = int(self._clock.monotonic())
-        self._looks = (second, self._looks[1] + 1 if self._looks[0] == second else 1)
-        if self._looks[1] > _LOOKS and not cheapest:
+        if self._is_busy(1) and not cheapest:
             return None, 1.0
-        gang = [demand_of(pod.spec) for pod in pods]
-        ways = (way_in(name, gang, pools, self._rooms(name), cheapest=cheapest) for name, pools in grown)
-        return best_of((way for way in ways if way is not None), ranks, cheapest=cheapest), LOOK_SECONDS
+        best = next(ways([ask], self._stocks(ask.clusters), cheapest=cheapest), None)
+        return best[ask.uid] if best is not None else None, LOOK_SECONDS
+
+    def ask(self, uid: str, gang: Callable[[], Gang], ask: Ask, *, cheapest: bool) -> float | None:
+        """Offer machines to all jobs of a gang as soon as each has asked; answers when to look again.
+
+        Args:
+            uid: of the gang.
+            gang: answers it; asked where machines may come alone.
+            ask: one of its jobs.
+            cheapest: see `way_for`.
+
+        """
+        early = self._early(uid, self._state.members(), cheapest=cheapest)  # this part alone may have room
+        if early is None or early > 0:
+            return early
+        if (pause := self.left(uid)) is not None:
+            return pause
+        together = gang()
+        asks = self._asks.setdefault(uid, {})
+        asks[ask.uid] = ask
+        asking = [asks[each] for each in sorted(together.waiting) if each in asks]
+        early = self._looked.get(uid, 0.0) + LOOK_SECONDS - self._clock.monotonic()
+        if len(asking) < len(together.waiting) or early > 0:
+            return max(early, 1.0)
+        if self._is_busy(len(asking)):
+            return 1.0
+        self._looked[uid] = self._clock.monotonic()
+        stocks = self._stocks({name for each in asking for name in each.clusters})
+        costs = {each.uid: each.gang for each in asking}
+        in_turn = ways(
+            asking,
+            stocks,
+            cheapest=cheapest,
+            most=together.most,
+            fixed=together.fixed,
+            cost=lambda cluster, each: cost_in(self._state, cluster, costs[each]),
+        )
+        # What was counted and could not be had, for reasons that the engine alone knows, is not offered for ever.
+        offered = list(islice(in_turn, 1 + self._pauses.get(uid, (0, 0.0))[0] % _OTHER_WAYS))
+        if offered:
+            for each, way in offered[-1].items():
+                self.offer(each, way, uid)
+            together.look()
+        return LOOK_SECONDS
+
+    def _grows(self, clusters: Iterable[str]) -> bool:
+        return any(self._state.is_open(name) and self._state.has_node_groups(name) for name in clusters)
+
+    def _early(self, uid: str, clusters: Collection[str], *, cheapest: bool) -> float | None:
+        """Seconds until machines are looked for; None where none may come, or what waits does not wait for nodes."""
+        since = self._lacking.get(uid)
+        if (not cheapest and since is None) or not self._grows(clusters):
+            return None
+        return 0.0 if cheapest or since is None else since + PATIENCE - self._clock.monotonic()
+
+    def _is_busy(self, looks: int) -> bool:
+        """Whether so many have been looked for in this second that others have to wait."""
+        second = int(self._clock.monotonic())
+        before = self._looks[1] if self._looks[0] == second else 0
+        self._looks = second, before + looks
+        return before >= _LOOKS
+
+    def _stocks(self, clusters: Iterable[str]) -> dict[str, Stock]:
+        usable = filter(self._state.is_open, clusters)
+        return {name: Stock(name, self.pools(name), rooms_in(self._state, name)) for name in usable}
 
     def lacks_nodes(self, uid: str) -> bool:
         """Whether a job has waited for a while although it was let to all room that there is for it."""
         since = self._lacking.get(uid)
         return since is not None and self._clock.monotonic() - since >= PATIENCE
-
-    def cost(self, cluster: str, pods: Iterable[Pod]) -> float:
-        """What room that is there costs a job in an hour, by the prices of the member."""
-        asked: Counter[str] = Counter()
-        for pod in pods:
-            asked.update(pod_requests(pod.spec))
-        try:
-            return cost_per_hour(asked, parse_prices(self._state.prices(cluster)))
-        except ValueError:
-            return 0.0
-
-    def _columns(self, cluster: str) -> list[int]:
-        """Nodes of a member that are there and take pods."""
-        table = self._state.feed.state.nodes
-        start, end = (bisect_left(table.names, within(cluster, edge)) for edge in ("", "\U0010ffff"))
-        return [
-            at
-            for at in range(start, end)
-            if table.ready[at] and not table.unschedulable[at] and not is_to_come(table.names[at])
-        ]
-
-    def _rooms(self, cluster: str) -> list[Room]:
-        table = self._state.feed.state.nodes
-        columns = np.array(self._columns(cluster), dtype=np.intp)
-        if not len(columns):
-            return []
-        free = (table.allocatable[:, columns] - table.used[:, columns]).clip(min=0)
-        use = (table.used[:, columns] / table.allocatable[:, columns].clip(min=1)).sum(axis=0)
-        rooms = []
-        for position in np.argsort(use, kind="stable")[:_MOST_ROOMS].tolist():
-            facts = table.facts[columns[position]]
-            amounts = {name: int(free[row, position]) for row, name in enumerate(table.registry.names[: len(free)])}
-            pool = Pool(own_name(facts.name), 1, 0, 1, facts.allocatable, facts.labels, tuple(facts.taints))
-            rooms.append(Room(pool, amounts))
-        return rooms
 
     # ---- promises
 
@@ -321,28 +286,32 @@ class Machines:
         if promise is not None and promise.sent is None and promise.until <= self._clock.monotonic():
             # Its queue, or what comes before it, kept it from them.
             self.drop(uid)
-            failures = self._pauses.get(uid, (0, 0.0))[0] + 1
-            self._pauses[uid] = failures, self._clock.monotonic() + self._pause.delay(failures)
+            failures = self._pauses.get(promise.gang, (0, 0.0))[0] + 1
+            self._pauses[promise.gang] = failures, self._clock.monotonic() + self._pause.delay(failures)
             return ""
         return promise.way.cluster if promise is not None else ""
 
     def left(self, uid: str) -> float | None:
-        """Seconds that an offer stands, or until a job may have another one; None where neither counts."""
+        """Seconds that an offer stands, or until a job or a gang may have another one; None where neither counts."""
         promise, now = self._promises.get(uid), self._clock.monotonic()
         if promise is not None:
             return max(0.0, promise.until - now) if promise.sent is None else None
         until = self._pauses.get(uid, (0, 0.0))[1]
         return until - now if until > now else None
 
-    def offer(self, uid: str, way: Way) -> None:
-        """Let the engine place a job on these machines."""
-        self.drop(uid)
-        promise = _Promise(way, {}, self._clock.monotonic() + OFFER_SECONDS)
+    def is_offered(self, gang: str) -> bool:
+        """Whether the jobs of a gang may be placed on machines that may come."""
+        return any(each.gang == gang for each in self._promises.values())
+
+    def offer(self, uid: str, way: Way, gang: str = "") -> None:
+        """Let the engine place a job on these machines, and nowhere but in their member."""
+        self._end(uid)
+        promise = _Promise(gang or uid, way, {}, self._clock.monotonic() + OFFER_SECONDS)
         self._promises[uid] = promise
         pools = {pool.name: pool for pool in self._state.pools(way.cluster, self._clock.time(), given=False)}
         for name in sorted(way.machines):
             for _ in range(way.machines[name] if name in pools else 0):
-                node = _node(may_come(f"{uid}-{len(promise.nodes)}"), pools[name], uid)
+                node = node_to_come(may_come(f"{uid}-{len(promise.nodes)}"), pools[name], uid)
                 promise.nodes[node.metadata.name] = name
                 self._state.node(way.cluster, "ADDED", node)
 
@@ -367,28 +336,45 @@ class Machines:
         if promise is None:
             return
         if record is None or promise.way.cluster != cluster:
-            self.drop(uid)
+            self._end(uid)
             return
         promise.sent, promise.taken = self._clock.monotonic(), record.machines
         promise.look = look
-        self._pauses.pop(uid, None)
+        self._pauses.pop(promise.gang, None)
+        self._asks.pop(promise.gang, None)
+        self._looked.pop(promise.gang, None)
 
-    def adopt(self, uid: str, cluster: str, record: PromisedMachines, look: Callable[[], None], most: int) -> None:
+    def adopt(
+        self,
+        uid: str,
+        cluster: str,
+        record: PromisedMachines,
+        look: Callable[[], None],
+        most: int,
+        gang: str = "",
+    ) -> None:
         """A hub before this one has sent the job there for machines; its time begins anew.
 
         Users may write such a record; ``most`` is how many machines the job can need, one for each of its pods.
         """
-        if not 0 < sum(max(0, count) for count in record.machines.values()) <= most:
+        if uid in self._promises or self._state.stand_ins.has_started(uid):
             return
-        pool_names = {pool.name for pool in self._state.pools(cluster, self._clock.time())}
-        if uid in self._promises or not record.machines.keys() <= pool_names or self._state.stand_ins.has_started(uid):
+        if not self.may_be_promised(record, cluster, most):
             return
         way = Way(cluster, record.machines, record.seconds, record.price, record.patience)
-        self.offer(uid, way)
+        self.offer(uid, way, gang)
         self.sent(uid, cluster, record, look)
 
     def drop(self, uid: str) -> None:
-        """The promise is over: others may have the machines."""
+        """The promise is over: others may have the machines; with an offer go those of its gang."""
+        promise = self._promises.get(uid)
+        if promise is None:
+            return
+        offers = [other for other, each in self._promises.items() if each.gang == promise.gang and each.sent is None]
+        for other in offers if promise.sent is None else (uid,):
+            self._end(other)
+
+    def _end(self, uid: str) -> None:
         promise = self._promises.pop(uid, None)
         if promise is None:
             return
@@ -404,8 +390,75 @@ class Machines:
     def forget(self, uid: str) -> None:
         """The job is gone."""
         self.drop(uid)
-        self._pauses.pop(uid, None)
-        self._lacking.pop(uid, None)
+        for gang in [gang for gang, asks in self._asks.items() if uid in asks]:
+            del self._asks[gang][uid]
+            if not self._asks[gang]:
+                self.forget(gang)
+        self._room_only.discard(uid)
+        for noted in (self._pauses, self._lacking, self._asks, self._looked):
+            noted.pop(uid, None)
+
+    # ---- replicas, which are no gangs: those of a workload in one member have a promise of their own
+
+    def for_replicas(
+        self, pod: Demand, clusters: Iterable[str], ranks: Mapping[str, float], *, cheapest: bool
+    ) -> dict[str, int]:
+        """For how many replicas machines may come, at most ``pod.count`` in each member, the best members first."""
+        ranked = []
+        for name in clusters:
+            pools = [pool for pool in self.pools(name) if not pool.failing and pool.takes(pod)]
+            room = sum(max(0, pool.most - pool.replicas) * per_machine(pool, pod) for pool in pools)
+            count = min(room, pod.count)
+            way = self.way_of_replicas(replace(pod, count=count), name, cheapest=cheapest) if count else None
+            if way is not None:
+                first, second = (way.price, way.seconds) if cheapest else (way.seconds, way.price)
+                ranked.append((-ranks.get(name, 0.0), first, second, name, count))
+        return {name: count for *_, name, count in sorted(ranked)}
+
+    def way_of_replicas(self, pods: Demand, cluster: str, *, cheapest: bool) -> Way | None:
+        """Machines of a member for so many replicas; None where there are too few."""
+        served = Stock(cluster, self.pools(cluster)).serve([pods], cheapest=cheapest) if pods.count else None
+        return served[0] if served is not None else None
+
+    def promise(self, share: str, way: Way, pods: Sequence[Pod], look: Callable[[], None]) -> PromisedMachines:
+        """Promise machines to replicas that are sent to a member; ``share`` names them, ``pods`` stand for them."""
+        record = PromisedMachines(0, dict(way.machines), way.seconds, way.patience, way.price)
+        self.offer(share, way)
+        self.stand_for(share, way.cluster, pods)
+        self.sent(share, way.cluster, record, look)
+        return record
+
+    def is_promised(self, share: str) -> bool:
+        """Whether machines are promised to these replicas."""
+        return share in self._promises
+
+    def may_be_promised(self, record: PromisedMachines, cluster: str, most: int) -> bool | None:
+        """Whether a member has the groups of such a record, which users may write; None as long as it has no groups.
+
+        ``most`` is how many machines can be needed, one for each pod.
+        """
+        names = {pool.name for pool in self._state.pools(cluster, self._clock.time())}
+        if not 0 < sum(max(0, count) for count in record.machines.values()) <= most:
+            return False
+        return True if record.machines.keys() <= names else None
+
+    def stand_for(self, share: str, cluster: str, pods: Sequence[Pod]) -> None:
+        """These replicas have no nodes in their member yet."""
+        self._state.show(self._state.stand_ins.put(share, Placement(cluster, 0), pods))
+        if (promise := self._promises.get(share)) is not None:
+            self._state.feed.state.settle_nodes()
+            self._seat(share, promise)
+
+    def keep(self, share: str) -> None:
+        """All of these replicas have nodes; where that took fewer machines, nothing is learnt of how long they take."""
+        if (promise := self._promises.get(share)) is not None and not promise.nodes:
+            self._kept(share, promise)
+        self.release(share)
+
+    def release(self, share: str) -> None:
+        """These replicas wait for no machines any more."""
+        self._end(share)
+        self._state.unstand(share)
 
     def time_left(self, uid: str) -> float | None:
         """Seconds that the machines of a job have left to come; None where it waits for none."""
@@ -469,7 +522,7 @@ class Machines:
         if not waiting:
             self._release(promise, set())
             return
-        classes, columns = PodClasses(table.registry), self._columns(cluster)
+        classes, columns = PodClasses(table.registry), columns_in(self._state, cluster)
         mine = [at for name in promise.nodes if (at := table.index.get(within(cluster, name))) is not None]
         free = {at: table.allocatable[:, at] - table.used[:, at] for at in columns}
         # Anew for all of them: those that find no real node keep as few machines as they need.
@@ -499,14 +552,3 @@ class Machines:
         for name in [name for name in promise.nodes if name not in needed]:
             del promise.nodes[name]
             self._state.node(promise.way.cluster, "DELETED", Node(metadata=ObjectMeta(name=name)))
-
-
-def _node(name: str, pool: Pool, uid: str) -> Node:
-    """What stands for a machine of a group, for one job."""
-    amounts = {"pods": _PODS, **to_wire(pool.offers)}
-    taint = Taint(key=PROMISED_TO, value=uid, effect="NoSchedule")
-    return Node(
-        metadata=ObjectMeta(name=name, labels={**pool.labels, PROMISED_TO: uid}),
-        spec=NodeSpec(taints=[*pool.taints, taint]),
-        status=NodeStatus(allocatable=dict(amounts), capacity=dict(amounts)),
-    )

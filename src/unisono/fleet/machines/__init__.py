@@ -1,0 +1,1 @@
+"""Machines that may come in members, and who is promised them."""
