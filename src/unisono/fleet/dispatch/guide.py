@@ -21,6 +21,7 @@ from unisono.controllers.node_scaling.decide import demand_of
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.jobs.copies import Placement, annotated_seconds
 from unisono.fleet.jobs.work import Work, guided
+from unisono.fleet.machines.members import cost_in
 from unisono.fleet.machines.promises import LOOK_SECONDS as LOOK_AGAIN
 from unisono.fleet.machines.promises import Gang, Machines
 from unisono.fleet.machines.ways import Ask, Way
@@ -243,7 +244,7 @@ class Guide:
     def _dearer(self, uid: str, gang: Sequence[Pod], usable: Sequence[str], way: Way | None) -> dict[str, str]:
         """Members whose room costs a gang more than that of others, or than machines, and why they are passed by."""
         demands = [demand_of(pod.spec) for pod in gang]
-        costs = {name: self._machines.cost(name, demands) for name in self._with_room(gang, usable)}
+        costs = {name: cost_in(self._state, name, demands) for name in self._with_room(gang, usable)}
         least = min(costs, key=lambda name: (costs[name], name), default="")
         if way is not None and (not least or way.price < costs[least]):
             other, price = f"{machines_text(way.machines)} in {way.cluster}", way.price

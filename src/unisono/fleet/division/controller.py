@@ -212,7 +212,7 @@ class DivisionController(Controller):
             except NotEnoughRoom:
                 notes = (f"{name}: {note}" for name in names if (note := self._machines.note(name)))
                 return _Result(dict(before), "; ".join([str(error), *notes]), again)
-        self._short.pop(wish.tie, None)
+        self._short.pop(obj.key, None)
         for name, count in division.items():
             self._flights.add(name, pod_class, count - before.get(name, 0) - (coming[name][1] if name in coming else 0))
         return _Result(division, "", rules.again, coming)
@@ -220,7 +220,7 @@ class DivisionController(Controller):
     def _early(self, obj: Any, rules: Rules) -> float | None:
         """Seconds until machines are looked for, as room that is there comes first; None where they are not."""
         now = self._clock.monotonic()
-        since = self._short.setdefault(obj.metadata.uid or "", now)
+        since = self._short.setdefault(obj.key, now)
         return None if rules.choice == ROOM_ONLY else max(0.0, since + PATIENCE - now)
 
     def _grown(
@@ -267,7 +267,7 @@ class DivisionController(Controller):
             since = self._since.setdefault(share, self._clock.monotonic())
             if self._machines.is_promised(share):
                 self._machines.stand_for(share, name, pods)
-            elif able := self._machines.may_be_promised(record, name, len(pods)):
+            elif able := self._machines.may_be_promised(record, name, number):
                 # A hub before this one has sent them there; their time begins anew.
                 way = Way(name, record.machines, record.seconds, record.price, record.patience)
                 self._promise(obj, way, pods)
@@ -293,6 +293,7 @@ class DivisionController(Controller):
         return self._machines.promise(share, way, pods, lambda: self._context.enqueue(obj.key))
 
     def _release(self, key: str) -> None:
+        self._short.pop(key, None)
         for share in self._shares.pop(key, ()):
             self._end(share)
 

@@ -10,30 +10,27 @@ Parts of a gang over members have an offer each, which are made and lapse togeth
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
-import numpy as np
-
-from unisono.api.annotations import MACHINES, PROMISED_TO
+from unisono.api.annotations import MACHINES
 from unisono.api.base import Object, ObjectMeta, OwnerReference
-from unisono.api.core import Node, NodeSpec, NodeStatus, Pod, Taint
+from unisono.api.core import Node, Pod
 from unisono.api.groups.fleet import NodeGroupSummary
-from unisono.api.node_usage import cost_per_hour, parse_prices
 from unisono.api.promised_machines import PromisedMachines, may_come_text
 from unisono.api.resources import to_wire
 from unisono.api.selecting import controller_of
 from unisono.api.verdict import Verdict
 from unisono.cluster.interning import PodClasses
-from unisono.controllers.node_scaling.decide import CAUSES, PATIENCE, Demand, Pool, Room, per_machine
+from unisono.controllers.node_scaling.decide import CAUSES, PATIENCE, Demand, Pool, per_machine
 from unisono.controllers.node_scaling.provisioning import BACKOFF_SECONDS, LONGEST_BACKOFF
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.translation import is_to_come, may_come, own_name, within
+from unisono.fleet.machines.members import columns_in, cost_in, node_to_come, rooms_in
 from unisono.fleet.machines.ways import Ask, Stock, Way, boot_seconds, ways
 from unisono.fleet.reasons import is_allowed
 from unisono.kube.clock import Clock
@@ -46,9 +43,6 @@ _LOOKS: Final = 20
 """Jobs for which machines are looked for in one second."""
 _OTHER_WAYS: Final = 8
 """Ways of a gang that are offered in turn, where the engine places it by none of them."""
-_MOST_ROOMS: Final = 1000
-"""Nodes of a member, the emptiest first, whose room counts for the rest of a gang."""
-_PODS: Final = "110"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +242,7 @@ class Machines:
             cheapest=cheapest,
             most=together.most,
             fixed=together.fixed,
-            cost=lambda cluster, each: self.cost(cluster, costs[each]),
+            cost=lambda cluster, each: cost_in(self._state, cluster, costs[each]),
         )
         # What was counted and could not be had, for reasons that the engine alone knows, is not offered for ever.
         offered = list(islice(in_turn, 1 + self._pauses.get(uid, (0, 0.0))[0] % _OTHER_WAYS))
@@ -276,49 +270,13 @@ class Machines:
         return before >= _LOOKS
 
     def _stocks(self, clusters: Iterable[str]) -> dict[str, Stock]:
-        return {
-            name: Stock(name, self.pools(name), self._rooms(name)) for name in clusters if self._state.is_open(name)
-        }
+        usable = filter(self._state.is_open, clusters)
+        return {name: Stock(name, self.pools(name), rooms_in(self._state, name)) for name in usable}
 
     def lacks_nodes(self, uid: str) -> bool:
         """Whether a job has waited for a while although it was let to all room that there is for it."""
         since = self._lacking.get(uid)
         return since is not None and self._clock.monotonic() - since >= PATIENCE
-
-    def cost(self, cluster: str, gang: Iterable[Demand]) -> float:
-        """What room that is there costs a job in an hour, by the prices of the member."""
-        asked: Counter[str] = Counter()
-        for pods in gang:
-            asked.update({name: amount * pods.count for name, amount in pods.requests.items()})
-        try:
-            return cost_per_hour(asked, parse_prices(self._state.prices(cluster)))
-        except ValueError:
-            return 0.0
-
-    def _columns(self, cluster: str) -> list[int]:
-        """Nodes of a member that are there and take pods."""
-        table = self._state.feed.state.nodes
-        start, end = (bisect_left(table.names, within(cluster, edge)) for edge in ("", "\U0010ffff"))
-        return [
-            at
-            for at in range(start, end)
-            if table.ready[at] and not table.unschedulable[at] and not is_to_come(table.names[at])
-        ]
-
-    def _rooms(self, cluster: str) -> list[Room]:
-        table = self._state.feed.state.nodes
-        columns = np.array(self._columns(cluster), dtype=np.intp)
-        if not len(columns):
-            return []
-        free = (table.allocatable[:, columns] - table.used[:, columns]).clip(min=0)
-        use = (table.used[:, columns] / table.allocatable[:, columns].clip(min=1)).sum(axis=0)
-        rooms = []
-        for position in np.argsort(use, kind="stable")[:_MOST_ROOMS].tolist():
-            facts = table.facts[columns[position]]
-            amounts = {name: int(free[row, position]) for row, name in enumerate(table.registry.names[: len(free)])}
-            pool = Pool(own_name(facts.name), 1, 0, 1, facts.allocatable, facts.labels, tuple(facts.taints))
-            rooms.append(Room(pool, amounts))
-        return rooms
 
     # ---- promises
 
@@ -353,7 +311,7 @@ class Machines:
         pools = {pool.name: pool for pool in self._state.pools(way.cluster, self._clock.time(), given=False)}
         for name in sorted(way.machines):
             for _ in range(way.machines[name] if name in pools else 0):
-                node = _node(may_come(f"{uid}-{len(promise.nodes)}"), pools[name], uid)
+                node = node_to_come(may_come(f"{uid}-{len(promise.nodes)}"), pools[name], uid)
                 promise.nodes[node.metadata.name] = name
                 self._state.node(way.cluster, "ADDED", node)
 
@@ -564,7 +522,7 @@ class Machines:
         if not waiting:
             self._release(promise, set())
             return
-        classes, columns = PodClasses(table.registry), self._columns(cluster)
+        classes, columns = PodClasses(table.registry), columns_in(self._state, cluster)
         mine = [at for name in promise.nodes if (at := table.index.get(within(cluster, name))) is not None]
         free = {at: table.allocatable[:, at] - table.used[:, at] for at in columns}
         # Anew for all of them: those that find no real node keep as few machines as they need.
@@ -594,14 +552,3 @@ class Machines:
         for name in [name for name in promise.nodes if name not in needed]:
             del promise.nodes[name]
             self._state.node(promise.way.cluster, "DELETED", Node(metadata=ObjectMeta(name=name)))
-
-
-def _node(name: str, pool: Pool, uid: str) -> Node:
-    """What stands for a machine of a group, for one job."""
-    amounts = {"pods": _PODS, **to_wire(pool.offers)}
-    taint = Taint(key=PROMISED_TO, value=uid, effect="NoSchedule")
-    return Node(
-        metadata=ObjectMeta(name=name, labels={**pool.labels, PROMISED_TO: uid}),
-        spec=NodeSpec(taints=[*pool.taints, taint]),
-        status=NodeStatus(allocatable=dict(amounts), capacity=dict(amounts)),
-    )
