@@ -354,7 +354,6 @@ def load_config(text: str, file: str = "", *, imports: bool = True) -> Scheduler
 
     Raises:
         ConfigError: the text breaks a rule; the message names file, line and key.
-
     """
     problems = Problems()
     with problems.whole_file():
