@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from unisono.cli.options import Command, Where, where_options_without_n
+from unisono.cli.options import Command, Where, run_async, where_options_without_n
 from unisono.cli.slurm.batches import doubts, label, program_of, variables_used
 from unisono.cli.slurm.script import BadScript, Batch
 from unisono.sdk.jobs.program import Program, derived_name
@@ -220,7 +220,7 @@ def _known_nodes(batch: Batch, nodes: Nodes) -> tuple[Batch, list[str]]:
 def _nodes_of(where: Where) -> Collection[str]:
     """Names of the nodes of a control plane that runs; none of one that is still to be started."""
     from unisono.api.kinds import NODES
-    from unisono.cli.connection import connect, run_async
+    from unisono.cli.connection import connect
     from unisono.cli.running.place import is_private
     from unisono.errors import UnisonoError
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unisono.cli.options import Where, where_options, where_options_without_n
+from unisono.cli.options import Where, run_async, where_options, where_options_without_n
 from unisono.cli.slurm.selecting import pattern_of, selection_options
 
 if TYPE_CHECKING:
@@ -86,7 +86,6 @@ async def _squeue(where: Where, asked: dict[str, Any], output: str, *, long: boo
 def _starts(where: Where, asked: dict[str, Any], *, title: bool) -> None:
     import time
 
-    from unisono.cli.connection import run_async
     from unisono.cli.explaining import estimated_starts
     from unisono.cli.slurm.selecting import squeue_start_lines
 
