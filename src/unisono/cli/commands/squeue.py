@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "--start", is_flag=True, help="When jobs that wait may start: half of the simulated futures start them by then."
 )
 @where_options
-async def command(
+def command(
     where: Where,
     jobs: str,
     output: str,
@@ -53,7 +53,7 @@ async def command(
     if start:
         _starts(where, asked, title=not noheader)
         return
-    await _squeue(where, asked, output, long=long, title=not noheader)
+    run_async(_squeue(where, asked, output, long=long, title=not noheader))
 
 
 async def _squeue(where: Where, asked: dict[str, Any], output: str, *, long: bool, title: bool) -> None:
