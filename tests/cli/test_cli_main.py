@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 import unisono.cli.commands
-from unisono.cli.connection import run_async
 from unisono.cli.main import COMMANDS, GROUPS, MODULES, cli, main
+from unisono.cli.options import run_async
 
 HEAVY = {"aiohttp", "numpy", "rich", "yaml", "cryptography", "msgspec", "prometheus_client"}
 

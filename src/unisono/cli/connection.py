@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -182,14 +182,3 @@ async def connect(where: Where) -> AsyncIterator[HttpClient]:
 def namespace_of(where: Where) -> str:
     """Namespace for objects that name none: the flag's, else the context's, else ``default``."""
     return where.namespace or find(where).namespace or "default"
-
-
-def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run one command's coroutine to its end."""
-    try:
-        import asyncio
-
-        return asyncio.run(work)
-    finally:
-        # Ctrl-C may come before it has begun.
-        work.close()

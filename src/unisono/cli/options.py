@@ -14,6 +14,7 @@ KUBECTL = "kubectl"
 """Key of the click context's object: whether this is ``kubectl unisono``."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+T = TypeVar("T")
 
 PATH = click.Path(path_type=Path)
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -87,13 +88,20 @@ def control_plane_options(function: Command, kubeconfig_names: tuple[str, ...] =
         settings = click.get_current_context().find_object(dict) or {}
         kubectl = bool(settings.get(KUBECTL)) and not (kubeconfig or data_dir)
         answer = function(*args, where=Where(kubeconfig, data_dir, context, namespace, kubectl), **kwargs)
-        if isinstance(answer, Coroutine):
-            from unisono.cli.connection import run_async
-
-            return run_async(answer)
-        return answer
+        return run_async(answer) if isinstance(answer, Coroutine) else answer
 
     return wrapper  # type: ignore[return-value]
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run one command's coroutine to its end."""
+    try:
+        import asyncio
+
+        return asyncio.run(work)
+    finally:
+        # Ctrl-C may come before it has begun.
+        work.close()
 
 
 def where_arguments(where: Where) -> str:

@@ -11,6 +11,7 @@ import click
 from unisono.api.messages import counted
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import readable, resource_list
+from unisono.cli.options import run_async
 from unisono.cli.printing import columns, duration_text, visible
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def moment_of(now: str | None) -> float:
 
 def objects_of(where: Where, files: tuple[str, ...]) -> LiveObjects:
     """The objects of files, or without any those of the cluster."""
-    from unisono.cli.connection import connect, run_async
+    from unisono.cli.connection import connect
     from unisono.cli.manifests import read
     from unisono.simulator.forecast.live import list_objects, read_objects
 
@@ -64,7 +65,7 @@ def config_of(where: Where, files: tuple[str, ...], config: Path | None) -> Sche
 
     A configuration of the cluster that cannot be read is told.
     """
-    from unisono.cli.connection import connect, run_async
+    from unisono.cli.connection import connect
     from unisono.engine.config_file.reader import load_config
     from unisono.install.workloads import NAMESPACE
     from unisono.simulator.experiment import config_text

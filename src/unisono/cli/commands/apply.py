@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from unisono.cli.options import Where, file_option, output_option, where_options
@@ -19,16 +17,12 @@ async def command(where: Where, files: tuple[str, ...], output: str) -> None:
     Fields that a former apply set and the file no longer has are removed; fields that others set are kept. Objects are
     applied in the order of the files; one that the server refuses is named and left out, and the exit code is 1.
     """
-    from unisono.cli.manifests import read
-
-    await _apply(where, read(files), output)
-
-
-async def _apply(where: Where, manifests: list[Any], output: str) -> None:
     from unisono.cli.applying import Applied, apply, carry_out
     from unisono.cli.connection import connect, namespace_of
+    from unisono.cli.manifests import read
     from unisono.cli.printing import print_json
 
+    manifests = read(files)
     done: list[Applied] = []
 
     def tell(result: Applied) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from unisono.cli.options import Where, output_option, where_options
+from unisono.cli.options import Where, output_option, run_async, where_options
 from unisono.cli.printing import print_json
 from unisono.errors import UnisonoError
 
@@ -29,7 +29,6 @@ def command(file: Path, force: bool, verify: bool, output: str, where: Where) ->
     The copy holds all objects, Secrets as well, and no keys: it is readable by its owner alone.
     """
     from unisono.apiserver.storage.backup import check_backup
-    from unisono.cli.connection import run_async
     from unisono.standalone.paths import DataDir
     from unisono.standalone.store import remember_backup
 

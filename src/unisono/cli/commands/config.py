@@ -11,7 +11,7 @@ from typing import Any
 import click
 import yaml
 
-from unisono.cli.options import FILE, Where, output_option, where_options
+from unisono.cli.options import FILE, Where, output_option, run_async, where_options
 
 _LOOKS, _LOOK_SECONDS = 24, 0.5
 # Where values of Volcano's chart, and parameters of CCE's add-on, hold a configuration.
@@ -37,7 +37,6 @@ def check(where: Where, file: Path | None, output: str) -> None:
 
     Every error is named, up to a hundred; the exit code is 1 where there is one.
     """
-    from unisono.cli.connection import run_async
     from unisono.cli.printing import print_json
 
     report = _of_file(file) if file is not None else run_async(_of_scheduler(where))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from unisono.cli.options import Where, control_plane_options
+from unisono.cli.options import Where, control_plane_options, run_async
 
 if TYPE_CHECKING:
     from unisono.kube.kubeconfig import ClusterConfig
@@ -32,7 +32,7 @@ def command(where: Where, host: str, port: int, names: tuple[str, ...], behind_h
     page itself; for any other cluster, or with another address, this command serves it until Ctrl-C.
     """
     from unisono.apiserver.access.files import is_loopback
-    from unisono.cli.connection import find, run_async
+    from unisono.cli.connection import find
     from unisono.dashboard.http.guard import HOW_TO_BUILD, is_built
 
     if not is_built():

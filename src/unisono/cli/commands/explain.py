@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from unisono.cli.options import Where, output_option, where_options
+from unisono.cli.options import Where, output_option, run_async, where_options
 
 if TYPE_CHECKING:
     from unisono.sdk.fixes.fix import Fix
@@ -32,8 +32,6 @@ def command(
 
     Each fix has a number and the commands that carry it out; --apply N carries it out with your rights.
     """
-    from unisono.cli.connection import run_async
-
     if number is None and (yes or dry_run):
         raise click.UsageError("--yes and --dry-run go with --apply N.")
     if number is not None and estimate:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from unisono.cli.options import Command, Where, output_option
+from unisono.cli.options import Command, Where, output_option, run_async
 from unisono.cli.vcctl import cluster_options
 
 _NAMESPACE = "kurator-fleet-system"
@@ -62,7 +62,6 @@ def join(
     **about: Any,
 ) -> None:
     """Join the cluster of a kubeconfig as NAME; the hub gets an account with few rights there."""
-    from unisono.cli.connection import run_async
     from unisono.cli.fleet.members import join as run
 
     if data_dir and hub_kubeconfig:

@@ -39,29 +39,17 @@ async def command(
 
     Kinds are named as kubectl names them: plural, singular or short (vcjob, pg, q, po, no).
     """
-    params = {"labelSelector": selector, "fieldSelector": field_selector}
-    chosen = {key: value for key, value in params.items() if value}
-    await _get(where, what, all_namespaces, chosen, watch, output, show_managed_fields)
-
-
-async def _get(
-    where: Where,
-    what: tuple[str, ...],
-    everywhere: bool,
-    params: dict[str, str],
-    watch: bool,
-    output: str,
-    managed_fields: bool,
-) -> None:
     from unisono.cli.connection import connect, namespace_of
     from unisono.cli.printing import print_json, print_yaml, without_managed_fields
     from unisono.cli.targets import BadTarget, parse
     from unisono.kube.discovery import discover
 
+    selectors = {"labelSelector": selector, "fieldSelector": field_selector}
+    params = {key: value for key, value in selectors.items() if value}
     async with connect(where) as client:
         resources = await discover(client)
         targets = parse(what, resources)
-        namespace = None if everywhere else namespace_of(where)
+        namespace = None if all_namespaces else namespace_of(where)
         if watch and len(targets) != 1:
             raise BadTarget("--watch follows one kind or one object: name just that.")
         if output in ("text", "wide"):
@@ -76,7 +64,7 @@ async def _get(
                 title = kinds[item["kind"], item["apiVersion"]].title
                 click.echo(f"{title}/{item['metadata']['name']}")
             return
-        if not managed_fields:
+        if not show_managed_fields:
             objects = [without_managed_fields(item) for item in objects]
         single = len(targets) == 1 and targets[0].name is not None
         document = objects[0] if single else {"apiVersion": "v1", "kind": "List", "items": objects}

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from unisono.cli.options import FILE, Where, option, output_option, where_options
+from unisono.cli.options import FILE, Where, option, output_option, run_async, where_options
 
 
 def _path_of_nodes(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -171,14 +171,12 @@ def command(
             kept = ("Queue",) if with_data else USERS
             _print([one for one in reversed(made) if one["kind"] not in kept], output)
             return
-        from unisono.cli.connection import run_async
 
         run_async(_uninstall(where, made, options.namespace, with_data, dry_run == "server"))
         return
     if dry_run == "client":
         _print(made, output)
         return
-    from unisono.cli.connection import run_async
 
     run_async(_install(where, made, dry_run == "server"))
 

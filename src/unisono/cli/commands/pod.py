@@ -27,10 +27,6 @@ def command() -> None:
 @cluster_options
 async def list_(where: Where, job: str, queue: str, all_namespaces: bool, output: str) -> None:
     """List the pods of a job, of a queue, or of all jobs."""
-    await _list(where, job, queue, all_namespaces, output)
-
-
-async def _list(where: Where, job: str, queue: str, everywhere: bool, output: str) -> None:
     from unisono.api.kinds import JOBS, PODS
     from unisono.api.selecting import DEFAULT_QUEUE
     from unisono.cli.printing import TABLE
@@ -39,8 +35,8 @@ async def _list(where: Where, job: str, queue: str, everywhere: bool, output: st
     from unisono.kube.discovery import request_json
 
     async with connected(where) as (client, namespace):
-        scope = None if everywhere else namespace
-        if job and queue and not everywhere:
+        scope = None if all_namespaces else namespace
+        if job and queue and not all_namespaces:
             actual = (await client.get(JOBS, job, namespace)).spec.queue or DEFAULT_QUEUE
             if actual != queue:
                 raise UnisonoError(f"the input vcjob {job} does not match the queue {queue}: it is in {actual}.")
@@ -53,7 +49,7 @@ async def _list(where: Where, job: str, queue: str, everywhere: bool, output: st
         if not rows:
             await say_nothing_found(client, queue)
             return
-    show("text", [], pod_lines(table, rows, namespaces=everywhere))
+    show("text", [], pod_lines(table, rows, namespaces=all_namespaces))
 
 
 def selected(metadata: dict[str, Any], job: str, queue: str) -> bool:

@@ -27,25 +27,20 @@ async def command(where: Where, out: Path, duration: str, default_queue: str, sc
     'unisono simulate' reads the recording as a workload and as a cluster. To repeat decisions, let the scheduler itself
     record: 'unisono scheduler --record FILE' or 'unisono up --record FILE'.
     """
+    import asyncio
+    import contextlib
+    import signal
+
     from unisono.api.times import parse_duration
+    from unisono.cli.connection import connect
+    from unisono.scheduler.recording import Watching, recorder_to
 
     try:
         seconds = parse_duration(duration) if duration else None
     except ValueError:
         raise click.UsageError(f"--for takes a time such as 30m or 8h, not '{duration}'.") from None
-    await _record(where, out, seconds, default_queue, scheduler_names)
-
-
-async def _record(where: Where, out: Path, seconds: float | None, default_queue: str, names: tuple[str, ...]) -> None:
-    import asyncio
-    import contextlib
-    import signal
-
-    from unisono.cli.connection import connect
-    from unisono.scheduler.recording import Watching, recorder_to
-
     async with connect(where) as client:
-        watching = Watching(client, recorder_to(out), names, default_queue)
+        watching = Watching(client, recorder_to(out), scheduler_names, default_queue)
         task = asyncio.create_task(watching.run())
         loop = asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM):

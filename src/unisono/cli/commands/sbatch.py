@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from unisono.cli.options import Command, Where, where_options_without_n
+from unisono.cli.options import Command, Where, run_async, where_options_without_n
 from unisono.cli.slurm.batches import doubts, label, program_of, sourced, variables_used
 from unisono.cli.slurm.features import placing_of
 from unisono.cli.slurm.script import BadScript, Batch
@@ -263,7 +263,7 @@ def _named_nodes(batch: Batch, there: Collection[str]) -> tuple[Batch, list[str]
 def _nodes_of(where: Where) -> Mapping[str, Mapping[str, str]]:
     """Nodes with their labels of a control plane that runs and shows them; none of one that is still to be started."""
     from unisono.api.kinds import NODES
-    from unisono.cli.connection import connect, run_async
+    from unisono.cli.connection import connect
     from unisono.cli.running.place import is_private
     from unisono.errors import UnisonoError
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unisono.cli.options import Where, where_options
+from unisono.cli.options import Where, run_async, where_options
 from unisono.cli.slurm.selecting import selection_options
 
 if TYPE_CHECKING:
@@ -54,8 +54,6 @@ def command(where: Where, verb: str, words: tuple[str, ...]) -> None:
     hostnames LIST, update JobId=NAME Partition=QUEUE, create reservation ReservationName=NAME StartTime=TIME
     Duration=TIME Nodes=LIST Users=NAMES, delete ReservationName=NAME.
     """
-    from unisono.cli.connection import run_async
-
     if verb not in (*_ACTIONS, *_RESERVING, "show", "update"):
         verbs = ", ".join((*_ACTIONS, *_RESERVING, "show", "update"))
         raise click.UsageError(f"scontrol {verb}: {_INSTEAD.get(verb, f'there are {verbs}')}.")
@@ -236,8 +234,6 @@ def scancel_command(where: Where, jobs: tuple[str, ...], **asked: Any) -> None:
 
     The name of an array stops all its elements. Without JOB the options say which ones, such as --me.
     """
-    from unisono.cli.connection import run_async
-
     if not jobs and not any(asked.values()):
         raise click.UsageError("which jobs? Name them, or give --me, --user, --partition, --states or --name.")
     run_async(_scancel(where, jobs, asked))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unisono.cli.options import Where, where_options, where_options_without_n
+from unisono.cli.options import Where, run_async, where_options, where_options_without_n
 from unisono.cli.slurm.selecting import pattern_of, selection_options
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "--start", is_flag=True, help="When jobs that wait may start: half of the simulated futures start them by then."
 )
 @where_options
-async def command(
+def command(
     where: Where,
     jobs: str,
     output: str,
@@ -53,7 +53,7 @@ async def command(
     if start:
         _starts(where, asked, title=not noheader)
         return
-    await _squeue(where, asked, output, long=long, title=not noheader)
+    run_async(_squeue(where, asked, output, long=long, title=not noheader))
 
 
 async def _squeue(where: Where, asked: dict[str, Any], output: str, *, long: bool, title: bool) -> None:
@@ -86,7 +86,6 @@ async def _squeue(where: Where, asked: dict[str, Any], output: str, *, long: boo
 def _starts(where: Where, asked: dict[str, Any], *, title: bool) -> None:
     import time
 
-    from unisono.cli.connection import run_async
     from unisono.cli.explaining import estimated_starts
     from unisono.cli.slurm.selecting import squeue_start_lines
 

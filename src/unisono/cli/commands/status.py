@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from unisono.cli.options import Where, option, output_option, where_options
+from unisono.cli.options import Where, option, output_option, run_async, where_options
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -27,8 +27,6 @@ def command(where: Where, most: int, output: str, *, start: bool) -> None:
 
     The exit code is 1 where a component is not alive.
     """
-    from unisono.cli.connection import run_async
-
     overview = run_async(_seen(where))
     starts = _starts(where, overview) if start else {}
     _show(overview, starts, most, output)
@@ -82,8 +80,6 @@ def _show(found: Overview, starts: dict[str, Start], most: int, output: str) -> 
 @where_options
 def top_command(where: Where, delay: float, count: int | None) -> None:
     """Show what 'unisono status' shows, again and again, on the whole terminal."""
-    from unisono.cli.connection import run_async
-
     run_async(_top(where, delay, count))
 
 

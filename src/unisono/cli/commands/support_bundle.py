@@ -17,7 +17,7 @@ from unisono.api import kinds as k
 from unisono.api.groups.admission_registration import WEBHOOK_KINDS
 from unisono.api.keys import APP_PART_OF
 from unisono.api.kind_families import DEPLOYMENTS
-from unisono.cli.options import Where, output_option, where_options
+from unisono.cli.options import Where, output_option, run_async, where_options
 from unisono.errors import ApiError
 from unisono.kube.discovery import request_json
 
@@ -298,7 +298,6 @@ def command(file: Path, force: bool, output: str, where: Where) -> None:
     of environment variables, commands, arguments, inline files and unknown annotations are replaced by REDACTED, also
     where logs and messages repeat them. Names and labels stay: look into the file before you hand it on.
     """
-    from unisono.cli.connection import run_async
     from unisono.cli.printing import print_json
     from unisono.errors import UnisonoError
 

@@ -19,7 +19,7 @@ from unisono.api.kind_families import ATTACHED_CLUSTERS, FLEETS
 from unisono.api.kinds import SECRETS, find
 from unisono.cli.connection import connect
 from unisono.cli.fleet.jobs import described_kinds
-from unisono.cli.options import Where
+from unisono.cli.options import Where, run_async
 from unisono.errors import ApiError, ConfigError, NotFound, UnisonoError
 from unisono.fleet.members import joining
 from unisono.fleet.members.joining import member_config, merged
@@ -118,7 +118,6 @@ def embed(where: Where, name: str, nodes: Path, about: Mapping[str, Any], *, age
     Raises:
         NotStarted: it did not start; says what it said.
     """
-    from unisono.cli.connection import run_async
     from unisono.standalone.paths import DataDir, read_nodes
 
     read_nodes(nodes)  # says what is wrong with it

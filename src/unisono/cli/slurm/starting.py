@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from unisono.api.times import parse_duration
 from unisono.cli.explaining import LOOK_AHEAD, QUICK_FUTURES, QUICK_SECONDS, start_text, starts_of
+from unisono.cli.options import run_async
 from unisono.cli.slurm.script import BadScript
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ def told_starts(where: Where, created: Sequence[Target]) -> list[str]:
 
     Nothing where they run, or the caller may not see what a forecast goes by.
     """
-    from unisono.cli.connection import run_async
     from unisono.errors import UnisonoError
 
     try:
