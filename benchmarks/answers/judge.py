@@ -36,7 +36,6 @@ class Result:
         offers: what the answer offers.
         words: offers in words only, which no program can try.
         missing: expected fixes that are not offered.
-
     """
 
     name: str

@@ -251,7 +251,6 @@ class Cause:
         fields: what it writes or hides; causes that share one of these are not put together.
         kinds: of jobs that can have it.
         hides: names of causes that are none beside it.
-
     """
 
     name: str

@@ -43,7 +43,6 @@ class Answer:
         cause, message: of the verdict; empty where there is none.
         tried: fixes that are offered as tried.
         results: of each that was carried out, ``""`` where the job ran, else what happened.
-
     """
 
     job: str

@@ -57,7 +57,6 @@ def parse_shape(text: str) -> Shape:
 
     Raises:
         ValueError: it is not of that form.
-
     """
     jobs, _, pods = text.partition("x")
     return Shape(int(jobs), int(pods))
@@ -117,7 +116,6 @@ async def submit(client: Client, namespace: str, shape: Shape, patience: float) 
 
     Raises:
         RuntimeError: that took longer than ``patience`` seconds.
-
     """
     follower = Follower(client, namespace, shape.total)
     watching = asyncio.create_task(follower.pods.run())
@@ -178,7 +176,6 @@ async def remove(client: HttpClient, namespace: str) -> None:
 
     Raises:
         RuntimeError: it is still there after five minutes.
-
     """
     now = b'{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0,"propagationPolicy":"Background"}'
     for kind in (PODS, POD_GROUPS, JOBS):

@@ -21,7 +21,6 @@ def shrink(seed: int, batch: int, wait: float, patience: float, folder: Path) ->
         wait: seconds of the control plane's own time from which on the bystander is harmed.
         patience: seconds that a trial waits at most.
         folder: for the control planes' data.
-
     """
     left: list[int] = list(range(batch * BATCH, (batch + 1) * BATCH))
     trial = 0

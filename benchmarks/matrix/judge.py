@@ -55,7 +55,6 @@ class Witness:
     Attributes:
         beneficiaries: uids of the pods that each had when pods were evicted for it for the last time.
         violations: texts.
-
     """
 
     def __init__(self) -> None:

@@ -33,7 +33,6 @@ def of_one_kind(facts: Facts, templates: Mapping[str, Amounts]) -> list[str]:
     Args:
         facts: of a cluster.
         templates: what a pod of each job, by namespace and name, asks for.
-
     """
     wrong = []
     for key in facts.groups:

@@ -33,7 +33,6 @@ class Baseline(NamedTuple):
         newest, least: GPU-hours lost with the newest victims first, and with those that lose least.
         high, best: mean completion time of strict and soft jobs, and of best-effort jobs with the least loss.
         met: share of the first deadlines that are met.
-
     """
 
     newest: int

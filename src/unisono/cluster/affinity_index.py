@@ -30,7 +30,6 @@ class AffinityIndex:
         holders: by held term and node name: pods that hold it there.
         held_by: by selector id: terms of that selector that pods hold, placed or pending, and how many pods.
         volume_users: by node name and volume claim: pods there that mount it.
-
     """
 
     def __init__(self, selectors: SelectorBook) -> None:

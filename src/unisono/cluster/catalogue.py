@@ -58,7 +58,6 @@ class ObjectsByKey(dict[str, T], Generic[T]):
 
     Attributes:
         version: moves with every change.
-
     """
 
     def __init__(self) -> None:
@@ -95,7 +94,6 @@ class ObjectsByKey(dict[str, T], Generic[T]):
             owner: who writes it.
             apply: the object with the change; it must leave what the object shows already.
             included: whether a state of the object includes the change.
-
         """
         if (obj := self.get(key)) is not None:
             assumption = self._assumed.setdefault(key, _AssumedChanges(obj))

@@ -48,7 +48,6 @@ class DeviceFacts:
         attributes: values by domain and name.
         capacity: amounts by domain and name.
         shared: several claims may use it.
-
     """
 
     key: bytes
@@ -94,7 +93,6 @@ class CompiledSelector:
 
         Raises:
             SelectorError: the selector has no answer, or has cost too much for all devices together.
-
         """
         answer = self._known.get(device.key)
         if answer is None:
@@ -132,7 +130,6 @@ def compile_selector(text: str) -> CompiledSelector:
 
     Raises:
         SelectorError: it cannot be compiled.
-
     """
     try:
         return CompiledSelector(compile_expression(text, VARIABLES))
@@ -147,7 +144,6 @@ def facts_of(driver: str, device: Device, key: bytes) -> DeviceFacts:
         driver: of the device.
         device: as its slice has it.
         key: equal for devices that selectors cannot tell apart.
-
     """
     attributes: dict[str, dict[str, Any]] = {}
     for name, value in (device.attributes or {}).items():
@@ -201,7 +197,6 @@ class DeviceCount:
     Attributes:
         there: all of them.
         claimed: those that claims have which do not stand for a pod's limits.
-
     """
 
     there: dict[str, int] = field(default_factory=dict)
@@ -259,7 +254,6 @@ def served_devices(
         slices: all of them; of each pool the newest generation counts, if it is complete.
         classes: all of them.
         asked: names that every class has by itself and that count.
-
     """
     by_resource = {
         name: one
@@ -288,7 +282,6 @@ def device_counts(served: Mapping[_Device, Served], claims: Iterable[ResourceCla
     Args:
         served: the devices.
         claims: all of them.
-
     """
     counts: dict[str, DeviceCount] = {}
     for node, names in served.values():

@@ -33,7 +33,6 @@ from unisono.cluster.status import PREEMPTABLE_STATES, TaskStatus
 # A class without pods is kept for a while, for the next pod of the same spec, and then freed with the selectors that
 # only it looked through: users make any number of distinct specs in the life of a scheduler.
 
-
 # Objects that live as long as their owner, such as a session or a cluster's state, found by their class.
 
 T = TypeVar("T")
@@ -115,7 +114,6 @@ class PodClasses:
         kins: number of specs by ``PodClass.kin``.
         next_id: a number above all ids so far.
         freed: moves when classes were freed: results kept by id or kin may be of no use any more.
-
     """
 
     __slots__ = (
@@ -357,7 +355,6 @@ _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _RARE = frozenset((TASK_PRIORITY, PREEMPTABLE, RUN_SECONDS))
 """Annotations that few pods have: one question rules all of them out."""
 _FINISHED = {"Succeeded": TaskStatus.SUCCEEDED, "Failed": TaskStatus.FAILED, "Unknown": TaskStatus.UNKNOWN}
-
 
 _seconds = lru_cache(maxsize=4096)(parse_time)
 """Pods of one job are made within a second or two, and many jobs at once."""

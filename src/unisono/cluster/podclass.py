@@ -42,7 +42,6 @@ def weight_of(spec: PodSpec) -> int:
 
     Raises:
         ValueError: they are more than the scheduler looks at; the text names the field and the way out.
-
     """
     terms, nodes, spread = _pod_terms(spec), _node_terms(spec), spec.topology_spread_constraints or ()
     selectors = [*(one.label_selector for one in (*terms, *spread)), *(one.namespace_selector for one in terms)]
@@ -73,7 +72,6 @@ def check_volumes(spec: PodSpec) -> None:
 
     Raises:
         ValueError: there are more than `MOST_VOLUMES`.
-
     """
     _check(len(spec.volumes or ()), MOST_VOLUMES, "spec.volumes", "join them into fewer volumes")
 
@@ -201,7 +199,6 @@ class PodClass:
         uses: pods of the class, and classes of which it is the base.
         weight: number of terms, values, tolerations and ports that filters and scores look at for each node.
         spec: what of the spec the scheduler goes by, for changes that are tried.
-
     """
 
     __slots__ = (

@@ -31,7 +31,6 @@ class Failure:
         init_reasons: of its init containers.
         owners: kinds of its owners, such as ``ReplicaSet``.
         policies: the controller of its job acts on failed and deleted pods, by policies of the job.
-
     """
 
     reasons: frozenset[str]
@@ -70,7 +69,6 @@ class Task:
         remade: a controller makes a new pod when this one is gone.
         failure: of a failed pod that is not being deleted; else None.
         noticed: when it was told that it will be evicted, seconds since the epoch; 0.0 where it was not.
-
     """
 
     __slots__ = (
@@ -219,7 +217,6 @@ class Job:
         kin: the same, but that jobs of several namespaces may share it, which placing does not tell apart.
         derived: what readers have worked out from this record and its tasks alone, by name. It is emptied when they
             have changed, so that it holds from cycle to cycle.
-
     """
 
     __slots__ = (
@@ -338,7 +335,6 @@ class Queue:
         affinity: node groups that its pods may use.
         reported: ``status.allocated`` as last seen, wire form.
         exact: the six sums as jobs come and go; `tell_sums` says them.
-
     """
 
     __slots__ = (
@@ -446,7 +442,6 @@ class NodePods(dict[str, Task]):
     Attributes:
         derived: what readers have worked out from these pods and the annotations of their PodGroups alone, by name. It
             is emptied when they have changed, so that it holds from cycle to cycle.
-
     """
 
     __slots__ = ("derived",)

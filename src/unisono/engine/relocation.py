@@ -26,7 +26,6 @@ _AGAIN_SECONDS = 30.0
 """After a trial in vain a gang is not tried again for so long: trials cost as much as a cycle."""
 _STANDING = (TaskStatus.BOUND, TaskStatus.RUNNING)
 
-
 _MOVE_SECONDS = 60.0
 """So long at most the next gang waits until the last one that moved has its new places."""
 _TRIALS = 2
@@ -44,7 +43,6 @@ class _Moves:
         at: when it moved.
         pause: until when none is tried.
         tried: times by job.
-
     """
 
     last: str = ""

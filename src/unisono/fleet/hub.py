@@ -142,7 +142,6 @@ async def sealing_key(client: Client) -> bytes:
 
     Raises:
         ConfigError: the Secret holds none.
-
     """
     try:
         return _key(await client.get(SECRETS, NAME, NAMESPACE))

@@ -33,7 +33,6 @@ MEMBERS = "members"
 # Queues that every member has of its own.
 _OWN = frozenset((ROOT, DEFAULT_QUEUE))
 
-
 _SUM_SECONDS = 15.0
 
 

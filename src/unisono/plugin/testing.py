@@ -66,7 +66,6 @@ class Cycle:
         waiting: by job, why it waits.
         evicted: pods that must leave.
         decisions: all of it.
-
     """
 
     placed: Mapping[str, str]
@@ -176,7 +175,6 @@ class World:
             annotations: of its pods.
             on: nodes on which the first of its pods run already.
             spec: further fields of the pods' spec.
-
         """
         self._told(
             "job",
@@ -244,7 +242,6 @@ class World:
 
         Raises:
             WrongPlugin: a plug-in raised, answered what it must not, or a decision broke a rule of the engine.
-
         """
         used = load_config(config) if config else default_config()
         return self._decide(_with(used, plugins, arguments), {kind.name: kind for kind in plugins})
@@ -295,7 +292,6 @@ def drawn_world(seed: int, labels: Mapping[str, Sequence[str]] | None = None) ->
     Args:
         seed: the same gives the same.
         labels: of nodes, each with the values that it may have; a node may lack it. Some jobs select one.
-
     """
     draw, world = random.Random(seed), World()  # noqa: S311  # nosec B311 - draws examples, no secrets
     nodes = [f"n{number}" for number in range(draw.randint(1, 5))]
@@ -357,7 +353,6 @@ def check(
 
     Raises:
         WrongPlugin: it does not hold; names the seed, the world and the short cut that makes the difference.
-
     """
     configs = [load_config(config)] if config else [replace(default_config(), actions=_ACTIONS), load_config(SMALL)]
     used = [_with(each, (plugin,), arguments) for each in configs]

@@ -38,7 +38,6 @@ class Change(NamedTuple):
         shelf, key: where the object stands.
         apply: the object with the change; what it shows already stays.
         included: whether a state of the object shows the change, or another one in its place.
-
     """
 
     shelf: ObjectsByKey[Any]
@@ -132,7 +131,6 @@ def waits_for(claim: ResourceClaim) -> str:
 
     Raises:
         BindingFailed: one of its failure conditions is true.
-
     """
     allocation = claim.status.allocation
     states = {(one.driver, one.pool, one.device, one.share_id): one for one in claim.status.devices or ()}
@@ -221,7 +219,6 @@ class ClaimWriter:
 
         Raises:
             ClaimError: a claim cannot be prepared; what was written has been taken back.
-
         """
         written = self._written.setdefault(bind.uid, {})
         for done, need in enumerate(bind.preparations):
@@ -241,7 +238,6 @@ class ClaimWriter:
         Raises:
             ClaimError: that took too long or failed, a claim is gone, or its volume is not to be made for this node any
                 more.
-
         """
         written = self._written.get(bind.uid, {})
         for number, need in enumerate(bind.preparations):

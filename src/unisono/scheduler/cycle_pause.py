@@ -91,7 +91,6 @@ class Pause:
             debounce: between a change and the cycle.
             share_debounce: the same where the cluster is shared.
             gather: longest time for which a burst of arrivals is awaited.
-
         """
         self._clock, self._arrivals, self._shared = clock, arrivals, shared
         self._period, self._gather_seconds = period, gather
@@ -109,7 +108,6 @@ class Pause:
         Args:
             due_at: on the steady clock.
             busy_seconds: length of the last cycle.
-
         """
         wait = min(self._period, max(0.0, due_at - self._clock.monotonic()))
         timer = self._clock.call_later(wait, self._woken.set)

@@ -176,7 +176,6 @@ class Evictor:
 
         Returns:
             when the next notice is over, seconds since the epoch; None: none is given.
-
         """
         state, now, ends = self._feed.state, self._clock.time(), list[float]()
         notified = {*self._sent, *(task.uid for task in state.noticed.values())}

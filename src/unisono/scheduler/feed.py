@@ -215,7 +215,6 @@ class Feed:
         arrivals: pods and PodGroups that came while watching.
         arrived: is told of each of those pods that has no node yet.
         guests: sees each pod before the state does; None for none.
-
     """
 
     def __init__(self, state: ClusterState, changed: Callable[[], None]) -> None:

@@ -50,7 +50,6 @@ class Heartbeat:
 
     Attributes:
         told: the first cycle has ended, and the Lease says so, or could not be written.
-
     """
 
     def __init__(self, client: Client, clock: Clock, lease: str, scheduler_names: Iterable[str]) -> None:
@@ -84,7 +83,6 @@ class Heartbeat:
             notes: what its writer should know of the configuration in force.
             text: the newest configuration.
             parts: names of the actions and plug-ins in force.
-
         """
         self._last = self._clock.monotonic(), self._clock.time()
         self._first.set()

@@ -42,7 +42,6 @@ _MAKING_SECONDS = 5.0
 _STARTING_SECONDS = 5.0
 _BEING_MADE = (Cause.NO_PODS, Cause.TOO_FEW_PODS)
 
-
 _MOST_NODE_TEXT = 1000
 # Of each cause a job has so many events, and so many of its pods, which all have the condition.
 _MOST_EVENTS, _MOST_PODS = 3, 2

@@ -43,7 +43,6 @@ class Figures:
         preemptions: jobs for which preempt has evicted others, counted once per cycle.
         victims: pods that preempt has chosen in the latest cycle in which it chose any.
         times: by key of the PodGroup, the latest last.
-
     """
 
     queues: Sequence[QueueMetrics] = ()

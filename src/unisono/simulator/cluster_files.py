@@ -28,7 +28,6 @@ def load_cluster(path: Path) -> Cluster:
 
     Raises:
         InputError, ConfigError: the file breaks a rule; the message names the place.
-
     """
     if path.name.removesuffix(".gz").endswith(".csv") or path.name.startswith(_PHILLY_MACHINES):
         return _table(path)
@@ -59,7 +58,6 @@ def read_openb(path: Path) -> Cluster:
     Raises:
         InputError: names line and column.
         ClusterError: two nodes have one name, or there are too many.
-
     """
     nodes = [
         make_node(

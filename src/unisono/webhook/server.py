@@ -75,7 +75,6 @@ class Bundle:
         authority: signs the server's certificate.
         server: what the server shows.
         trusted: PEM of the authorities that clients should trust: this one, and the former one for a while.
-
     """
 
     authority: KeyPair
@@ -124,7 +123,6 @@ class Certificates:
 
         Raises:
             ApiError: the API server refuses; what was used before stays in use.
-
         """
         bundle = await keep(self._client, self._namespace, NAME, self.names, self._now())
         if bundle.server.certificate_pem != self._loaded:
@@ -139,7 +137,6 @@ class Certificates:
 
         Raises:
             ApiError: the API server refuses.
-
         """
         for plural in CONFIGURATIONS:
             path = f"/apis/admissionregistration.k8s.io/v1/{plural}/{configuration}"
@@ -178,7 +175,6 @@ async def keep(client: Client, namespace: str, name: str, names: tuple[str, ...]
 
     Raises:
         ApiError: the API server refuses, or replicas outrun each other again and again.
-
     """
     last: Exception = Conflict(f"the Secret {namespace}/{name} is changed by others all the time")
     for _ in range(_TRIES):
@@ -289,7 +285,6 @@ async def live(client: Client, clock: Clock) -> Objects:
 
     Raises:
         ApiError: it does not answer.
-
     """
     objects: dict[Kind[Any], Sequence[Any]] = {}
     for kind in SEEN:
@@ -302,7 +297,6 @@ async def live(client: Client, clock: Clock) -> Objects:
 
 
 T = TypeVar("T")
-
 
 # A certificate is renewed a month before its end; a configuration that was applied again must be trusted soon.
 _REFRESH_SECONDS = 30.0
@@ -343,7 +337,6 @@ class WebhookServer:
             also: names and addresses in the certificate beside those of the Service.
             most_pods: pods that one object may ask for.
             clock: for certificates and pauses.
-
         """
         self._client, self._clock, self._host, self._port = client, clock, host, port
         self._components = f"system:serviceaccounts:{namespace}"
@@ -369,7 +362,6 @@ class WebhookServer:
         Raises:
             ConfigError: the address cannot be listened on.
             ApiError: the certificates can be neither read nor made.
-
         """
         bundle = await self.certificates.refresh()
         watching = asyncio.create_task(self._informers.run())

@@ -72,7 +72,6 @@ def read_arguments(
 
     Raises:
         ConfigError: the value is no map.
-
     """
     if known is None:
         return {key: entry.plain() for key, _, entry in value.items()}
@@ -110,7 +109,6 @@ def check_shape(value: Value, shape: Shape, what: str, problems: Problems) -> No
 
     Raises:
         ConfigError: the value as a whole is wrong.
-
     """
     plain = value.plain()
     form = shape.form or _WORDS.get(shape.kind, "")
@@ -207,7 +205,6 @@ class CommandFlag:
         name: as it is written behind ``--``.
         check: raises ValueError with what a value must be.
         note: why it has no effect; empty where it has one.
-
     """
 
     name: str
@@ -327,7 +324,6 @@ tiers:
       hypernode.binpack.normal-pod.enable: false
 """
 
-
 DEFAULT_ACTIONS = ("enqueue", "allocate", "backfill")
 NODE_ORDER = "nodeorder"
 """The section that lists plug-ins which score nodes, beside tiers."""
@@ -354,7 +350,6 @@ def load_config(text: str, file: str = "", *, imports: bool = True) -> Scheduler
 
     Raises:
         ConfigError: the text breaks a rule; the message names file, line and key.
-
     """
     problems = Problems()
     with problems.whole_file():
@@ -376,7 +371,6 @@ def _read(text: str, file: str, problems: Problems, *, imports: bool) -> Schedul
 
     Raises:
         ConfigError: the text is no map at all, which is the only problem then.
-
     """
     if is_command_line(text):
         return read_command_line(text, file, default_config(), problems)

@@ -469,7 +469,6 @@ class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks, Acce
         implemented: the hooks that the class overrides; worked out from the class.
         config: name, switches, arguments.
         arguments: shortcut for ``config.arguments``.
-
     """
 
     name: ClassVar[str] = ""

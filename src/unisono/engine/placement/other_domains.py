@@ -27,7 +27,6 @@ class Trials(Protocol):
     Attributes:
         search: what the cycle knows of domains.
         effort: what is left of it.
-
     """
 
     search: Search
@@ -68,7 +67,6 @@ class OtherDomains:
 
     Attributes:
         points: of the domains that were chosen.
-
     """
 
     def __init__(self, solver: Trials, top: int, remaining: RemainingByGroup, *, settled: bool) -> None:

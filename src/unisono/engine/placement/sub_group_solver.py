@@ -30,7 +30,6 @@ class GroupRules:
 
     Attributes:
         many: the job has sub-groups of its own.
-
     """
 
     def __init__(self, cycle: Cycle, job: JobState) -> None:
@@ -70,7 +69,6 @@ class GroupInDomain(TaskGroup):
     Attributes:
         promise: see `Solver`.
         stuck: the last task that found no node.
-
     """
 
     def __init__(
@@ -148,7 +146,6 @@ class Solver:
         stuck: the last task that found no node, and the domain.
         effort: what is left for other ways than the first in each domain.
         within: where pods are kept while the domains of a label are tried for all of the job.
-
     """
 
     def __init__(self, cycle: Cycle, job: JobState, remaining: RemainingByGroup, *, promise: bool = False) -> None:
@@ -176,7 +173,6 @@ class Solver:
         Returns:
             the tasks that are left, the placements standing in the transaction; None, and nothing changed, when no
             domain works.
-
         """
         root = self.search.tree.root
         left = self._solve_below(root)

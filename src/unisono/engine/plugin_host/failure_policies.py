@@ -103,7 +103,6 @@ class Policy:
         neutral: the answer that has no effect: for a plug-in that may be ignored.
         everywhere: the check is made for plug-ins that are built in, too: the hook answers with arrays.
         candidates: position of the argument that lists tasks, of which each is judged by itself.
-
     """
 
     fails: Fails

@@ -147,7 +147,6 @@ class Headroom:
         session: of the cycle.
         share: 0 to 1, of jobs whose PriorityClass is not named.
         by_class: the same by name of PriorityClass.
-
     """
 
     def __init__(self, session: Session, share: float, by_class: Mapping[str, float]) -> None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState, QueueState
     from unisono.engine.session.session import Session
 
-
 # What an extender is told: jobs, tasks, nodes and queues in the field names of Volcano's Go structs.
 
 Body = dict[str, Any]

@@ -182,7 +182,6 @@ def packing(free: Ints, milli: int, count: int) -> FloatArray:
 
 _NONE = 1 << 40
 
-
 _RULE = Argument("gpu-placement.rule", "text", "best-fit", "best-fit, dot-product, clustering, packing or random")
 _WEIGHT = Argument("gpu-placement.weight", "int", 1, "multiplies the score; 0 switches the plug-in off")
 _RESOURCE = Argument("gpu-placement.resource", "text", NVIDIA_GPU, "name of whole GPUs")

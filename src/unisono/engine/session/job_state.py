@@ -42,7 +42,6 @@ class QueueState:
         claimed: ``[R]`` ``allocated`` plus what this session has pipelined: what share-based plug-ins compare.
         job_count: PodGroups that name it.
         limits: capabilities that hold for it, its own and those of the queues above it.
-
     """
 
     __slots__ = ("allocated", "claimed", "created", "job_count", "limits", "name", "record", "uid")
@@ -89,7 +88,6 @@ class JobState:
         pending_best_effort: pending tasks that request nothing.
         account_limits: limits that hold for whom the job runs for, such as those of its user.
         places: task key to (status, node column) for tasks that this session has moved.
-
     """
 
     __slots__ = (

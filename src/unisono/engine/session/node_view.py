@@ -59,7 +59,6 @@ class NodeView:
             state none; with pods being deleted and what this session has promised, without what it has evicted.
         size: ``M``.
         future: the question is about resources that are being released too (the task would be pipelined).
-
     """
 
     __slots__ = (

@@ -93,7 +93,6 @@ def bundle(
 
     Raises:
         ConfigError: an object cannot be applied, or there are too many.
-
     """
     bundled: list[dict[str, Any]] = []
     seen: set[tuple[str, str, str, str]] = set()
@@ -176,7 +175,6 @@ class PlacedPolicy:
     Attributes:
         cluster: name of the AttachedCluster.
         policy: name of the policy, or ``NAME-INDEX`` where it has none.
-
     """
 
     cluster: str
@@ -191,7 +189,6 @@ class Destinations:
         places: with the index of each place's policy, in the order of the policies, and of the clusters in the Fleet.
         problem: why nothing can be said, such as a Fleet that does not exist; then there are no places, and what was
             brought before stays.
-
     """
 
     places: Mapping[PlacedPolicy, int] = field(default_factory=dict)
@@ -213,7 +210,6 @@ def destinations(
         application: what to bring.
         fleets: finds a Fleet by its key.
         clusters: finds an AttachedCluster by its key.
-
     """
     namespace = application.metadata.namespace
     places: dict[PlacedPolicy, int] = {}

@@ -262,7 +262,6 @@ class ApplicationsController(Controller):
         Raises:
             ConfigError: it cannot be read.
             _BeingRead: it takes long.
-
         """
         now, generation = self._clock.monotonic(), application.metadata.generation or 0
         cached = known.rendered.get(index)

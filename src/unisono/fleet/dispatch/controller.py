@@ -320,7 +320,6 @@ class DispatchController(Controller):
 
         Raises:
             Conflict: the job has changed since it was read.
-
         """
         meta = job.metadata
         patch = placement.patch(meta.resource_version)
@@ -540,7 +539,6 @@ class DispatchController(Controller):
 
         Raises:
             Conflict: the job has changed since it was read.
-
         """
         if not patch:
             return

@@ -64,7 +64,6 @@ class Target(Protocol):
 
         Raises:
             UnisonoError: the API server did not take it.
-
         """
         ...
 
@@ -73,7 +72,6 @@ class Target(Protocol):
 
         Raises:
             UnisonoError: the API server did not take it.
-
         """
         ...
 

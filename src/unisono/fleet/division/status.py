@@ -42,7 +42,6 @@ def summed(
         why: why it is not divided as it should be; empty where it is.
         now: seconds since 1970.
         waits: for which machines some wait; empty where none do.
-
     """
     old = obj.status
     names = {each.name for each in msgspec.structs.fields(type(old))}

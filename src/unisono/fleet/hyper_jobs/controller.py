@@ -78,7 +78,6 @@ class Part:
         group: name of the gang's PodGroup.
         clusters: members that may take it; empty for all.
         machines: those that are to come in its member for it; None where it waits for none.
-
     """
 
     placement: Placement
@@ -95,7 +94,6 @@ class WaitingParts:
     Attributes:
         least: pods that must have a place together, by part.
         clusters: members that may take them, by part; empty for all.
-
     """
 
     least: Mapping[str, int]
@@ -240,7 +238,6 @@ class GangController(Controller):
 
         Raises:
             SplitError: a split policy cannot be followed.
-
         """
         expected = {each.name for each in wanted_jobs(hyper_job)}
         children = self._jobs.by_index(OWNER_INDEX, family(hyper_job))
@@ -297,7 +294,6 @@ class GangController(Controller):
 
         Raises:
             Conflict: the HyperJob has changed since it was read.
-
         """
         before = self.record(hyper_job)
         recorded = {
@@ -321,7 +317,6 @@ class GangController(Controller):
 
         Raises:
             Conflict: the HyperJob has changed since it was read.
-
         """
         live, _ = self.parts(hyper_job)
         record = self.record(hyper_job).without(live, self._clock.time())

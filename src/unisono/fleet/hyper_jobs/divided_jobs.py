@@ -184,7 +184,6 @@ class Finding:
         spec: of the Volcano Job that is divided.
         clusters: members over which it is divided; empty where it is not.
         why: by members that together would have room for it: why it is not divided over them.
-
     """
 
     alone: bool = False
@@ -212,7 +211,6 @@ def find(
         outside: members that may not have it, and why.
         now: the clock's ``monotonic``.
         growing: groups of nodes that may grow, by member.
-
     """
     table = state.feed.state.nodes
     # A member without the kind takes no whole job of it, and parts all the same.

@@ -60,7 +60,6 @@ async def bring_group(client: Client, found: PodGroup | None, wanted: PodGroup) 
         client: of the hub.
         found: the PodGroup of that name, as it is known; one that has come since then is left for the next look.
         wanted: as the job asks for it.
-
     """
     meta = wanted.metadata
     if found is None:
@@ -110,7 +109,6 @@ def guided(
         outside: those that may not.
         points: by reason and cluster.
         promised: uid of the job where machines that may come are promised to it.
-
     """
     text = msgspec.json.encode(points, order="deterministic").decode() if points else ""
     return tuple(_guided(pod, clusters, outside, text, promised) for pod in pods)
@@ -160,7 +158,6 @@ class Work:
     Attributes:
         group: its PodGroup, bound to one cluster.
         pods: its pods, as its controller would make them, without nodes.
-
     """
 
     group: PodGroup
@@ -175,7 +172,6 @@ def work_of(kind: Kind[Any], job: Object, now: float, priority: Priorities = lam
         job: the job.
         now: seconds since 1970.
         priority: value of a priority class.
-
     """
     made = _volcano(job, priority) if isinstance(job, Job) else _training(kind, job, now, priority)
     if made is None or not made.pods:
@@ -203,7 +199,6 @@ class Made:
         seen: the job without a status, its admitted PodGroup, and its pods and their Services.
         group: the PodGroup as it is made.
         besides: all other objects.
-
     """
 
     seen: Seen[Any]
@@ -316,7 +311,6 @@ def changes(job: Object, copied: Object, *, held: bool = False) -> list[Operatio
         job: the hub's job.
         copied: its copy.
         held: of a part of a gang: the copy is to have no pods.
-
     """
     scaled_there = SCALED_AT in (copied.metadata.annotations or {})
     if isinstance(job, Job) and isinstance(copied, Job):

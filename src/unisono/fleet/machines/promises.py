@@ -60,7 +60,6 @@ class Gang:
         most: members that all of them may be in; None for any number.
         fixed: members that have others of them already.
         look: looks at all of them again.
-
     """
 
     waiting: frozenset[str]
@@ -81,7 +80,6 @@ class _Promise:
         sent: monotonic time of the dispatch; None while it is an offer.
         taken: how many machines it was sent for, by group.
         look: looks at the job again.
-
     """
 
     gang: str
@@ -205,7 +203,6 @@ class Machines:
         Args:
             ask: the job.
             cheapest: whether price counts before time, and before room that is there and costs more.
-
         """
         early = self._early(ask.uid, ask.clusters, cheapest=cheapest)
         if early is None or early > 0:
@@ -223,7 +220,6 @@ class Machines:
             gang: answers it; asked where machines may come alone.
             ask: one of its jobs.
             cheapest: see `way_for`.
-
         """
         early = self._early(uid, self._state.members(), cheapest=cheapest)  # this part alone may have room
         if early is None or early > 0:

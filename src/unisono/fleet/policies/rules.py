@@ -38,7 +38,6 @@ class Subject:
         kind, api_versions: of the job.
         namespace, name, labels, annotations: of it.
         preferred: preferred node affinity of its first pod.
-
     """
 
     kind: str
@@ -76,7 +75,6 @@ def policy_of(
         subject: the job.
         own: policies of its namespace.
         all_: policies of all namespaces.
-
     """
     return _best(subject, own) or _best(subject, all_)
 
@@ -120,7 +118,6 @@ class Cluster:
         labels: of its AttachedCluster.
         gone: it is lost or drained.
         gigabits: per second at which it gets data.
-
     """
 
     name: str
@@ -181,7 +178,6 @@ class DataWish:
         source: name of the DataSource; empty while there is none.
         clusters: that have it.
         gigabytes: to bring to another; None where it cannot be brought.
-
     """
 
     claim: str
@@ -272,7 +268,6 @@ class Rules:
         again: the rules change by themselves after so many seconds; None when they do not.
         bound: something bounds the job to clusters, also to those that join later.
         choice: what the policy says of machines that may come.
-
     """
 
     outside: Mapping[str, str] = field(default_factory=dict)
@@ -294,7 +289,6 @@ class Asked:
         data: what it needs of data.
         waited: seconds that it has waited for a cluster.
         avoided: clusters that have failed it lately, and for how many seconds they are still avoided.
-
     """
 
     subject: Subject

@@ -160,7 +160,6 @@ def forecast(
         budget: a fast model answers first; then the engine simulates the same futures one by one, and the answer
             narrows to its own. None: the engine alone, however long it takes.
         progress: is told how many futures are done.
-
     """
     side = Side(objects, config, now, past=past, run_times=run_times, futures=futures, until=until, seed=seed)
     side.settings, side.all_time, side.by_limits = settings or Settings(), whole, by_limits
@@ -173,7 +172,6 @@ class Side:
 
     Args:
         objects, config, now, past, run_times, futures, until, seed: as for `forecast`.
-
     """
 
     def __init__(
@@ -443,7 +441,6 @@ def calibrate(
         most_jobs: waiting jobs of each moment that count, the first ones.
         budget: of each forecast; None: the engine alone.
         progress: is told how many moments are done.
-
     """
     first, last = jobs[0].submit, jobs[-1].submit
     times = [first + (last - first) * (0.2 + 0.6 * number / moments) for number in range(moments)]

@@ -325,7 +325,6 @@ class World:
 
         Raises:
             SimulationError: the settings do not fit the cluster, or the cluster is broken.
-
         """
         until = inf if self.settings.until is None else self.settings.until
         heap, run = self._heap, self._run
@@ -528,7 +527,6 @@ def fill(state: ClusterState, cluster: Cluster, jobs: Sequence[Job]) -> None:
 
     Raises:
         SimulationError: one of them is not valid.
-
     """
     for node in cluster.nodes:
         state.apply("ADDED", NODES, node)

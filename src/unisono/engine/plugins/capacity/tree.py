@@ -41,7 +41,6 @@ class Branch:
         ceiling: what it may hold: as ``admission``, and never more than queues can share of the cluster.
         held: claimed by it and its descendants, kept up to date during the session.
         members: the queues among it and its descendants.
-
     """
 
     __slots__ = (
@@ -114,7 +113,6 @@ class Branches(dict[str, Branch]):
     Args:
         session: the session, at its opening.
         hierarchical: whether ``spec.parent`` counts.
-
     """
 
     def __init__(self, session: Session, *, hierarchical: bool) -> None:
@@ -284,7 +282,6 @@ class DeviceQuotas:
         session: the session, at its opening.
         branches: the queues.
         consumable: whether amounts that devices share out are counted, too.
-
     """
 
     def __init__(self, session: Session, branches: Branches, *, consumable: bool) -> None:

@@ -51,7 +51,6 @@ class Want:
         admin: devices may be in use, and stay free for others.
         tolerations: taints of devices that it endures.
         capacity: amounts that each device must have, or of a shared one have left.
-
     """
 
     request: str
@@ -89,7 +88,6 @@ def plan(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> ClaimPlan:
 
     Raises:
         ClaimError: a class does not exist, or a selector cannot be compiled.
-
     """
     requests: list[tuple[Want, ...]] = []
     for request in claim.spec.devices.requests or ():
@@ -122,7 +120,6 @@ def matcher_of(
 
     Raises:
         ClaimError: a selector cannot be compiled; also when it has no answer for a device.
-
     """
     tests: list[CompiledSelector] = []
     for selector in selectors:
@@ -316,7 +313,6 @@ def allocate(
 
     Raises:
         ClaimError: a selector has no answer for a device.
-
     """
     search = _Search(units, free, book, incomplete)
     return search.given if search.run(plans) else None

@@ -30,7 +30,6 @@ from unisono.engine.session.node_view import NodeView
 
 # What devices share out: amounts of a device that several claims may use, and counters from which devices draw.
 
-
 DeviceName = tuple[str, str, str]
 """(driver, pool, device)."""
 CounterName = tuple[str, str, str, str]
@@ -51,7 +50,6 @@ class Capacity:
 
         Args:
             asked: None where the request does not name the amount.
-
         """
         policy = self.policy
         if asked is None:
@@ -81,7 +79,6 @@ def portions(capacity: Mapping[str, Capacity], asked: Amounts) -> Amounts | None
     Args:
         capacity: of the device, by its full name.
         asked: amounts that the request names, by full name.
-
     """
     if not asked.keys() <= capacity.keys():
         return None
@@ -104,7 +101,6 @@ class DevicesInUse:
         consumed: by such a device, how much of each capacity is consumed.
         totals: counters of all pools.
         drawn: what devices in use draw from them.
-
     """
 
     taken: set[DeviceName] = field(default_factory=set)
@@ -181,7 +177,6 @@ class Unit:
         shared: several claims may use it, as far as its capacity goes.
         plain: it is free or in use, and nothing else.
         device: as its slice has it.
-
     """
 
     name: DeviceName
@@ -204,7 +199,6 @@ class _Limit(NamedTuple):
         column: of the node.
         row: of the resource.
         claimed: devices that claims had when the session began; the node's ``allocatable`` is without them.
-
     """
 
     column: int
@@ -220,7 +214,6 @@ class Inventory:
             conditions come last.
         incomplete: ``[N]`` some pool of the node is not complete.
         book: what is in use.
-
     """
 
     def __init__(
@@ -293,7 +286,6 @@ class Inventory:
             unit: the device.
             amounts: what a share consumes; None for the whole device.
             sign: 1 or -1.
-
         """
         self._use(unit.name, unit, amounts, sign)
 

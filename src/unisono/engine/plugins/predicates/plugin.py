@@ -246,7 +246,6 @@ class DomainCheck(Protocol):
 
     Attributes:
         self_affecting: one pod of the class matters to the next one.
-
     """
 
     self_affecting: bool

@@ -79,7 +79,6 @@ class ClaimLedger:
 
         Raises:
             ClaimError: one of them cannot be read.
-
         """
         claim_plans = []
         for key in pod_class.devices:
@@ -115,7 +114,6 @@ class ClaimLedger:
 
         Raises:
             ClaimError: a selector has no answer for a device of the node.
-
         """
         inventory = self.inventory
         inventory.settle(column)
@@ -230,7 +228,6 @@ class LimitFilter:
     Attributes:
         sources: what the answer depends on.
         self_affecting: its pods are counted by the engine itself.
-
     """
 
     self_affecting = False
@@ -313,7 +310,6 @@ class ClaimFilter:
     Attributes:
         sources: what the answer depends on.
         self_affecting: devices are taken by the first pod of the class.
-
     """
 
     self_affecting = True
