@@ -49,10 +49,7 @@ BASELINES = {
     ("MIX2", 150): Baseline(19_903, 19_739, 332, 2_468, 0.743),
 }
 
-HEADROOM = {
-    "eviction-guard.headroom": 0.12,
-    "eviction-guard.headroom.priorityClasses": {priority_class(HIGH): 0},
-}
+HEADROOM = {"eviction-guard.headroom": 0.12, "eviction-guard.headroom.priorityClasses": {priority_class(HIGH): 0}}
 """Best-effort jobs leave 12 % of the GPUs to strict and soft ones."""
 POLICIES = {"least-loss": plugin("eviction-guard"), "headroom": plugin("eviction-guard", HEADROOM)}
 

@@ -361,10 +361,7 @@ _seconds = lru_cache(maxsize=4096)(parse_time)
 
 
 def task_of(
-    pod: Pod,
-    classes: PodClasses,
-    scheduler_names: frozenset[str],
-    words: Mapping[str, Mapping[str, str]] = _NO_WORDS,
+    pod: Pod, classes: PodClasses, scheduler_names: frozenset[str], words: Mapping[str, Mapping[str, str]] = _NO_WORDS
 ) -> Task:
     """The record of a pod; whether its job, queue or node exist does not matter.
 

@@ -53,12 +53,7 @@ def weight_of(spec: PodSpec) -> int:
     about = "spec.affinity and spec.topologySpreadConstraints"
     for number, most, what, instead in (
         (len(terms) + len(spread), MOST_TERMS, f"terms about other pods in {about}", "join them into fewer selectors"),
-        (
-            len(nodes),
-            MOST_TERMS,
-            "terms in spec.affinity.nodeAffinity",
-            "select nodes by a label of their own",
-        ),
+        (len(nodes), MOST_TERMS, "terms in spec.affinity.nodeAffinity", "select nodes by a label of their own"),
         (values, MOST_VALUES, f"namespaces, labels and values in {about}", "give what is meant a label of its own"),
         (tolerations, MOST_TOLERATIONS, "spec.tolerations", "one without a key tolerates all taints"),
         (ports, MOST_PORTS, "ports with hostPort in spec.containers", "use a Service"),

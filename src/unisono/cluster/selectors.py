@@ -117,10 +117,7 @@ class SelectorBook:
         return {NAMESPACE_NAME: namespace, **self.namespace_labels.get(namespace, _EMPTY)}
 
     def intern(
-        self,
-        labels: LabelSelector | None,
-        namespaces: Iterable[str],
-        namespace_selector: LabelSelector | None = None,
+        self, labels: LabelSelector | None, namespaces: Iterable[str], namespace_selector: LabelSelector | None = None
     ) -> Selector:
         """The selector of these parts."""
         names = frozenset(namespaces)

@@ -114,11 +114,7 @@ class World:
         self._put(
             NODES,
             {
-                "metadata": {
-                    "name": name,
-                    "uid": f"node-{name}",
-                    "labels": {HOSTNAME: name, **(labels or {})},
-                },
+                "metadata": {"name": name, "uid": f"node-{name}", "labels": {HOSTNAME: name, **(labels or {})}},
                 "spec": {**spec, "taints": [dict(taint) for taint in taints]},
                 "status": {
                     "allocatable": amounts,
@@ -227,12 +223,7 @@ class World:
             )
         return self
 
-    def cycle(
-        self,
-        *plugins: type[Plugin],
-        arguments: Mapping[str, Any] | None = None,
-        config: str = "",
-    ) -> Cycle:
+    def cycle(self, *plugins: type[Plugin], arguments: Mapping[str, Any] | None = None, config: str = "") -> Cycle:
         """Decide once and carry it out: placed pods run, evicted ones are gone, admitted jobs are so in later cycles.
 
         Args:

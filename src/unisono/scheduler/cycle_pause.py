@@ -49,12 +49,7 @@ class Evicting(Protocol):
     """Carries out evictions; `Evictor` is one."""
 
     def submit(
-        self,
-        victims: Iterable[tuple[str, str, str]],
-        action: str,
-        why: str,
-        beneficiary: str = "",
-        notice: float = 0.0,
+        self, victims: Iterable[tuple[str, str, str]], action: str, why: str, beneficiary: str = "", notice: float = 0.0
     ) -> int:
         """Evict pods (namespace, name, uid) in the background; returns how many evictions were sent."""
         ...

@@ -164,8 +164,6 @@ class Heartbeat:
             annotations={key: value for key, value in facts.items() if value or key in _ALWAYS},
         )
         spec = LeaseSpec(
-            holder_identity=self._name,
-            lease_duration_seconds=_DURATION_SECONDS,
-            renew_time=rfc3339_micro(when),
+            holder_identity=self._name, lease_duration_seconds=_DURATION_SECONDS, renew_time=rfc3339_micro(when)
         )
         return Lease(metadata=meta, spec=spec)

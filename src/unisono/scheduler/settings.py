@@ -341,12 +341,7 @@ class FileConfig:
     ``module:Class`` is imported again whenever the file is written, also with the same content.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        load: Loader = load_config,
-        on_error: Callable[[str], None] | None = None,
-    ) -> None:
+    def __init__(self, path: Path, load: Loader = load_config, on_error: Callable[[str], None] | None = None) -> None:
         """Read the file at once.
 
         Raises:

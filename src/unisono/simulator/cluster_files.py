@@ -8,15 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from unisono.api.yaml import expand_lists, load_all
-from unisono.simulator.clusters import (
-    MOST_NODES,
-    Cluster,
-    ClusterError,
-    build_from_objects,
-    make_node,
-    parse,
-    tree_of,
-)
+from unisono.simulator.clusters import MOST_NODES, Cluster, ClusterError, build_from_objects, make_node, parse, tree_of
 from unisono.simulator.files import open_text, rows
 
 OPENB_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")

@@ -42,17 +42,7 @@ from unisono.kube.listening import AppListener
 from unisono.kube.reflector import ReflectorStatistics
 from unisono.kube.transport import error_of
 from unisono.scheduler.settings import advice
-from unisono.webhook.review import (
-    BadReview,
-    Question,
-    check,
-    completed,
-    failed,
-    patching,
-    read,
-    refused,
-    sealing,
-)
+from unisono.webhook.review import BadReview, Question, check, completed, failed, patching, read, refused, sealing
 
 # The webhook's own certificates: made once, shared in a Secret, renewed in time, trusted by caBundle.
 

@@ -305,11 +305,7 @@ def _conditions(
         kept.pop("Scheduled", None)
         too_few = verdict is not None and verdict.cause in _TOO_FEW
         reason = "NotEnoughTasks" if too_few else "NotEnoughResources"
-        kept["Unschedulable"] = (
-            "True",
-            reason,
-            with_verdict(condition_message(job, report), verdict),
-        )
+        kept["Unschedulable"] = ("True", reason, with_verdict(condition_message(job, report), verdict))
     elif judged and job.is_ready and job.size > 0:
         kept.pop("Unschedulable", None)
         kept["Scheduled"] = ("True", SCHEDULED_REASON, "")

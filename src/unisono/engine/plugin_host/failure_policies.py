@@ -168,11 +168,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
     "line_score": _shortcut(About.PODS, checks.maybe(checks.lines), _always(None)),
     # victims
     "victims": _closed(
-        About.CANDIDATES,
-        checks.maybe(checks.mask_of(2)),
-        _mask(2, value=False),
-        everywhere=True,
-        candidates=2,
+        About.CANDIDATES, checks.maybe(checks.mask_of(2)), _mask(2, value=False), everywhere=True, candidates=2
     ),
     "protected": _closed(About.CANDIDATES, _MASK_0, _mask(0, value=True), everywhere=True, candidates=0),
     "retained": _closed(About.CANDIDATES, _MASK_0, _mask(0, value=True), everywhere=True, candidates=0),

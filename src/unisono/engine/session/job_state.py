@@ -9,15 +9,7 @@ import numpy as np
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import Vector, fitted
-from unisono.cluster.status import (
-    CLAIMS,
-    HOLDS,
-    IS_READY,
-    READY_STATES,
-    STATUS_COUNT,
-    TaskStatus,
-    count,
-)
+from unisono.cluster.status import CLAIMS, HOLDS, IS_READY, READY_STATES, STATUS_COUNT, TaskStatus, count
 from unisono.engine.session.limit import Limit
 
 _PENDING, _PIPELINED, _ALLOCATED, _BINDING = 0, 1, 2, 3

@@ -200,9 +200,7 @@ class Destinations:
 
 
 def destinations(
-    application: Application,
-    fleets: Callable[[str], Fleet | None],
-    clusters: Callable[[str], AttachedCluster | None],
+    application: Application, fleets: Callable[[str], Fleet | None], clusters: Callable[[str], AttachedCluster | None]
 ) -> Destinations:
     """Where the policies go.
 

@@ -254,11 +254,7 @@ class Grown:
 
 
 def plan_growing(
-    wish: Wish,
-    placement: Placement,
-    clusters: Sequence[Cluster],
-    candidates: Candidates,
-    growing: Mapping[str, int],
+    wish: Wish, placement: Placement, clusters: Sequence[Cluster], candidates: Candidates, growing: Mapping[str, int]
 ) -> Grown:
     """Replicas by cluster, where the room that is there is too little: all of it, and machines for the rest.
 

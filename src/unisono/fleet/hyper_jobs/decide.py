@@ -19,14 +19,7 @@ from unisono.api.selecting import controller_of
 from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.controllers.hyperjob.decide import (
-    BY_REPLICATED_JOB,
-    MOST_PARTS,
-    Divisible,
-    Split,
-    divisible,
-    split_of,
-)
+from unisono.controllers.hyperjob.decide import BY_REPLICATED_JOB, MOST_PARTS, Divisible, Split, divisible, split_of
 from unisono.controllers.node_scaling.decide import Pool
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.dividing import MOST_SETS, Floor, roles_of

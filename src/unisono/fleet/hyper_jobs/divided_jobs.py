@@ -64,14 +64,7 @@ from unisono.kube.controller import Context, Controller
 PART: Final = "part"
 """Name of the one replicated job of a HyperJob that divides a job."""
 _OWNER_INDEX = "controller-uid"
-_HANDED_ON: Final = (
-    FLEET,
-    RESTART_POLICY,
-    RESERVE_TIMEOUT,
-    START_TIMEOUT,
-    BIND_TIMEOUT,
-    WORKER_LOST_TIMEOUT,
-)
+_HANDED_ON: Final = (FLEET, RESTART_POLICY, RESERVE_TIMEOUT, START_TIMEOUT, BIND_TIMEOUT, WORKER_LOST_TIMEOUT)
 # Seconds until a job that fits nowhere is looked at again, and one that fits into a member; for which the scheduler has
 # a new job to itself; and for which a member that does not answer is waited for.
 _LOOK_SECONDS: Final = 30.0

@@ -112,10 +112,7 @@ class GangRecord:
         return place is not None and place.machines is not None and place.generation > self.started
 
     def sent(
-        self,
-        places: Mapping[str, tuple[str, str]],
-        now: float,
-        machines: Mapping[str, PromisedMachines] | None = None,
+        self, places: Mapping[str, tuple[str, str]], now: float, machines: Mapping[str, PromisedMachines] | None = None
     ) -> GangRecord:
         """The next dispatch.
 

@@ -126,10 +126,7 @@ class Machines:
             seconds = self._learnt.get((cluster, pool.name), pool.boot_seconds)
             adjusted.append(
                 replace(
-                    pool,
-                    most=max(pool.replicas, pool.most - more),
-                    failing=pool.failing or back,
-                    boot_seconds=seconds,
+                    pool, most=max(pool.replicas, pool.most - more), failing=pool.failing or back, boot_seconds=seconds
                 )
             )
         return adjusted
@@ -383,13 +380,7 @@ class Machines:
         self._looked.pop(promise.gang, None)
 
     def adopt(
-        self,
-        uid: str,
-        cluster: str,
-        record: PromisedMachines,
-        look: Callable[[], None],
-        most: int,
-        gang: str = "",
+        self, uid: str, cluster: str, record: PromisedMachines, look: Callable[[], None], most: int, gang: str = ""
     ) -> None:
         """A hub before this one has sent the job there for machines; its time begins anew.
 

@@ -328,11 +328,7 @@ def account(*, applications: bool = False, resources: Collection[str] = ()) -> l
     own = {"name": ACCOUNT, "namespace": ACCOUNT_NAMESPACE}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ACCOUNT_NAMESPACE}},
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": ACCOUNT, "namespace": ACCOUNT_NAMESPACE},
-        },
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": ACCOUNT_NAMESPACE}},
         {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": ACCOUNT}, "rules": rules(resources)},
         {
             "apiVersion": f"{group}/v1",

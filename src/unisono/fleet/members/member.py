@@ -434,13 +434,7 @@ class Member:
         self._sinks.append(sink)
         absent = 60.0 if optional else None
         return Reflector(
-            self.client,
-            kind,
-            sink,
-            clock=self._clock,
-            label_selector=labels,
-            absent_seconds=absent,
-            most=MOST_OBJECTS,
+            self.client, kind, sink, clock=self._clock, label_selector=labels, absent_seconds=absent, most=MOST_OBJECTS
         )
 
     def _groups_of(self, kind: Kind[Any]) -> Reflector[Any]:

@@ -368,8 +368,7 @@ def _pods_of(group: PodGroup, now: float) -> list[Pod]:
     each = {name: -(-amount // count) for name, amount in amounts.items() if name != "pods"}
     requests: dict[str, str | int | float] = {**to_wire(each)}
     spec = PodSpec(
-        scheduler_name=SCHEDULER,
-        containers=[Container(name="main", resources=ResourceRequirements(requests=requests))],
+        scheduler_name=SCHEDULER, containers=[Container(name="main", resources=ResourceRequirements(requests=requests))]
     )
     meta = group.metadata
     return [

@@ -235,11 +235,7 @@ class Division:
 
 
 def divide(
-    session: Session,
-    *,
-    deserved: bool = False,
-    asked: Mapping[str, Amounts] | None = None,
-    lost: Amounts | None = None,
+    session: Session, *, deserved: bool = False, asked: Mapping[str, Amounts] | None = None, lost: Amounts | None = None
 ) -> Division:
     """Divide the usable cluster among the session's queues.
 
