@@ -9,22 +9,10 @@ from functools import cached_property
 from math import ceil, floor, inf
 from typing import Any
 
+from unisono.api import kinds
 from unisono.api.budgets import with_tally
 from unisono.api.core import Pod
 from unisono.api.groups.scheduling import PodGroup
-from unisono.api.kinds import (
-    BUDGETS,
-    FLOATING_RESOURCES,
-    HYPER_NODES,
-    NODES,
-    POD_GROUPS,
-    PODS,
-    PRICE_LISTS,
-    PRIORITY_CLASSES,
-    QUEUES,
-    RESERVATIONS,
-    TEMPORARY_QUOTAS,
-)
 from unisono.api.messages import counted
 from unisono.cluster.recent import RunTimes
 from unisono.engine.config.model import SchedulerConfig
@@ -495,8 +483,8 @@ class _Ended:
             if number not in self._made:
                 self._made[number] = self._make(world.outcomes[number], number)
             group, pods = self._made[number]
-            objects.add(POD_GROUPS, [group])
-            objects.add(PODS, pods)
+            objects.add(kinds.POD_GROUPS, [group])
+            objects.add(kinds.PODS, pods)
 
     def _make(self, outcome: JobOutcome, number: int) -> tuple[PodGroup, list[Pod]]:
         job, maker = outcome.job, self._maker
@@ -513,21 +501,21 @@ class _Ended:
 def objects_of(world: World) -> LiveObjects:
     """The objects of a world at this moment, as a live cluster would list them."""
     objects = LiveObjects()
-    objects.add(NODES, [node for node in world.cluster.nodes if node.metadata.name in world.up])
-    objects.add(HYPER_NODES, world.cluster.hyper_nodes)
-    objects.add(RESERVATIONS, world.cluster.reservations)
-    objects.add(TEMPORARY_QUOTAS, world.cluster.temporary_quotas)
-    objects.add(FLOATING_RESOURCES, world.cluster.floating)
+    objects.add(kinds.NODES, [node for node in world.cluster.nodes if node.metadata.name in world.up])
+    objects.add(kinds.HYPER_NODES, world.cluster.hyper_nodes)
+    objects.add(kinds.RESERVATIONS, world.cluster.reservations)
+    objects.add(kinds.TEMPORARY_QUOTAS, world.cluster.temporary_quotas)
+    objects.add(kinds.FLOATING_RESOURCES, world.cluster.floating)
     tallies = world.state.catalogue.budgets.tallies
-    objects.add(BUDGETS, [with_tally(one, tallies[one.metadata.name]) for one in world.cluster.budgets])
-    objects.add(PRICE_LISTS, world.cluster.price_lists)
+    objects.add(kinds.BUDGETS, [with_tally(one, tallies[one.metadata.name]) for one in world.cluster.budgets])
+    objects.add(kinds.PRICE_LISTS, world.cluster.price_lists)
     queues = {queue.metadata.name: queue for queue in world.cluster.queues}
     for name in ("default", *sorted({job.queue for job in world.jobs})):
         queues.setdefault(name, make_queue(name))
-    objects.add(QUEUES, queues.values())
+    objects.add(kinds.QUEUES, queues.values())
     objects.add(
-        PRIORITY_CLASSES, [priority_object(value) for value in sorted({job.priority for job in world.jobs} - {0})]
+        kinds.PRIORITY_CLASSES, [priority_object(value) for value in sorted({job.priority for job in world.jobs} - {0})]
     )
-    objects.add(POD_GROUPS, [live.group for live in world.live.values()])
-    objects.add(PODS, [pod for live in world.live.values() for pod in live.pods])
+    objects.add(kinds.POD_GROUPS, [live.group for live in world.live.values()])
+    objects.add(kinds.PODS, [pod for live in world.live.values() for pod in live.pods])
     return objects

@@ -18,20 +18,10 @@ from math import inf
 from msgspec.structs import replace
 
 from unisono import engine
+from unisono.api import kinds
 from unisono.api.budget_use import Uses
 from unisono.api.budgets import count
 from unisono.api.groups.scheduling import Queue
-from unisono.api.kinds import (
-    BUDGETS,
-    FLOATING_RESOURCES,
-    HYPER_NODES,
-    NODES,
-    PRICE_LISTS,
-    PRIORITY_CLASSES,
-    QUEUES,
-    RESERVATIONS,
-    TEMPORARY_QUOTAS,
-)
 from unisono.api.resources import resource_list
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig
@@ -449,14 +439,14 @@ class World:
         number = places.numbers[name]
         if change.up:
             self._up.add(name)
-            self.state.apply("ADDED", NODES, self.cluster.nodes[number])
+            self.state.apply("ADDED", kinds.NODES, self.cluster.nodes[number])
         else:
             self._up.discard(name)
             hit = [live for live in self.live.values() if any(number in unit.placed.values() for unit in live.units)]
             for live in hit:
                 lost = [at for unit in live.units for at, place in unit.placed.items() if place == number]
                 places.fail(live, lost, "node lost")
-            self.state.apply("DELETED", NODES, self.cluster.nodes[number])
+            self.state.apply("DELETED", kinds.NODES, self.cluster.nodes[number])
         places.room.note(number, up=change.up)
         for later in self._trouble.repair(change, self.now):
             self._heap.push(later.at, "node", later)
@@ -529,22 +519,22 @@ def fill(state: ClusterState, cluster: Cluster, jobs: Sequence[Job]) -> None:
         SimulationError: one of them is not valid.
     """
     for node in cluster.nodes:
-        state.apply("ADDED", NODES, node)
+        state.apply("ADDED", kinds.NODES, node)
     for hyper_node in cluster.hyper_nodes:
-        state.apply("ADDED", HYPER_NODES, hyper_node)
+        state.apply("ADDED", kinds.HYPER_NODES, hyper_node)
     for floating in cluster.floating:
-        state.apply("ADDED", FLOATING_RESOURCES, floating)
+        state.apply("ADDED", kinds.FLOATING_RESOURCES, floating)
     for queue in queues_of(cluster, jobs):
-        state.apply("ADDED", QUEUES, queue)
+        state.apply("ADDED", kinds.QUEUES, queue)
     for reservation in cluster.reservations:
-        state.apply("ADDED", RESERVATIONS, reservation)
+        state.apply("ADDED", kinds.RESERVATIONS, reservation)
     for quota in cluster.temporary_quotas:
-        state.apply("ADDED", TEMPORARY_QUOTAS, quota)
+        state.apply("ADDED", kinds.TEMPORARY_QUOTAS, quota)
     for budget in cluster.budgets:
-        state.apply("ADDED", BUDGETS, budget)
+        state.apply("ADDED", kinds.BUDGETS, budget)
     for prices in cluster.price_lists:
-        state.apply("ADDED", PRICE_LISTS, prices)
+        state.apply("ADDED", kinds.PRICE_LISTS, prices)
     for value in sorted({job.priority for job in jobs} - {0}):
-        state.apply("ADDED", PRIORITY_CLASSES, priority_object(value))
+        state.apply("ADDED", kinds.PRIORITY_CLASSES, priority_object(value))
     for rejected in state.rejected.all():
         raise SimulationError(f"{rejected.kind} {rejected.key}: {rejected.message}")
