@@ -179,13 +179,11 @@ def _pod(name: str, created: str, pod: OpenPod) -> core.Pod:
     )
 
 
-def unallocated(
-    nodes: Sequence[OpenNode], order: Sequence[OpenPod], config: SchedulerConfig, seed: int, at: float = 1.0
-) -> float:
-    """Percent of GPUs that are not allocated when ``at`` times the cluster's GPUs have been asked for."""
+def unallocated(nodes: Sequence[OpenNode], order: Sequence[OpenPod], config: SchedulerConfig, seed: int) -> float:
+    """Percent of GPUs that are not allocated when all of the cluster's GPUs have been asked for."""
     gpus = 1000 * sum(node.gpus for node in nodes)
     asked, until = 0, 0
-    while until < len(order) and round(100 * asked / gpus) <= round(100 * at):
+    while until < len(order) and round(100 * asked / gpus) <= 100:
         asked += order[until].demand
         until += 1
     arrived = order[:until]
@@ -198,7 +196,7 @@ def unallocated(
         number = int(bind.pod.removeprefix("pod-"))
         held[number] = arrived[number].demand
     load = np.cumsum([pod.demand for pod in arrived])
-    reading = np.round(100 * load / gpus) == round(100 * at)
+    reading = np.round(100 * load / gpus) == 100
     return float(100 - 100 * (np.cumsum(held)[reading] / gpus).mean())
 
 

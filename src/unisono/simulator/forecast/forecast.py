@@ -214,7 +214,7 @@ class Side:
             self._cluster,
             [*(each.job for each in adopted), *coming],
             self._config,
-            _settings(self.settings, self._now, self._until, self._seed),
+            replace(self.settings, epoch=self._now, until=self._until, seed=self._seed),
             state=self._objects.state(self._learnt),
             adopted=adopted,
             until_started=not self.all_time,
@@ -295,10 +295,6 @@ def run_sides(sides: Sequence[Side], budget: Budget | None, progress: Callable[[
 def _began(run: Run, at: int) -> float:
     begun = run.outcomes[at].started
     return inf if begun is None else begun
-
-
-def _settings(base: Settings, now: float, until: float, seed: int) -> Settings:
-    return replace(base, epoch=now, until=until, seed=seed)
 
 
 def _start(job: LiveJobFacts, begun: Sequence[float], never: Mapping[str, str], source: str) -> Start:

@@ -402,11 +402,6 @@ def pods_of_job(view: JobView, now: float) -> list[Pod]:
     return made
 
 
-def waiting(jobs: Sequence[LiveJobFacts]) -> list[LiveJobFacts]:
-    """Those that have not begun."""
-    return [each for each in jobs if each.elapsed is None]
-
-
 def read_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> LiveObjects:
     """Objects of files, each with the place where it stands (for messages); kinds that do not matter are left out.
 

@@ -169,7 +169,8 @@ class InterPodScore:
 
     def __init__(self, pod_class: PodClass, domains: Domains) -> None:
         own = [
-            (held.weight, domains.selected(held.term.selector).tally(held.term.key)) for held in _preferred(pod_class)
+            (held.weight, domains.selected(held.term.selector).tally(held.term.key))
+            for held in pod_class.terms.preferred
         ]
         others = [
             (held.weight, domains.holding(held).tally(held.term.key))
@@ -189,10 +190,6 @@ class InterPodScore:
         for weight, tally in self._parts:
             raw += weight * tally.on_nodes()
         return min_max(raw, candidates)
-
-
-def _preferred(pod_class: PodClass) -> Sequence[Held]:
-    return pod_class.terms.preferred
 
 
 def min_max(raw: np.ndarray[tuple[int, ...], np.dtype[np.int64]], candidates: BoolArray) -> FloatArray:

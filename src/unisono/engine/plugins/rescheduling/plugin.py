@@ -177,7 +177,7 @@ class LowNodeUtilization:
             return []
         plan = _Moves(session, self, percent, low, spares)
         pods: dict[str, list[Task]] = {}
-        limit = self._priority_limit(session)
+        limit = session.snapshot.priorities.get(self.below_class, self.below) if self.below_class else self.below
         for task in candidates:
             if task.priority < limit:
                 pods.setdefault(task.node, []).append(task)
@@ -188,9 +188,6 @@ class LowNodeUtilization:
                     break
                 plan.move(task, column)
         return plan.moved
-
-    def _priority_limit(self, session: Session) -> int:
-        return session.snapshot.priorities.get(self.below_class, self.below) if self.below_class else self.below
 
 
 class _Moves:
