@@ -104,13 +104,8 @@ def cases(traces: Path, only: Only) -> list[Case]:
 def section(lines: Iterable[Mapping[str, Any]]) -> str:
     """The part of the page about Q6; baselines in brackets."""
     head = [
-        "trace",
-        "GPUs",
-        "policy",
-        "lost GPU-hours (newest first / least loss)",
-        "share of the useful",
-        "jobs evicted",
-    ]
+        "trace", "GPUs", "policy", "lost GPU-hours (newest first / least loss)", "share of the useful", "jobs evicted",
+    ]  # fmt: skip
     head += ["futile", "over-evicted GPUs", "JCT, strict and soft (min)", "JCT, best effort (min)", "deadlines met"]
     found = []
     for line in sorted(lines, key=lambda line: (line["trace"], line["nodes"], [*POLICIES].index(line["policy"]))):

@@ -117,20 +117,9 @@ class PodClasses:
     """
 
     __slots__ = (
-        "_by_key",
-        "_by_kin",
-        "_by_ties",
-        "_idle",
-        "_keys",
-        "_next_kin",
-        "_width",
-        "all",
-        "freed",
-        "kins",
-        "next_id",
-        "registry",
-        "selectors",
-    )
+        "_by_key", "_by_kin", "_by_ties", "_idle", "_keys", "_next_kin", "_width", "all", "freed", "kins", "next_id",
+        "registry", "selectors",
+    )  # fmt: skip
 
     def __init__(self, registry: ResourceRegistry) -> None:
         self.registry = registry

@@ -77,19 +77,9 @@ class NodeFacts:
     """
 
     __slots__ = (
-        "allocatable",
-        "annotations",
-        "by_claims",
-        "claimed",
-        "images",
-        "labels",
-        "name",
-        "ready",
-        "taints",
-        "uid",
-        "unhealthy",
-        "unschedulable",
-    )
+        "allocatable", "annotations", "by_claims", "claimed", "images", "labels", "name", "ready", "taints", "uid",
+        "unhealthy", "unschedulable",
+    )  # fmt: skip
 
     def __init__(self, node: Node, devices: DeviceCount | None = None) -> None:
         self.name = node.metadata.name

@@ -197,35 +197,10 @@ class PodClass:
     """
 
     __slots__ = (
-        "affinity",
-        "amounts",
-        "base",
-        "best_effort",
-        "containers",
-        "device_resources",
-        "devices",
-        "guaranteed",
-        "host_ports",
-        "id",
-        "images",
-        "init_containers",
-        "kin",
-        "large",
-        "matched",
-        "node_selector",
-        "nonzero",
-        "notes",
-        "requests",
-        "rows",
-        "spec",
-        "templates",
-        "terms",
-        "tolerations",
-        "uses",
-        "vector",
-        "volumes",
-        "weight",
-    )
+        "affinity", "amounts", "base", "best_effort", "containers", "device_resources", "devices", "guaranteed",
+        "host_ports", "id", "images", "init_containers", "kin", "large", "matched", "node_selector", "nonzero", "notes",
+        "requests", "rows", "spec", "templates", "terms", "tolerations", "uses", "vector", "volumes", "weight",
+    )  # fmt: skip
 
     vector: Vector
     nonzero: Vector

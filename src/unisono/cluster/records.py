@@ -72,37 +72,11 @@ class Task:
     """
 
     __slots__ = (
-        "annotations",
-        "created",
-        "failure",
-        "gated",
-        "gates",
-        "job",
-        "key",
-        "labels",
-        "name",
-        "named_node",
-        "namespace",
-        "never_preempts",
-        "node",
-        "nominated_node",
-        "noticed",
-        "ordinal",
-        "owned",
-        "part",
-        "pod_class",
-        "preemptable",
-        "priority",
-        "priority_class_name",
-        "remade",
-        "role",
-        "run_seconds",
-        "scaled",
-        "since",
-        "status",
-        "told",
-        "uid",
-    )
+        "annotations", "created", "failure", "gated", "gates", "job", "key", "labels", "name", "named_node",
+        "namespace", "never_preempts", "node", "nominated_node", "noticed", "ordinal", "owned", "part", "pod_class",
+        "preemptable", "priority", "priority_class_name", "remade", "role", "run_seconds", "scaled", "since", "status",
+        "told", "uid",
+    )  # fmt: skip
 
     def __init__(self, namespace: str, name: str, uid: str, pod_class: PodClass) -> None:
         self.namespace = namespace
@@ -220,47 +194,12 @@ class Job:
     """
 
     __slots__ = (
-        "allocated",
-        "annotations",
-        "conditions",
-        "counts",
-        "created",
-        "derived",
-        "elsewhere",
-        "gated_request",
-        "gone",
-        "held",
-        "key",
-        "kin",
-        "known",
-        "labels",
-        "license_vector",
-        "licenses",
-        "min_amounts",
-        "min_member",
-        "min_quoted",
-        "min_resources",
-        "min_task_member",
-        "name",
-        "namespace",
-        "owned",
-        "pending",
-        "pending_best_effort",
-        "phase",
-        "priority_class",
-        "promised",
-        "queue",
-        "releasing_on_node",
-        "reported_phase",
-        "request",
-        "role_counts",
-        "shape",
-        "sub_groups",
-        "tasks",
-        "topology",
-        "totals",
-        "uid",
-    )
+        "allocated", "annotations", "conditions", "counts", "created", "derived", "elsewhere", "gated_request", "gone",
+        "held", "key", "kin", "known", "labels", "license_vector", "licenses", "min_amounts", "min_member",
+        "min_quoted", "min_resources", "min_task_member", "name", "namespace", "owned", "pending",
+        "pending_best_effort", "phase", "priority_class", "promised", "queue", "releasing_on_node", "reported_phase",
+        "request", "role_counts", "shape", "sub_groups", "tasks", "topology", "totals", "uid",
+    )  # fmt: skip
 
     def __init__(self, namespace: str, name: str, size: int) -> None:
         self.namespace = namespace
@@ -338,26 +277,9 @@ class Queue:
     """
 
     __slots__ = (
-        "affinity",
-        "annotations",
-        "capability",
-        "created",
-        "deserved",
-        "exact",
-        "fifo",
-        "guarantee",
-        "jobs",
-        "known",
-        "name",
-        "parent",
-        "priority",
-        "reclaimable",
-        "reported",
-        "state",
-        "sums",
-        "uid",
-        "weight",
-    )
+        "affinity", "annotations", "capability", "created", "deserved", "exact", "fifo", "guarantee", "jobs", "known",
+        "name", "parent", "priority", "reclaimable", "reported", "state", "sums", "uid", "weight",
+    )  # fmt: skip
 
     def __init__(self, name: str, size: int) -> None:
         self.name = name

@@ -33,33 +33,13 @@ from unisono.kube.reflector import Sink
 _log = structlog.get_logger(__name__)
 
 KINDS: tuple[Kind[Any], ...] = (
-    kinds.NODES,
-    kinds.HYPER_NODES,
-    kinds.NUMATOPOLOGIES,
-    kinds.FLOATING_RESOURCES,
-    kinds.BUDGETS,
-    kinds.PRICE_LISTS,
-    kinds.PRIORITY_CLASSES,
-    kinds.NAMESPACES,
-    kinds.STORAGE_CLASSES,
-    kinds.PERSISTENT_VOLUMES,
-    kinds.PERSISTENT_VOLUME_CLAIMS,
-    kinds.CSI_NODES,
-    kinds.CSI_DRIVERS,
-    kinds.CSI_STORAGE_CAPACITIES,
-    kinds.VOLUME_ATTACHMENTS,
-    kinds.DEVICE_CLASSES,
-    kinds.RESOURCE_SLICES,
-    kinds.RESOURCE_CLAIMS,
-    kinds.QUEUES,
-    kinds.RESERVATIONS,
-    kinds.TEMPORARY_QUOTAS,
-    kinds.NODE_CHECKS,
-    kinds.RESOURCE_QUOTAS,
-    kinds.POD_DISRUPTION_BUDGETS,
-    kinds.POD_GROUPS,
-    kinds.PODS,
-)
+    kinds.NODES, kinds.HYPER_NODES, kinds.NUMATOPOLOGIES, kinds.FLOATING_RESOURCES, kinds.BUDGETS, kinds.PRICE_LISTS,
+    kinds.PRIORITY_CLASSES, kinds.NAMESPACES, kinds.STORAGE_CLASSES, kinds.PERSISTENT_VOLUMES,
+    kinds.PERSISTENT_VOLUME_CLAIMS, kinds.CSI_NODES, kinds.CSI_DRIVERS, kinds.CSI_STORAGE_CAPACITIES,
+    kinds.VOLUME_ATTACHMENTS, kinds.DEVICE_CLASSES, kinds.RESOURCE_SLICES, kinds.RESOURCE_CLAIMS, kinds.QUEUES,
+    kinds.RESERVATIONS, kinds.TEMPORARY_QUOTAS, kinds.NODE_CHECKS, kinds.RESOURCE_QUOTAS, kinds.POD_DISRUPTION_BUDGETS,
+    kinds.POD_GROUPS, kinds.PODS,
+)  # fmt: skip
 """What scheduling reads."""
 
 OPTIONAL: dict[Kind[Any], float] = {

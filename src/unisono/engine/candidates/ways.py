@@ -54,21 +54,9 @@ class ScoresByLine:
     """
 
     __slots__ = (
-        "_base",
-        "_best",
-        "_first",
-        "_lead",
-        "_leader",
-        "_lines",
-        "_order",
-        "_place",
-        "_present",
-        "_score",
-        "_starts",
-        "_steady",
-        "seen",
-        "static",
-    )
+        "_base", "_best", "_first", "_lead", "_leader", "_lines", "_order", "_place", "_present", "_score", "_starts",
+        "_steady", "seen", "static",
+    )  # fmt: skip
 
     def __init__(self, table: Scores, score: LineScore) -> None:
         self._score = score

@@ -83,30 +83,10 @@ class JobState:
     """
 
     __slots__ = (
-        "_allocated",
-        "_claimed",
-        "_claims",
-        "_roles",
-        "account_limits",
-        "asks",
-        "counts",
-        "created",
-        "key",
-        "kin",
-        "min_member",
-        "min_resources",
-        "min_task_member",
-        "min_task_total",
-        "pending_best_effort",
-        "phase",
-        "places",
-        "priority",
-        "queue",
-        "ready_count",
-        "record",
-        "shape",
-        "uid",
-    )
+        "_allocated", "_claimed", "_claims", "_roles", "account_limits", "asks", "counts", "created", "key", "kin",
+        "min_member", "min_resources", "min_task_member", "min_task_total", "pending_best_effort", "phase", "places",
+        "priority", "queue", "ready_count", "record", "shape", "uid",
+    )  # fmt: skip
 
     def __init__(self, record: Job, queue: QueueState, priority: int) -> None:
         self.record = record

@@ -62,19 +62,9 @@ class NodeView:
     """
 
     __slots__ = (
-        "_leaving",
-        "_ports",
-        "allocatable",
-        "columns",
-        "future",
-        "nonzero",
-        "pipelined",
-        "releasing",
-        "size",
-        "steps",
-        "table",
-        "used",
-    )
+        "_leaving", "_ports", "allocatable", "columns", "future", "nonzero", "pipelined", "releasing", "size", "steps",
+        "table", "used",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -84,21 +84,9 @@ class SubGroup:
     """
 
     __slots__ = (
-        "above",
-        "at",
-        "job",
-        "key",
-        "limit",
-        "minimum",
-        "name",
-        "number",
-        "on",
-        "parts",
-        "policy",
-        "tasks",
-        "tree",
+        "above", "at", "job", "key", "limit", "minimum", "name", "number", "on", "parts", "policy", "tasks", "tree",
         "wants_topology",
-    )
+    )  # fmt: skip
 
     def __init__(self, job: JobState, tree: HyperNodeTree, key: str, policy: int, number: int) -> None:
         self.job = job

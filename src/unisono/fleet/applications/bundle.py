@@ -26,21 +26,9 @@ MOST_BYTES: Final = 16 * 1024**2
 
 # What others need comes first; what checks the requests of others comes last. Helm's order, shortened.
 _FIRST = (
-    "Namespace",
-    "CustomResourceDefinition",
-    "PriorityClass",
-    "ResourceQuota",
-    "LimitRange",
-    "ServiceAccount",
-    "Secret",
-    "ConfigMap",
-    "StorageClass",
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "Role",
-    "RoleBinding",
-    "Service",
-)
+    "Namespace", "CustomResourceDefinition", "PriorityClass", "ResourceQuota", "LimitRange", "ServiceAccount", "Secret",
+    "ConfigMap", "StorageClass", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Service",
+)  # fmt: skip
 _LAST = (
     "APIService",
     "ValidatingAdmissionPolicy",

@@ -44,19 +44,9 @@ class Branch:
     """
 
     __slots__ = (
-        "admission",
-        "ceiling",
-        "children",
-        "deserved",
-        "fault",
-        "guarantee",
-        "held",
-        "members",
-        "name",
-        "own",
-        "parent",
-        "queue",
-    )
+        "admission", "ceiling", "children", "deserved", "fault", "guarantee", "held", "members", "name", "own",
+        "parent", "queue",
+    )  # fmt: skip
 
     def __init__(self, name: str, queue: QueueState | None, width: int) -> None:
         self.name = name
