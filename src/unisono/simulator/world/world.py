@@ -518,23 +518,19 @@ def fill(state: ClusterState, cluster: Cluster, jobs: Sequence[Job]) -> None:
     Raises:
         SimulationError: one of them is not valid.
     """
-    for node in cluster.nodes:
-        state.apply("ADDED", kinds.NODES, node)
-    for hyper_node in cluster.hyper_nodes:
-        state.apply("ADDED", kinds.HYPER_NODES, hyper_node)
-    for floating in cluster.floating:
-        state.apply("ADDED", kinds.FLOATING_RESOURCES, floating)
-    for queue in queues_of(cluster, jobs):
-        state.apply("ADDED", kinds.QUEUES, queue)
-    for reservation in cluster.reservations:
-        state.apply("ADDED", kinds.RESERVATIONS, reservation)
-    for quota in cluster.temporary_quotas:
-        state.apply("ADDED", kinds.TEMPORARY_QUOTAS, quota)
-    for budget in cluster.budgets:
-        state.apply("ADDED", kinds.BUDGETS, budget)
-    for prices in cluster.price_lists:
-        state.apply("ADDED", kinds.PRICE_LISTS, prices)
-    for value in sorted({job.priority for job in jobs} - {0}):
-        state.apply("ADDED", kinds.PRIORITY_CLASSES, priority_object(value))
+    priorities = sorted({job.priority for job in jobs} - {0})
+    for kind, objects in (
+        (kinds.NODES, cluster.nodes),
+        (kinds.HYPER_NODES, cluster.hyper_nodes),
+        (kinds.FLOATING_RESOURCES, cluster.floating),
+        (kinds.QUEUES, queues_of(cluster, jobs)),
+        (kinds.RESERVATIONS, cluster.reservations),
+        (kinds.TEMPORARY_QUOTAS, cluster.temporary_quotas),
+        (kinds.BUDGETS, cluster.budgets),
+        (kinds.PRICE_LISTS, cluster.price_lists),
+        (kinds.PRIORITY_CLASSES, map(priority_object, priorities)),
+    ):
+        for obj in objects:
+            state.apply("ADDED", kind, obj)
     for rejected in state.rejected.all():
         raise SimulationError(f"{rejected.kind} {rejected.key}: {rejected.message}")
