@@ -23,19 +23,9 @@ from unisono.sdk.clients.endpoint import PrivatePlane
 
 GOAL = 0.25
 COMMANDS = (
-    "version",
-    "get jobs",
-    "get nodes",
-    "queue list",
-    "job list",
-    "status",
-    "squeue",
-    "explain queue/default",
-    "logs absent",
-    "describe queue default",
-    "delete job absent --ignore-not-found",
-    "run --dry-run -- sh",
-)
+    "version", "get jobs", "get nodes", "queue list", "job list", "status", "squeue", "explain queue/default",
+    "logs absent", "describe queue default", "delete job absent --ignore-not-found", "run --dry-run -- sh",
+)  # fmt: skip
 NODES = ({"name": "sim", "count": 1, "capacity": {"cpu": 4, "memory": "8Gi"}},)
 
 

@@ -62,7 +62,6 @@ class Seen:
         twice: jobs with pods that run in two members at once.
         partial: looks in a row at which a gang ran with too few pods, the longest by job.
         ran: members in which a job was seen running.
-
     """
 
     twice: set[str] = field(default_factory=set)

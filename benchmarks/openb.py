@@ -20,22 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from unisono.api import kinds
+from unisono.api import core, kinds
 from unisono.api.base import ObjectMeta
-from unisono.api.core import (
-    Affinity,
-    Container,
-    Node,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    NodeStatus,
-    Pod,
-    PodSpec,
-    PodStatus,
-    ResourceRequirements,
-)
 from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec, QueueStatus
 from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
@@ -155,7 +141,7 @@ def cluster(nodes: Sequence[OpenNode], order: Sequence[OpenPod], seed: int) -> C
     return state
 
 
-def _node(name: str, node: OpenNode) -> Node:
+def _node(name: str, node: OpenNode) -> core.Node:
     amounts: dict[str, str | int | float] = {
         "cpu": f"{node.cpu}m",
         "memory": f"{node.memory}Mi",
@@ -163,19 +149,20 @@ def _node(name: str, node: OpenNode) -> Node:
         MILLI: str(1000 * node.gpus),
         COUNT: str(node.gpus),
     }
-    return Node(
-        metadata=ObjectMeta(name=name, uid=name, labels={MODEL: node.model}), status=NodeStatus(allocatable=amounts)
+    return core.Node(
+        metadata=ObjectMeta(name=name, uid=name, labels={MODEL: node.model}),
+        status=core.NodeStatus(allocatable=amounts),
     )
 
 
-def _pod(name: str, created: str, pod: OpenPod) -> Pod:
+def _pod(name: str, created: str, pod: OpenPod) -> core.Pod:
     amounts: dict[str, str | int | float] = {"cpu": f"{pod.cpu}m", "memory": f"{pod.memory}Mi"}
     if pod.gpus:
         amounts |= {MILLI: str(pod.milli)} | ({COUNT: str(pod.gpus)} if pod.gpus > 1 else {})
-    models = NodeSelectorRequirement(key=MODEL, operator="In", values=list(pod.models))
-    terms = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=[models])])
-    affinity = Affinity(node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=terms))
-    return Pod(
+    models = core.NodeSelectorRequirement(key=MODEL, operator="In", values=list(pod.models))
+    terms = core.NodeSelector(node_selector_terms=[core.NodeSelectorTerm(match_expressions=[models])])
+    affinity = core.Affinity(node_affinity=core.NodeAffinity(required_during_scheduling_ignored_during_execution=terms))
+    return core.Pod(
         metadata=ObjectMeta(
             name=name,
             namespace="openb",
@@ -183,22 +170,20 @@ def _pod(name: str, created: str, pod: OpenPod) -> Pod:
             creation_timestamp=created,
             annotations={"scheduling.k8s.io/group-name": name},
         ),
-        spec=PodSpec(
+        spec=core.PodSpec(
             scheduler_name="volcano",
             affinity=affinity if pod.models else None,
-            containers=[Container(name="main", resources=ResourceRequirements(requests=amounts))],
+            containers=[core.Container(name="main", resources=core.ResourceRequirements(requests=amounts))],
         ),
-        status=PodStatus(phase="Pending"),
+        status=core.PodStatus(phase="Pending"),
     )
 
 
-def unallocated(
-    nodes: Sequence[OpenNode], order: Sequence[OpenPod], config: SchedulerConfig, seed: int, at: float = 1.0
-) -> float:
-    """Percent of GPUs that are not allocated when ``at`` times the cluster's GPUs have been asked for."""
+def unallocated(nodes: Sequence[OpenNode], order: Sequence[OpenPod], config: SchedulerConfig, seed: int) -> float:
+    """Percent of GPUs that are not allocated when all of the cluster's GPUs have been asked for."""
     gpus = 1000 * sum(node.gpus for node in nodes)
     asked, until = 0, 0
-    while until < len(order) and round(100 * asked / gpus) <= round(100 * at):
+    while until < len(order) and round(100 * asked / gpus) <= 100:
         asked += order[until].demand
         until += 1
     arrived = order[:until]
@@ -211,7 +196,7 @@ def unallocated(
         number = int(bind.pod.removeprefix("pod-"))
         held[number] = arrived[number].demand
     load = np.cumsum([pod.demand for pod in arrived])
-    reading = np.round(100 * load / gpus) == round(100 * at)
+    reading = np.round(100 * load / gpus) == 100
     return float(100 - 100 * (np.cumsum(held)[reading] / gpus).mean())
 
 

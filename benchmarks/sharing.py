@@ -112,11 +112,7 @@ class World:
         requests: dict[str, Any] = {"cpu": "1", "memory": "8Gi", NVIDIA_GPU: "1"}
         pod = Pod(
             metadata=ObjectMeta(
-                name=name,
-                namespace="ns",
-                uid=name,
-                annotations={GROUP_NAME: job},
-                creation_timestamp=rfc3339(self.now),
+                name=name, namespace="ns", uid=name, annotations={GROUP_NAME: job}, creation_timestamp=rfc3339(self.now)
             ),
             spec=PodSpec(
                 scheduler_name="volcano",

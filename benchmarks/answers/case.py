@@ -75,7 +75,6 @@ def load(path: Path) -> Case:
 
     Raises:
         msgspec.ValidationError: a field is missing, unknown or of another type.
-
     """
     found = msgspec.convert(yaml.load(path.read_text(), _LOADER), _File)
     return Case(path.stem, **msgspec.structs.asdict(found))
@@ -91,7 +90,6 @@ def named(name: str, folder: Path = FOLDER) -> Case:
 
     Raises:
         FileNotFoundError: the folder has none of this name.
-
     """
     return load(folder / f"{name}.yaml")
 

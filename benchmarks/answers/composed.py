@@ -30,7 +30,6 @@ class Composed:
         seconds: CPU time of the answer.
         fails: all other offers after which it does not run, and why; `others` says whether they were looked at.
         untried: how many of them were offered as not tried.
-
     """
 
     name: str

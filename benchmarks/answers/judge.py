@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import itertools
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.answers.case import Case
+from benchmarks.answers.case import Case, Step
 from benchmarks.answers.fixes import Offer, carry_out, names, offers, touched
 from benchmarks.answers.plane import Plane, plane
-from benchmarks.answers.steps import play
+from unisono.api.documents import apply_json_patch
 from unisono.cli.explaining import explanation_lines
 from unisono.errors import UnisonoError
 from unisono.standalone.shadow import VirtualLoop
@@ -36,7 +37,6 @@ class Result:
         offers: what the answer offers.
         words: offers in words only, which no program can try.
         missing: expected fixes that are not offered.
-
     """
 
     name: str
@@ -185,3 +185,62 @@ async def lacks(made: Plane, case: Case, size: int) -> str:
     except UnisonoError as error:
         first = str(error)
     return f"{len(placed)} of {wanted or 'its'} pods have a node: {first}"
+
+
+# What happens to a cluster, as written in cases.
+
+
+BUS = "bus.volcano.sh/v1alpha1"
+
+
+async def play(plane: Plane, case: Case, steps: Iterable[Step]) -> None:
+    """Carry out the steps, one after the other, and wait until the cluster has settled."""
+    for step in steps:
+        await _play(plane, case, step)
+    await plane.settle()
+
+
+async def _play(plane: Plane, case: Case, step: Step) -> None:
+    match step:
+        case {"create": body}:
+            await plane.create(body)
+        case {"patch": title, "merge": patch}:
+            await plane.patch(title, patch, subresource="status" if step.get("status") else "")
+        case {"patch": title, "json": patch}:
+            await plane.patch(title, patch, how="json", subresource="status" if step.get("status") else "")
+        case {"delete": title}:
+            await plane.delete(title, gone=step.get("gone", True))
+        case {"recreate": title, "json": patch}:
+            await plane.recreate(title, apply_json_patch(written(plane, case, title), patch))
+        case {"nodes": specs}:
+            await plane.add_nodes(specs)
+        case {"command": action, "to": title}:
+            await command(plane, action, title)
+        case {"kill": name}:
+            await plane.kill(name)
+        case {"start": name}:
+            plane.start(name)
+        case {"wait": seconds}:
+            await asyncio.sleep(seconds)
+        case _:
+            raise ValueError(f"unknown step {step}")
+
+
+async def command(plane: Plane, action: str, title: str) -> None:
+    """Send a command to a queue or a job, as the command line does."""
+    found = await plane.get(title)
+    meta = found["metadata"]
+    target = {"apiVersion": found["apiVersion"], "kind": found["kind"], "name": meta["name"], "uid": meta["uid"]}
+    metadata = {"name": f"{action}-{meta['name']}".lower(), "namespace": meta.get("namespace", "default")}
+    body = {"apiVersion": BUS, "kind": "Command", "metadata": metadata, "action": action}
+    await plane.create({**body, "target": {**target, "controller": True}})
+
+
+def written(plane: Plane, case: Case, title: str) -> dict[str, Any]:
+    """The object of the case that ``title`` names."""
+    resource, name, _ = plane.target(title)
+    made = [step["create"] for step in case.steps if "create" in step]
+    for body in [*case.objects, *made]:
+        if body["kind"] == resource.kind and body["metadata"]["name"] == name:
+            return copy.deepcopy(body)
+    raise ValueError(f"case {case.name} has no object {title}")

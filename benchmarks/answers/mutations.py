@@ -30,10 +30,6 @@ def _reserve(world: World) -> None:
     world.steps.append({"patch": "queue/research", "merge": notes})
 
 
-def _gpu_name(world: World) -> None:
-    _ask_for(world, "nvidia.com/gpus", "1")
-
-
 def _ask_for(world: World, resource: str, amount: str) -> None:
     world.resources["limits"] = {resource: amount}
     world.resources["requests"][resource] = amount
@@ -251,7 +247,6 @@ class Cause:
         fields: what it writes or hides; causes that share one of these are not put together.
         kinds: of jobs that can have it.
         hides: names of causes that are none beside it.
-
     """
 
     name: str

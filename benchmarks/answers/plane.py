@@ -115,12 +115,7 @@ class Plane:
     async def _patch(self, path: str, patch: Any, how: str) -> None:
         kind = {"merge": "application/merge-patch+json", "json": "application/json-patch+json"}[how]
         await request_json(
-            self.client,
-            "PATCH",
-            path,
-            body=patch,
-            content_type=kind,
-            params={"fieldValidation": "Strict"},
+            self.client, "PATCH", path, body=patch, content_type=kind, params={"fieldValidation": "Strict"}
         )
 
     async def delete(self, title: str, *, gone: bool = True) -> None:

@@ -32,7 +32,6 @@ class World:
         notes: annotations of the job itself.
         before: what is created before the job, when no node takes pods yet.
         more: further fields of the job's spec; of a PyTorchJob of its scheduling policy.
-
     """
 
     spec: dict[str, Any]

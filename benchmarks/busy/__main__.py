@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import yaml
 
 from benchmarks.busy import workload
-from benchmarks.busy.asking import Cluster, summary
+from benchmarks.busy.workload import Cluster, summary
 from benchmarks.check.facts import Amounts, Facts, Turn, add
 from benchmarks.check.rules.conserving import fitting
 from benchmarks.check.rules.shares import most

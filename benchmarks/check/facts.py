@@ -216,7 +216,6 @@ class Turn:
         evictions: pod, action and PodGroup for whose sake.
         promised: node by pod that waits for a place there.
         phases: new phase by PodGroup.
-
     """
 
     facts: Facts

@@ -78,10 +78,7 @@ def _pod(number: int, *, fits: bool) -> PodSpec:
     image = f"registry.example/run:{number}"
     container = Container(name="main", image=image, resources=ResourceRequirements(requests=requests))
     spec = PodSpec(
-        restart_policy="Never",
-        containers=[container],
-        termination_grace_period_seconds=0,
-        scheduler_name="volcano",
+        restart_policy="Never", containers=[container], termination_grace_period_seconds=0, scheduler_name="volcano"
     )
     return spec if number % 3 else _apart(spec, number)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from benchmarks.clusters import START, Shape, state_of
-from benchmarks.compare.selectors import wrong_selectors
+from benchmarks.clusters import START, Shape, objects, state_of
 from benchmarks.decision import QUICK, SHAPES, many_specs, never_fits
 from benchmarks.features import EVICTING, PLACING
 from benchmarks.measure import Case, clock
 from benchmarks.running import full_cluster, late_jobs, rebuilt
+from unisono.api.core import Node, Pod
 from unisono.cluster.state import ClusterState
 from unisono.engine import run
 from unisono.engine.config_file.reader import default_config
@@ -109,3 +109,21 @@ def rows(*, quick: bool) -> dict[str, tuple[str, Callable[[], Measure]]]:
     """What builds each row, and its group, by name."""
     scales = ("2 %", "10 %") if quick else ("2 %", "10 %", "full")
     return {name: (group, build) for group, name, build in _rows(scales)}
+
+
+# The shape whose verdicts cost most: gangs that wait, each for a label of its own that no node has.
+
+
+def wrong_selectors(gangs: int, nodes: int) -> Case:
+    """``gangs`` gangs of four, each with another selector, on ``nodes`` labelled nodes."""
+    state = ClusterState()
+    number = 0
+    for kind, obj in objects(Shape(nodes, gangs, 4)):
+        if isinstance(obj, Node):
+            obj.metadata.labels = {"kubernetes.io/hostname": obj.metadata.name, "zone": f"zone-{number % 10}"}
+            number += 1
+        if isinstance(obj, Pod):
+            job = obj.metadata.name.rpartition("-worker-")[0]
+            obj.spec.node_selector = {"zone": f"wrong-{job}"}
+        state.apply("ADDED", kind, obj)
+    return Case(f"{gangs:,} gangs with different wrong selectors, {nodes:,} nodes", state)

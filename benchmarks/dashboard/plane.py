@@ -13,19 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.e2e.load import SUBMITTERS
+from unisono.api import core
 from unisono.api.annotations import VERDICT
 from unisono.api.base import Object, ObjectMeta, OwnerReference
-from unisono.api.core import (
-    Container,
-    Namespace,
-    Node,
-    NodeCondition,
-    NodeStatus,
-    Pod,
-    PodSpec,
-    PodTemplateSpec,
-    ResourceRequirements,
-)
 from unisono.api.groups.batch import Job, JobSpec, TaskSpec
 from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec
 from unisono.api.groups.topology import HyperNode, HyperNodeSpec, MemberSelector, MemberSpec, RegexMatch
@@ -56,7 +46,7 @@ def waits(job: int) -> bool:
 async def fill(client: LocalClient, jobs: int, pods: int, nodes: int) -> None:
     """Make everything; not over the wire, which would take longer than all that is measured."""
     for number in range(NAMESPACE_COUNT):
-        await _made(client, NAMESPACES, Namespace(metadata=ObjectMeta(name=f"team-{number}")))
+        await _made(client, NAMESPACES, core.Namespace(metadata=ObjectMeta(name=f"team-{number}")))
     for number in range(QUEUE_COUNT):
         queue = Queue(metadata=ObjectMeta(name=f"queue-{number}"), spec=QueueSpec(weight=1, parent="root"))
         await _made(client, QUEUES, queue)
@@ -95,25 +85,27 @@ def node_name(number: int) -> str:
 async def _node(client: LocalClient, number: int) -> None:
     amounts = {"cpu": "960", "memory": "2Ti", "pods": "250", NVIDIA_GPU: "80"}
     name = node_name(number)
-    await _made(client, NODES, Node(metadata=ObjectMeta(name=name)))
-    ready = NodeStatus(
+    await _made(client, NODES, core.Node(metadata=ObjectMeta(name=name)))
+    ready = core.NodeStatus(
         capacity=dict(amounts),
         allocatable=dict(amounts),
-        conditions=[NodeCondition(type="Ready", status="True", reason="Bench", message="")],
+        conditions=[core.NodeCondition(type="Ready", status="True", reason="Bench", message="")],
     )
     await client.patch(NODES, name, {"status": ready}, subresource="status")
     await client.patch(NODES, name, {"spec": {"taints": None}})
 
 
-def _pod_spec(node: str | None) -> PodSpec:
+def _pod_spec(node: str | None) -> core.PodSpec:
     asked: dict[str, str | int | float] = {"cpu": "4", "memory": "16Gi", NVIDIA_GPU: "1"}
-    container = Container(name="main", image="train", resources=ResourceRequirements(requests=asked, limits=asked))
-    return PodSpec(containers=[container], node_name=node, scheduler_name="volcano")
+    container = core.Container(
+        name="main", image="train", resources=core.ResourceRequirements(requests=asked, limits=asked)
+    )
+    return core.PodSpec(containers=[container], node_name=node, scheduler_name="volcano")
 
 
 async def _job(client: LocalClient, number: int, pods: int, nodes: int) -> None:
     namespace, name, queue = namespace_of(number), f"train-{number}", f"queue-{number % QUEUE_COUNT}"
-    task = TaskSpec(name="worker", replicas=pods, template=PodTemplateSpec(spec=_pod_spec(None)))
+    task = TaskSpec(name="worker", replicas=pods, template=core.PodTemplateSpec(spec=_pod_spec(None)))
     spec = JobSpec(queue=queue, min_available=pods, tasks=[task], scheduler_name="volcano")
     job = await _made(client, JOBS, Job(metadata=ObjectMeta(name=name, namespace=namespace), spec=spec))
     owner = OwnerReference(
@@ -134,7 +126,7 @@ async def _job(client: LocalClient, number: int, pods: int, nodes: int) -> None:
         pod = f"{name}-worker-{index}"
         meta = ObjectMeta(name=pod, namespace=namespace, owner_references=[owner], annotations={GROUP_NAME: name})
         node = None if waits(number) else node_name((number * pods + index) % nodes)
-        made = await _made(client, PODS, Pod(metadata=meta, spec=_pod_spec(node)))
+        made = await _made(client, PODS, core.Pod(metadata=meta, spec=_pod_spec(node)))
         if node and made.status.phase != "Running":
             await client.patch(PODS, pod, {"status": {"phase": "Running"}}, namespace=namespace, subresource="status")
 

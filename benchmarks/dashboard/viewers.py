@@ -24,7 +24,6 @@ class Viewer:
         session: HTTP connections of its own.
         key, cookies: of its sign-in.
         namespace: the only one that it sees; empty for all.
-
     """
 
     def __init__(

@@ -65,7 +65,6 @@ async def asked(admin: HttpClient, namespace: str, webhook: Process) -> None:
 
     Raises:
         RuntimeError: the webhook ended, or is not asked for a minute.
-
     """
     body = (
         b'{"apiVersion":"batch.volcano.sh/v1alpha1","kind":"Job","metadata":{"generateName":"probe-"},"spec":{"queue":'

@@ -8,18 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from unisono.api import core
 from unisono.api.base import ObjectMeta
-from unisono.api.core import (
-    Container,
-    Namespace,
-    Node,
-    NodeCondition,
-    NodeStatus,
-    Pod,
-    PodSpec,
-    PodTemplateSpec,
-    ResourceRequirements,
-)
 from unisono.api.groups.batch import Job, JobSpec, TaskSpec
 from unisono.api.groups.scheduling import PodGroup, PodGroupSpec
 from unisono.api.keys import GROUP_NAME
@@ -57,7 +47,6 @@ def parse_shape(text: str) -> Shape:
 
     Raises:
         ValueError: it is not of that form.
-
     """
     jobs, _, pods = text.partition("x")
     return Shape(int(jobs), int(pods))
@@ -83,10 +72,10 @@ class Follower:
         self._running: set[str] = set()
         self.created_at = self.bound_at = self.running_at = self.first_bound_at = 0.0
         self.done, self.any_bound = asyncio.Event(), asyncio.Event()
-        self.pods: Informer[Pod] = Informer(client, PODS, namespace)
+        self.pods: Informer[core.Pod] = Informer(client, PODS, namespace)
         self.pods.on_change(self._changed)
 
-    def _changed(self, event_type: EventType, pod: Pod, _: Pod | None) -> None:
+    def _changed(self, event_type: EventType, pod: core.Pod, _: core.Pod | None) -> None:
         if event_type == "DELETED":
             return
         now = time.monotonic()
@@ -117,7 +106,6 @@ async def submit(client: Client, namespace: str, shape: Shape, patience: float) 
 
     Raises:
         RuntimeError: that took longer than ``patience`` seconds.
-
     """
     follower = Follower(client, namespace, shape.total)
     watching = asyncio.create_task(follower.pods.run())
@@ -147,20 +135,20 @@ async def submit(client: Client, namespace: str, shape: Shape, patience: float) 
 
 def job(name: str, namespace: str, pods: int) -> Job:
     """A gang of equal pods that run until they are deleted."""
-    task = TaskSpec(name="work", replicas=pods, template=PodTemplateSpec(spec=pod_spec()))
+    task = TaskSpec(name="work", replicas=pods, template=core.PodTemplateSpec(spec=pod_spec()))
     return Job(metadata=ObjectMeta(name=name, namespace=namespace), spec=JobSpec(min_available=pods, tasks=[task]))
 
 
-def pod_spec(node: str | None = None, scheduler: str = "volcano") -> PodSpec:
+def pod_spec(node: str | None = None, scheduler: str = "volcano") -> core.PodSpec:
     """Of one pod of any job here."""
     requests = {"cpu": "1", "memory": "4Gi"}
-    container = Container(name="main", image="busybox:1", resources=ResourceRequirements(requests=requests))
-    return PodSpec(restart_policy="Never", containers=[container], node_name=node, scheduler_name=scheduler)
+    container = core.Container(name="main", image="busybox:1", resources=core.ResourceRequirements(requests=requests))
+    return core.PodSpec(restart_policy="Never", containers=[container], node_name=node, scheduler_name=scheduler)
 
 
 async def new_namespace(client: Client, prefix: str) -> str:
     """A namespace of its own for one measurement."""
-    made = await client.create(NAMESPACES, Namespace(metadata=ObjectMeta(generate_name=prefix)))
+    made = await client.create(NAMESPACES, core.Namespace(metadata=ObjectMeta(generate_name=prefix)))
     return made.metadata.name
 
 
@@ -178,7 +166,6 @@ async def remove(client: HttpClient, namespace: str) -> None:
 
     Raises:
         RuntimeError: it is still there after five minutes.
-
     """
     now = b'{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0,"propagationPolicy":"Background"}'
     for kind in (PODS, POD_GROUPS, JOBS):
@@ -238,11 +225,11 @@ async def _node(client: Client, number: int) -> None:
     amounts = {"cpu": "96", "memory": "768Gi", "pods": "110"}
     name = f"{FURNISHED}{number}"
     with suppress(AlreadyExists):
-        await client.create(NODES, Node(metadata=ObjectMeta(name=name)))
-    ready = NodeStatus(
+        await client.create(NODES, core.Node(metadata=ObjectMeta(name=name)))
+    ready = core.NodeStatus(
         capacity=dict(amounts),
         allocatable=dict(amounts),
-        conditions=[NodeCondition(type="Ready", status="True", reason="Bench", message="")],
+        conditions=[core.NodeCondition(type="Ready", status="True", reason="Bench", message="")],
     )
     await client.patch(NODES, name, {"status": ready}, subresource="status")
     await client.patch(NODES, name, {"spec": {"taints": None}})
@@ -256,5 +243,5 @@ async def _gang(client: Client, namespace: str, number: int) -> None:
 async def _running(client: Client, namespace: str, number: int, nodes: int) -> None:
     meta = ObjectMeta(name=f"old-{number}", namespace=namespace, annotations={GROUP_NAME: f"old-{number // 50}"})
     node = f"{FURNISHED}{number % nodes}"
-    await client.create(PODS, Pod(metadata=meta, spec=pod_spec(node)))
+    await client.create(PODS, core.Pod(metadata=meta, spec=pod_spec(node)))
     await client.patch(PODS, meta.name, {"status": {"phase": "Running"}}, namespace=namespace, subresource="status")

@@ -33,7 +33,6 @@ class Usage:
         rss_bytes: memory in use.
         requests: by (method, resource, code).
         cycles, cycle_seconds: scheduling cycles that ran, and how long they took together.
-
     """
 
     cpu_seconds: float
@@ -113,7 +112,6 @@ class Process:
 
         Raises:
             RuntimeError: it ended, or needs too long.
-
         """
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
@@ -128,7 +126,6 @@ class Process:
 
         Raises:
             RuntimeError: with its exit code.
-
         """
         if self._child.poll() is not None:
             raise RuntimeError(f"{self.name} ended with {self._child.returncode}")

@@ -37,7 +37,6 @@ class Run:
     Attributes:
         usage: by component, and by the names of other processes of which only CPU time is known.
         served: requests by all clients, by verb and resource, where the server tells.
-
     """
 
     shape: str
@@ -132,7 +131,6 @@ def write(
 
     Raises:
         SystemExit: the page has no such marks.
-
     """
     mark = f"end to end on {server}"
     caption = f"{nodes:,} simulated nodes, all processes on one machine with 2 CPUs, pace {pace():.0f} ms"

@@ -52,7 +52,6 @@ def components(binaries: Path, kubeconfig: Path, folder: Path) -> list[Process]:
         binaries: folder of ``vc-scheduler`` and ``vc-controller-manager``.
         kubeconfig: of an administrator.
         folder: for the configuration and logs.
-
     """
     configuration = folder / "volcano-scheduler.conf"
     configuration.write_text(_CONFIGURATION)

@@ -87,7 +87,6 @@ async def started(admin: HttpClient, binaries: Path, kubeconfig: Path, folder: P
     Raises:
         SystemExit: the cluster has an installation of Volcano.
         RuntimeError: the webhook does not work.
-
     """
     port, now = free_port(), datetime.now(UTC)
     authority = make_authority(now)

@@ -59,7 +59,6 @@ class Ceilings:
         wait: seconds until the bystander's job runs, without the time in which the control plane had no processor.
         memory: bytes that a process may grow by for 1,000 objects, once it is warm, the watch history left out.
         log: bytes of log for 1,000 objects.
-
     """
 
     wait: float = 5.0

@@ -60,14 +60,8 @@ NAMES = (
     "default-0",
 )
 CRONS = (
-    "* * * * *",
-    "*/1 * * * *",
-    "0 0 31 2 *",
-    "59 23 29 2 *",
-    "@every 1s",
-    "TZ=Pacific/Kiritimati * * * * *",
-    "@yearly",
-)
+    "* * * * *", "*/1 * * * *", "0 0 31 2 *", "59 23 29 2 *", "@every 1s", "TZ=Pacific/Kiritimati * * * * *", "@yearly",
+)  # fmt: skip
 PATTERNS = (
     "(a+)+$",
     ".*" * 200,

@@ -35,7 +35,6 @@ class Draw:
         labels: of nodes, by name.
         jobs: changes to each Job, called with its body and number.
         extra: what is submitted beside the Jobs.
-
     """
 
     random: Random

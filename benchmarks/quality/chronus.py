@@ -33,7 +33,6 @@ class Baseline(NamedTuple):
         newest, least: GPU-hours lost with the newest victims first, and with those that lose least.
         high, best: mean completion time of strict and soft jobs, and of best-effort jobs with the least loss.
         met: share of the first deadlines that are met.
-
     """
 
     newest: int
@@ -50,10 +49,7 @@ BASELINES = {
     ("MIX2", 150): Baseline(19_903, 19_739, 332, 2_468, 0.743),
 }
 
-HEADROOM = {
-    "eviction-guard.headroom": 0.12,
-    "eviction-guard.headroom.priorityClasses": {priority_class(HIGH): 0},
-}
+HEADROOM = {"eviction-guard.headroom": 0.12, "eviction-guard.headroom.priorityClasses": {priority_class(HIGH): 0}}
 """Best-effort jobs leave 12 % of the GPUs to strict and soft ones."""
 POLICIES = {"least-loss": plugin("eviction-guard"), "headroom": plugin("eviction-guard", HEADROOM)}
 
@@ -108,13 +104,8 @@ def cases(traces: Path, only: Only) -> list[Case]:
 def section(lines: Iterable[Mapping[str, Any]]) -> str:
     """The part of the page about Q6; baselines in brackets."""
     head = [
-        "trace",
-        "GPUs",
-        "policy",
-        "lost GPU-hours (newest first / least loss)",
-        "share of the useful",
-        "jobs evicted",
-    ]
+        "trace", "GPUs", "policy", "lost GPU-hours (newest first / least loss)", "share of the useful", "jobs evicted",
+    ]  # fmt: skip
     head += ["futile", "over-evicted GPUs", "JCT, strict and soft (min)", "JCT, best effort (min)", "deadlines met"]
     found = []
     for line in sorted(lines, key=lambda line: (line["trace"], line["nodes"], [*POLICIES].index(line["policy"]))):

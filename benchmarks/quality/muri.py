@@ -60,11 +60,7 @@ Tiresias-L knows no nodes there. `srtf-one-machine` shows what SRTF is where all
 that comes to the same because all sizes are powers of two.
 """
 
-
-_SETTINGS = {
-    "las": Settings(run_times="none", recheck=3600.0),
-    "tiresias-l": Settings(run_times="none", marks=_LEVELS),
-}
+_SETTINGS = {"las": Settings(run_times="none", recheck=3600.0), "tiresias-l": Settings(run_times="none", marks=_LEVELS)}
 
 
 def configured(policy: str) -> SchedulerConfig:

@@ -23,7 +23,6 @@ class Case:
         key: what tells the case from others of the suite; written into its line.
         call: works out the figures; must be importable, and so must its arguments be.
         arguments: of ``call``.
-
     """
 
     suite: str
@@ -43,7 +42,6 @@ class Only:
     Attributes:
         named: on the command line.
         unknown: those of them that no axis has had so far.
-
     """
 
     def __init__(self, named: Iterable[str] = ()) -> None:

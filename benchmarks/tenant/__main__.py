@@ -17,32 +17,26 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import report
+from benchmarks import report, tenant
 from benchmarks.api.load import percentile
 from benchmarks.hostile import plane
-from benchmarks.tenant import (
-    commanding,
-    controlling,
-    expanding,
-    machine,
-    pages,
-    records,
-    rights,
-    scheduling,
-    selecting,
-    storms,
-    taking,
-    texts,
-    wires,
-)
 from benchmarks.tenant.table import ATTACKS, ON_THE_MACHINE
 from benchmarks.tenant.world import Bystander, Felt, attacker, bystander
 from unisono.kube.listening import raise_open_files
 
 # In the order of the list: numbers of attacks stay when modules are added at the end.
 _MODULES = (
-    *(expanding, machine, pages, scheduling, records, rights, taking, texts),
-    *(selecting, storms, controlling, commanding, wires),
+    *(
+        tenant.expanding,
+        tenant.machine,
+        tenant.pages,
+        tenant.scheduling,
+        tenant.records,
+        tenant.rights,
+        tenant.taking,
+        tenant.texts,
+    ),
+    *(tenant.selecting, tenant.storms, tenant.controlling, tenant.commanding, tenant.wires),
 )
 _NODES = """
 - {name: node, count: 20, capacity: {cpu: 64, memory: 256Gi}, devices: {cards.example.com: 8}}

@@ -188,10 +188,7 @@ async def names(w: World) -> None:
     await w.post("pods", {"metadata": {"name": "keeper"}, "spec": spec})
     await w.post("services", {"metadata": {"name": "keeper"}, "spec": {"selector": {}, "ports": [{"port": 80}]}})
     await asyncio.sleep(3)
-    _, answer = await w.ask(
-        "POST",
-        w.path("pods", "keeper/exec?command=id&stdout=true", VICTIM),
-    )
+    _, answer = await w.ask("POST", w.path("pods", "keeper/exec?command=id&stdout=true", VICTIM))
     if MARK.encode() in answer:
         w.fault("a command ran in the bystander's pod")
 

@@ -55,10 +55,7 @@ async def names(w: World) -> None:
     body = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "r", "annotations": note}}
     await w.post("rayclusters", {**body, "spec": ray}, "ray.io/v1")
     await w.ask(
-        "PATCH",
-        w.path("jobs", "j", api=_BATCH),
-        {"metadata": {"annotations": note}},
-        "application/merge-patch+json",
+        "PATCH", w.path("jobs", "j", api=_BATCH), {"metadata": {"annotations": note}}, "application/merge-patch+json"
     )
     await asyncio.sleep(61)
     for plural, api in (("jobs", _BATCH), ("podgroups", _GROUPS)):

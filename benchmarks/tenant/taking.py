@@ -132,8 +132,7 @@ async def events(w: World) -> None:
     about = {"kind": "Pod", "namespace": w.namespace, "name": "x"}
     await w.many(
         w.post(
-            "events",
-            {"metadata": {"name": f"e{n}"}, "involvedObject": about, "message": "x" * 900, "reason": f"R{n}"},
+            "events", {"metadata": {"name": f"e{n}"}, "involvedObject": about, "message": "x" * 900, "reason": f"R{n}"}
         )
         for n in range(20_000)
     )

@@ -48,7 +48,6 @@ class World:
         user: of the attacker, who has the role ``edit`` in ``namespace`` and nothing else.
         machine: name of the node whose pods are processes, empty without an agent.
         faults: what the attack has got that it must not.
-
     """
 
     running: plane.Plane

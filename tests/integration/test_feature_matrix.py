@@ -12,7 +12,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2]))
 features: Any = import_module("benchmarks.matrix.features")
 judge: Any = import_module("benchmarks.matrix.judge")
-kinds: Any = import_module("benchmarks.matrix.kinds")
+kinds: Any = import_module("benchmarks.matrix.judge")
 facts: Any = import_module("benchmarks.check.facts")
 
 

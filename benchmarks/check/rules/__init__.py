@@ -17,17 +17,9 @@ from benchmarks.check.rules import (
 )
 
 _RULES = (
-    nodes.rules,
-    affinity.rules,
-    volumes.rules,
-    gangs.rules,
-    topology.rules,
-    queues.rules,
-    licenses.rules,
-    budgets.rules,
-    evictions.rules,
-    order.rules,
-)
+    nodes.rules, affinity.rules, volumes.rules, gangs.rules, topology.rules, queues.rules, licenses.rules,
+    budgets.rules, evictions.rules, order.rules,
+)  # fmt: skip
 
 
 def check(turn: Turn) -> list[str]:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TypeVar
 
 from unisono.api.keys import GROUP_NAME
-from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.selectors import Held, Match, Selector, SelectorBook
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
@@ -30,7 +29,6 @@ class AffinityIndex:
         holders: by held term and node name: pods that hold it there.
         held_by: by selector id: terms of that selector that pods hold, placed or pending, and how many pods.
         volume_users: by node name and volume claim: pods there that mount it.
-
     """
 
     def __init__(self, selectors: SelectorBook) -> None:
@@ -158,11 +156,6 @@ def rematched(task: Task, selectors: SelectorBook) -> frozenset[int] | None:
     """The selectors that select a pod now; None when its class knows them already."""
     matched = selectors.matching(task.namespace, task.seen if selectors.by_gang else task.labels)
     return None if matched == task.pod_class.matched else matched
-
-
-def concerns(pod_class: PodClass, held_by: Mapping[int, Mapping[Held, int]]) -> bool:
-    """Whether terms that others hold look at pods of the class."""
-    return any(selector in held_by for selector in pod_class.matched)
 
 
 def _move(book: dict[K, dict[L, int]], key: K, what: L, sign: int) -> None:

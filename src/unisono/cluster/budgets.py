@@ -13,7 +13,6 @@ class Budgets(dict[str, Purse]):
     Attributes:
         tallies: what each had used when it was counted last, by name.
         version: moves with every change of what they say.
-
     """
 
     def __init__(self) -> None:
@@ -26,7 +25,6 @@ class Budgets(dict[str, Purse]):
 
         Raises:
             ValueError: it breaks a rule.
-
         """
         purse = purse_of(obj)
         return self.set(purse, tally_of(obj, purse))

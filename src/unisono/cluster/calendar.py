@@ -71,7 +71,6 @@ class CalendarWords:
         reserving: kind and key of PodGroups and pods that name a reservation.
         idling: queues that say how long GPUs may be idle.
         limiting: queues that limit run times, or say how long they are.
-
     """
 
     choosing: set[tuple[str, str]] = field(default_factory=set)

@@ -8,19 +8,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from unisono.api import core
 from unisono.api.base import Object, ObjectMeta
-from unisono.api.core import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    DeviceClass,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    ResourceClaim,
-    ResourceSlice,
-    StorageClass,
-    VolumeAttachment,
-)
 from unisono.api.groups.topology import Numatopology
 from unisono.cluster.budgets import Budgets, PriceLists
 from unisono.cluster.calendar import Bookings, NodeChecks, TemporaryQuotas
@@ -58,7 +47,6 @@ class ObjectsByKey(dict[str, T], Generic[T]):
 
     Attributes:
         version: moves with every change.
-
     """
 
     def __init__(self) -> None:
@@ -95,7 +83,6 @@ class ObjectsByKey(dict[str, T], Generic[T]):
             owner: who writes it.
             apply: the object with the change; it must leave what the object shows already.
             included: whether a state of the object includes the change.
-
         """
         if (obj := self.get(key)) is not None:
             assumption = self._assumed.setdefault(key, _AssumedChanges(obj))
@@ -148,16 +135,16 @@ def _told(obj: Object) -> tuple[Any, ...]:
 class Catalogue(msgspec.Struct):
     """All shelves of one cluster; namespaced objects by ``namespace/name``."""
 
-    volumes: ObjectsByKey[PersistentVolume] = msgspec.field(default_factory=ObjectsByKey)
-    volume_claims: ObjectsByKey[PersistentVolumeClaim] = msgspec.field(default_factory=ObjectsByKey)
-    storage_classes: ObjectsByKey[StorageClass] = msgspec.field(default_factory=ObjectsByKey)
-    csi_nodes: ObjectsByKey[CSINode] = msgspec.field(default_factory=ObjectsByKey)
-    csi_drivers: ObjectsByKey[CSIDriver] = msgspec.field(default_factory=ObjectsByKey)
-    storage_capacities: ObjectsByKey[CSIStorageCapacity] = msgspec.field(default_factory=ObjectsByKey)
-    volume_attachments: ObjectsByKey[VolumeAttachment] = msgspec.field(default_factory=ObjectsByKey)
-    device_claims: ObjectsByKey[ResourceClaim] = msgspec.field(default_factory=ObjectsByKey)
-    device_slices: ObjectsByKey[ResourceSlice] = msgspec.field(default_factory=ObjectsByKey)
-    device_classes: ObjectsByKey[DeviceClass] = msgspec.field(default_factory=ObjectsByKey)
+    volumes: ObjectsByKey[core.PersistentVolume] = msgspec.field(default_factory=ObjectsByKey)
+    volume_claims: ObjectsByKey[core.PersistentVolumeClaim] = msgspec.field(default_factory=ObjectsByKey)
+    storage_classes: ObjectsByKey[core.StorageClass] = msgspec.field(default_factory=ObjectsByKey)
+    csi_nodes: ObjectsByKey[core.CSINode] = msgspec.field(default_factory=ObjectsByKey)
+    csi_drivers: ObjectsByKey[core.CSIDriver] = msgspec.field(default_factory=ObjectsByKey)
+    storage_capacities: ObjectsByKey[core.CSIStorageCapacity] = msgspec.field(default_factory=ObjectsByKey)
+    volume_attachments: ObjectsByKey[core.VolumeAttachment] = msgspec.field(default_factory=ObjectsByKey)
+    device_claims: ObjectsByKey[core.ResourceClaim] = msgspec.field(default_factory=ObjectsByKey)
+    device_slices: ObjectsByKey[core.ResourceSlice] = msgspec.field(default_factory=ObjectsByKey)
+    device_classes: ObjectsByKey[core.DeviceClass] = msgspec.field(default_factory=ObjectsByKey)
     numa_topologies: ObjectsByKey[Numatopology] = msgspec.field(default_factory=ObjectsByKey)
     bookings: Bookings = msgspec.field(default_factory=Bookings)
     temporary_quotas: TemporaryQuotas = msgspec.field(default_factory=TemporaryQuotas)

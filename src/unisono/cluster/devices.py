@@ -10,17 +10,7 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.cel import (
-    Budget,
-    CompileError,
-    CostError,
-    EvaluationError,
-    MissingError,
-    Program,
-    Quantity,
-    Semver,
-    compile_expression,
-)
+from unisono.api import cel
 from unisono.api.core import Device, DeviceClass, ResourceClaim, ResourceSlice
 from unisono.api.extended_devices import IMPLICIT_PREFIX, classes_by_resource, stands_for_limits
 from unisono.api.quantity import parse_quantity
@@ -48,7 +38,6 @@ class DeviceFacts:
         attributes: values by domain and name.
         capacity: amounts by domain and name.
         shared: several claims may use it.
-
     """
 
     key: bytes
@@ -83,7 +72,7 @@ class CompiledSelector:
 
     __slots__ = ("_asked", "_known", "_program", "_spent", "_trouble")
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: cel.Program) -> None:
         self._program = program
         self._known: dict[bytes, bool | str] = {}
         self._asked = self._spent = 0
@@ -94,7 +83,6 @@ class CompiledSelector:
 
         Raises:
             SelectorError: the selector has no answer, or has cost too much for all devices together.
-
         """
         answer = self._known.get(device.key)
         if answer is None:
@@ -110,15 +98,15 @@ class CompiledSelector:
         if self._trouble:
             return self._trouble
         self._asked += 1
-        budget = Budget(_AT_LEAST + _PER_DEVICE * self._asked - self._spent)
+        budget = cel.Budget(_AT_LEAST + _PER_DEVICE * self._asked - self._spent)
         before = budget.left
         try:
             answer = self._program.evaluate(device.variables, budget)
-        except MissingError:
+        except cel.MissingError:
             return False
-        except EvaluationError as error:
+        except cel.EvaluationError as error:
             return f"a device selector failed: {error}"
-        except CostError as error:
+        except cel.CostError as error:
             self._trouble = f"a device selector failed: {error}"
             return self._trouble
         finally:
@@ -132,11 +120,10 @@ def compile_selector(text: str) -> CompiledSelector:
 
     Raises:
         SelectorError: it cannot be compiled.
-
     """
     try:
-        return CompiledSelector(compile_expression(text, VARIABLES))
-    except CompileError as error:
+        return CompiledSelector(cel.compile_expression(text, VARIABLES))
+    except cel.CompileError as error:
         raise SelectorError(f"a device selector cannot be compiled: {error}") from None
 
 
@@ -147,16 +134,15 @@ def facts_of(driver: str, device: Device, key: bytes) -> DeviceFacts:
         driver: of the device.
         device: as its slice has it.
         key: equal for devices that selectors cannot tell apart.
-
     """
     attributes: dict[str, dict[str, Any]] = {}
     for name, value in (device.attributes or {}).items():
         domain, short = _qualified(name, driver)
         attributes.setdefault(domain, {})[short] = _value(value)
-    capacity: dict[str, dict[str, Quantity]] = {}
+    capacity: dict[str, dict[str, cel.Quantity]] = {}
     for name, amount in (device.capacity or {}).items():
         domain, short = _qualified(name, driver)
-        capacity.setdefault(domain, {})[short] = Quantity(Fraction(parse_quantity(amount.value)))
+        capacity.setdefault(domain, {})[short] = cel.Quantity(Fraction(parse_quantity(amount.value)))
     return DeviceFacts(key, driver, attributes, capacity, bool(device.allow_multiple_allocations))
 
 
@@ -175,8 +161,8 @@ def _value(value: Any) -> Any:
 
 def _version(text: str | None) -> Any:
     try:
-        return Semver.parse(text or "")
-    except EvaluationError:
+        return cel.Semver.parse(text or "")
+    except cel.EvaluationError:
         return text
 
 
@@ -201,7 +187,6 @@ class DeviceCount:
     Attributes:
         there: all of them.
         claimed: those that claims have which do not stand for a pod's limits.
-
     """
 
     there: dict[str, int] = field(default_factory=dict)
@@ -259,7 +244,6 @@ def served_devices(
         slices: all of them; of each pool the newest generation counts, if it is complete.
         classes: all of them.
         asked: names that every class has by itself and that count.
-
     """
     by_resource = {
         name: one
@@ -288,7 +272,6 @@ def device_counts(served: Mapping[_Device, Served], claims: Iterable[ResourceCla
     Args:
         served: the devices.
         claims: all of them.
-
     """
     counts: dict[str, DeviceCount] = {}
     for node, names in served.values():

@@ -24,7 +24,6 @@ class Floating:
         problem: why nothing may start with it; empty where it may.
         by_jobs: what jobs hold as a whole, beside what their pods request.
         stale_seconds: for how long a count of its source is believed.
-
     """
 
     name: str = ""
@@ -65,7 +64,6 @@ class FloatingBook:
 
     Attributes:
         unknown: what counts for names without one.
-
     """
 
     def __init__(self, registry: ResourceRegistry) -> None:

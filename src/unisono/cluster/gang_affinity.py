@@ -34,7 +34,6 @@ def terms_for(
     Raises:
         ValueError: an annotation cannot be read. Of a pod that is placed it says nothing then: what whoever may write
             the pod spoils later must not take it out of its queue.
-
     """
     try:
         wishes = said(annotations, of_gang)

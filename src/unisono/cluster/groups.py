@@ -18,7 +18,6 @@ class TopologyWish(NamedTuple):
         hard: it must hold; otherwise it is a preference.
         tier: highest tier allowed, None when not given.
         tier_name: the same by name, ``""`` when not given.
-
     """
 
     hard: bool
@@ -37,7 +36,6 @@ class SubGroupPolicy:
         wish: topology of each sub-group, None for none.
         parent: name of the policy that its sub-groups are part of, ``""`` without one.
         part: the PodGroup of ``scheduling.k8s.io`` whose pods are its one sub-group, ``""`` where labels tell.
-
     """
 
     __slots__ = ("keys", "minimum", "name", "parent", "part", "selector", "size", "wish")
@@ -67,7 +65,6 @@ class SubGroupPolicy:
         Args:
             labels: of the pod.
             part: the PodGroup of ``scheduling.k8s.io`` that the pod names.
-
         """
         if self.part:
             return (part,) if part == self.part else None
@@ -96,7 +93,6 @@ def policies_of(specs: Sequence[SubGroupPolicySpec] | None) -> tuple[SubGroupPol
 
     Raises:
         ValueError: they are nested too deep.
-
     """
     parents = {spec.name: spec.parent for spec in specs or ()}
     if any(len(policies_above(name, parents)) == MOST_LEVELS for name in parents):

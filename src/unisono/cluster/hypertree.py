@@ -41,7 +41,6 @@ class Domain:
         parent: name of the HyperNode above, ``""`` for none.
         nodes: names of all nodes below, at any depth.
         chosen: what chooses nodes of its own by their labels.
-
     """
 
     tier: int
@@ -61,7 +60,6 @@ class HyperNodeTree:
         leaf: ``[N]`` lowest HyperNode that holds the node, the root where none does.
         tier_names: tier by tier name.
         problems: why HyperNodes are left out, by name.
-
     """
 
     def __init__(
@@ -186,7 +184,6 @@ class HyperNodeTree:
             moved: ``[N]`` the new column of each node, ascending.
             fresh: the labels of the others, by column. Selectors by name or pattern are not applied: these nodes have
                 no real names yet.
-
         """
         joining: dict[int, list[int]] = {}
         holders: dict[frozenset[tuple[str, str]], list[int]] = {}

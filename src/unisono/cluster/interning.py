@@ -33,7 +33,6 @@ from unisono.cluster.status import PREEMPTABLE_STATES, TaskStatus
 # A class without pods is kept for a while, for the next pod of the same spec, and then freed with the selectors that
 # only it looked through: users make any number of distinct specs in the life of a scheduler.
 
-
 # Objects that live as long as their owner, such as a session or a cluster's state, found by their class.
 
 T = TypeVar("T")
@@ -115,24 +114,12 @@ class PodClasses:
         kins: number of specs by ``PodClass.kin``.
         next_id: a number above all ids so far.
         freed: moves when classes were freed: results kept by id or kin may be of no use any more.
-
     """
 
     __slots__ = (
-        "_by_key",
-        "_by_kin",
-        "_by_ties",
-        "_idle",
-        "_keys",
-        "_next_kin",
-        "_width",
-        "all",
-        "freed",
-        "kins",
-        "next_id",
-        "registry",
-        "selectors",
-    )
+        "_by_key", "_by_kin", "_by_ties", "_idle", "_keys", "_next_kin", "_width", "all", "freed", "kins", "next_id",
+        "registry", "selectors",
+    )  # fmt: skip
 
     def __init__(self, registry: ResourceRegistry) -> None:
         self.registry = registry
@@ -358,16 +345,12 @@ _RARE = frozenset((TASK_PRIORITY, PREEMPTABLE, RUN_SECONDS))
 """Annotations that few pods have: one question rules all of them out."""
 _FINISHED = {"Succeeded": TaskStatus.SUCCEEDED, "Failed": TaskStatus.FAILED, "Unknown": TaskStatus.UNKNOWN}
 
-
 _seconds = lru_cache(maxsize=4096)(parse_time)
 """Pods of one job are made within a second or two, and many jobs at once."""
 
 
 def task_of(
-    pod: Pod,
-    classes: PodClasses,
-    scheduler_names: frozenset[str],
-    words: Mapping[str, Mapping[str, str]] = _NO_WORDS,
+    pod: Pod, classes: PodClasses, scheduler_names: frozenset[str], words: Mapping[str, Mapping[str, str]] = _NO_WORDS
 ) -> Task:
     """The record of a pod; whether its job, queue or node exist does not matter.
 

@@ -33,7 +33,6 @@ class JobLicenses:
 
     Attributes:
         jobs: by key.
-
     """
 
     def __init__(self, registry: ResourceRegistry) -> None:

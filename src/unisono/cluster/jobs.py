@@ -46,7 +46,6 @@ def phase_of(counts: list[int], min_member: int, phase: str, releasing: int, *, 
         phase: present phase.
         releasing: how many of the Releasing tasks have a node.
         unschedulable: the gang was found unschedulable in this very cycle.
-
     """
     if counts[TaskStatus.RUNNING] and unschedulable:
         return "Unknown"
@@ -82,7 +81,6 @@ class JobBook:
         shapes: numbers them.
         calendar: who says something of it.
         licenses: what jobs ask for as a whole.
-
     """
 
     def __init__(
@@ -94,7 +92,6 @@ class JobBook:
             registry: resource names.
             default_queue: queue of PodGroups that name none.
             is_foreign: whether all pods of a job are another scheduler's: no cycle looks at it, no queue holds for it.
-
         """
         self.registry = registry
         self._is_foreign = is_foreign or (lambda _: False)

@@ -32,7 +32,6 @@ class Rules(msgspec.Struct, frozen=True):
         present: keys of labels that must be there, with any value.
         refused: values that a label must not have, by key.
         absent: keys of labels that must not be there.
-
     """
 
     allowed: dict[str, frozenset[str]]

@@ -21,7 +21,6 @@ class Quota:
         scopes: names of the scopes; the quota counts only pods that match all.
         priority_classes: priority classes that scope PriorityClass selects, None when it selects none by name.
         readable: False where its amounts cannot be read: it has no room for anything.
-
     """
 
     namespace: str
@@ -47,7 +46,6 @@ class Budget:
         min_available, max_unavailable: as on the spec.
         allowed: disruptions that a controller allows now, None where none has counted.
         disrupted: names of pods whose eviction is on its way already.
-
     """
 
     namespace: str

@@ -45,7 +45,6 @@ class NodeSums(NamedTuple):
 
     Of floating resources, which lie on no node, the first four are what there is for pods of this cluster, and used is
     what is held on any node, or by a job as a whole.
-
     """
 
     allocatable: Vector
@@ -75,23 +74,12 @@ class NodeFacts:
         ready: condition Ready is True, or no Ready condition is reported.
         images: bytes by image name, as the node reports them.
         unhealthy: capacity of devices of which less is allocatable, by resource name in engine units.
-
     """
 
     __slots__ = (
-        "allocatable",
-        "annotations",
-        "by_claims",
-        "claimed",
-        "images",
-        "labels",
-        "name",
-        "ready",
-        "taints",
-        "uid",
-        "unhealthy",
-        "unschedulable",
-    )
+        "allocatable", "annotations", "by_claims", "claimed", "images", "labels", "name", "ready", "taints", "uid",
+        "unhealthy", "unschedulable",
+    )  # fmt: skip
 
     def __init__(self, node: Node, devices: DeviceCount | None = None) -> None:
         self.name = node.metadata.name
@@ -162,7 +150,6 @@ class NodeTable:
         columns: ``[N]`` the numbers of all columns, read only.
         image_nodes: number of nodes that have an image, by its name.
         floating: floating resources by row, as `float` was told them.
-
     """
 
     def __init__(self, registry: ResourceRegistry) -> None:
@@ -345,7 +332,6 @@ class NodeTable:
 
         Args:
             moved_in: called with the names of nodes that are new, to add their pods with `occupy_all`.
-
         """
         if not self._stale:
             self.widen()

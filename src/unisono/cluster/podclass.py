@@ -42,7 +42,6 @@ def weight_of(spec: PodSpec) -> int:
 
     Raises:
         ValueError: they are more than the scheduler looks at; the text names the field and the way out.
-
     """
     terms, nodes, spread = _pod_terms(spec), _node_terms(spec), spec.topology_spread_constraints or ()
     selectors = [*(one.label_selector for one in (*terms, *spread)), *(one.namespace_selector for one in terms)]
@@ -54,12 +53,7 @@ def weight_of(spec: PodSpec) -> int:
     about = "spec.affinity and spec.topologySpreadConstraints"
     for number, most, what, instead in (
         (len(terms) + len(spread), MOST_TERMS, f"terms about other pods in {about}", "join them into fewer selectors"),
-        (
-            len(nodes),
-            MOST_TERMS,
-            "terms in spec.affinity.nodeAffinity",
-            "select nodes by a label of their own",
-        ),
+        (len(nodes), MOST_TERMS, "terms in spec.affinity.nodeAffinity", "select nodes by a label of their own"),
         (values, MOST_VALUES, f"namespaces, labels and values in {about}", "give what is meant a label of its own"),
         (tolerations, MOST_TOLERATIONS, "spec.tolerations", "one without a key tolerates all taints"),
         (ports, MOST_PORTS, "ports with hostPort in spec.containers", "use a Service"),
@@ -73,7 +67,6 @@ def check_volumes(spec: PodSpec) -> None:
 
     Raises:
         ValueError: there are more than `MOST_VOLUMES`.
-
     """
     _check(len(spec.volumes or ()), MOST_VOLUMES, "spec.volumes", "join them into fewer volumes")
 
@@ -201,39 +194,13 @@ class PodClass:
         uses: pods of the class, and classes of which it is the base.
         weight: number of terms, values, tolerations and ports that filters and scores look at for each node.
         spec: what of the spec the scheduler goes by, for changes that are tried.
-
     """
 
     __slots__ = (
-        "affinity",
-        "amounts",
-        "base",
-        "best_effort",
-        "containers",
-        "device_resources",
-        "devices",
-        "guaranteed",
-        "host_ports",
-        "id",
-        "images",
-        "init_containers",
-        "kin",
-        "large",
-        "matched",
-        "node_selector",
-        "nonzero",
-        "notes",
-        "requests",
-        "rows",
-        "spec",
-        "templates",
-        "terms",
-        "tolerations",
-        "uses",
-        "vector",
-        "volumes",
-        "weight",
-    )
+        "affinity", "amounts", "base", "best_effort", "containers", "device_resources", "devices", "guaranteed",
+        "host_ports", "id", "images", "init_containers", "kin", "large", "matched", "node_selector", "nonzero", "notes",
+        "requests", "rows", "spec", "templates", "terms", "tolerations", "uses", "vector", "volumes", "weight",
+    )  # fmt: skip
 
     vector: Vector
     nonzero: Vector

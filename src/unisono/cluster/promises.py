@@ -69,7 +69,6 @@ class SelfPlaced:
         Args:
             nodes: settled.
             on_node: pods that hold each node, by key.
-
         """
         changed: list[Task] = []
         for name in sorted(self._stale):
@@ -136,7 +135,6 @@ class Promise:
         owner: see `owner_of`.
         until: when it ends, seconds since 1970.
         stands: keys of the tasks that stand for pods which are to come.
-
     """
 
     owner: str

@@ -28,7 +28,6 @@ class Setback:
         over: when the failures are forgotten, if no more come; before that no pod is evicted for the job.
         nodes: those that refused it: it is placed there only where no other node takes it.
         plugin: a plug-in failed for the job; ``why`` says which, and in what.
-
     """
 
     failures: int
@@ -55,7 +54,6 @@ class PastEviction:
         pod, uid: of the pod, ``namespace/name``.
         job: key of its PodGroup.
         queue: its queue at that time.
-
     """
 
     time: float

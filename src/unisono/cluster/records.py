@@ -31,7 +31,6 @@ class Failure:
         init_reasons: of its init containers.
         owners: kinds of its owners, such as ``ReplicaSet``.
         policies: the controller of its job acts on failed and deleted pods, by policies of the job.
-
     """
 
     reasons: frozenset[str]
@@ -70,41 +69,14 @@ class Task:
         remade: a controller makes a new pod when this one is gone.
         failure: of a failed pod that is not being deleted; else None.
         noticed: when it was told that it will be evicted, seconds since the epoch; 0.0 where it was not.
-
     """
 
     __slots__ = (
-        "annotations",
-        "created",
-        "failure",
-        "gated",
-        "gates",
-        "job",
-        "key",
-        "labels",
-        "name",
-        "named_node",
-        "namespace",
-        "never_preempts",
-        "node",
-        "nominated_node",
-        "noticed",
-        "ordinal",
-        "owned",
-        "part",
-        "pod_class",
-        "preemptable",
-        "priority",
-        "priority_class_name",
-        "remade",
-        "role",
-        "run_seconds",
-        "scaled",
-        "since",
-        "status",
-        "told",
-        "uid",
-    )
+        "annotations", "created", "failure", "gated", "gates", "job", "key", "labels", "name", "named_node",
+        "namespace", "never_preempts", "node", "nominated_node", "noticed", "ordinal", "owned", "part", "pod_class",
+        "preemptable", "priority", "priority_class_name", "remade", "role", "run_seconds", "scaled", "since", "status",
+        "told", "uid",
+    )  # fmt: skip
 
     def __init__(self, namespace: str, name: str, uid: str, pod_class: PodClass) -> None:
         self.namespace = namespace
@@ -219,51 +191,15 @@ class Job:
         kin: the same, but that jobs of several namespaces may share it, which placing does not tell apart.
         derived: what readers have worked out from this record and its tasks alone, by name. It is emptied when they
             have changed, so that it holds from cycle to cycle.
-
     """
 
     __slots__ = (
-        "allocated",
-        "annotations",
-        "conditions",
-        "counts",
-        "created",
-        "derived",
-        "elsewhere",
-        "gated_request",
-        "gone",
-        "held",
-        "key",
-        "kin",
-        "known",
-        "labels",
-        "license_vector",
-        "licenses",
-        "min_amounts",
-        "min_member",
-        "min_quoted",
-        "min_resources",
-        "min_task_member",
-        "name",
-        "namespace",
-        "owned",
-        "pending",
-        "pending_best_effort",
-        "phase",
-        "priority_class",
-        "promised",
-        "queue",
-        "releasing_on_node",
-        "reported_phase",
-        "request",
-        "role_counts",
-        "shape",
-        "sub_groups",
-        "tasks",
-        "topology",
-        "totals",
-        "uid",
-    )
+        "allocated", "annotations", "conditions", "counts", "created", "derived", "elsewhere", "gated_request", "gone",
+        "held", "key", "kin", "known", "labels", "license_vector", "licenses", "min_amounts", "min_member",
+        "min_quoted", "min_resources", "min_task_member", "name", "namespace", "owned", "pending",
+        "pending_best_effort", "phase", "priority_class", "promised", "queue", "releasing_on_node", "reported_phase",
+        "request", "role_counts", "shape", "sub_groups", "tasks", "topology", "totals", "uid",
+    )  # fmt: skip
 
     def __init__(self, namespace: str, name: str, size: int) -> None:
         self.namespace = namespace
@@ -338,30 +274,12 @@ class Queue:
         affinity: node groups that its pods may use.
         reported: ``status.allocated`` as last seen, wire form.
         exact: the six sums as jobs come and go; `tell_sums` says them.
-
     """
 
     __slots__ = (
-        "affinity",
-        "annotations",
-        "capability",
-        "created",
-        "deserved",
-        "exact",
-        "fifo",
-        "guarantee",
-        "jobs",
-        "known",
-        "name",
-        "parent",
-        "priority",
-        "reclaimable",
-        "reported",
-        "state",
-        "sums",
-        "uid",
-        "weight",
-    )
+        "affinity", "annotations", "capability", "created", "deserved", "exact", "fifo", "guarantee", "jobs", "known",
+        "name", "parent", "priority", "reclaimable", "reported", "state", "sums", "uid", "weight",
+    )  # fmt: skip
 
     def __init__(self, name: str, size: int) -> None:
         self.name = name
@@ -446,7 +364,6 @@ class NodePods(dict[str, Task]):
     Attributes:
         derived: what readers have worked out from these pods and the annotations of their PodGroups alone, by name. It
             is emptied when they have changed, so that it holds from cycle to cycle.
-
     """
 
     __slots__ = ("derived",)

@@ -20,7 +20,6 @@ class Rejection:
         key: ``namespace/name``, or ``name``.
         reference: the object, for events.
         message: why it could not be taken in.
-
     """
 
     kind: str
@@ -34,7 +33,6 @@ class RejectionBook:
 
     Attributes:
         any: whether there is one; asked for each object that comes.
-
     """
 
     def __init__(self) -> None:

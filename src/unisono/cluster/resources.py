@@ -25,7 +25,6 @@ Matrix = npt.NDArray[np.int64]
 
 CPU, MEMORY, PODS = 0, 1, 2
 
-
 MOST_LISTED = 1024
 """Resource names that nodes and queues may state over the life of a cluster state."""
 
@@ -47,7 +46,6 @@ class ResourceRegistry:
         names: by row.
         unlisted: the shared row, None while it is not needed.
         floating: rows of floating resources, which lie on no node and have a limit of their own.
-
     """
 
     __slots__ = ("_listed", "_requested", "_rows", "floating", "names", "unlisted")

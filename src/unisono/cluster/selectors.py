@@ -36,7 +36,6 @@ class Selector:
         labels: what the pod's labels must meet; None selects no pod.
         parts: selectors that must all select the pod; empty for a simple one.
         rules: what the labels of a selected pod are; None selects no pod.
-
     """
 
     __slots__ = ("id", "labels", "namespace_selector", "namespaces", "parts", "rules")
@@ -92,7 +91,6 @@ class SelectorBook:
         all: by id; ids are never used twice.
         namespace_labels: labels of namespaces by name.
         by_gang: some selector has asked for `GROUP_NAME` as if it were a label of pods.
-
     """
 
     def __init__(self) -> None:
@@ -119,10 +117,7 @@ class SelectorBook:
         return {NAMESPACE_NAME: namespace, **self.namespace_labels.get(namespace, _EMPTY)}
 
     def intern(
-        self,
-        labels: LabelSelector | None,
-        namespaces: Iterable[str],
-        namespace_selector: LabelSelector | None = None,
+        self, labels: LabelSelector | None, namespaces: Iterable[str], namespace_selector: LabelSelector | None = None
     ) -> Selector:
         """The selector of these parts."""
         names = frozenset(namespaces)
@@ -307,7 +302,6 @@ class Spread(NamedTuple):
         counts: False where no existing pod counts although the pod itself may (an empty selector, as in Kubernetes).
         honor_affinity: only nodes that the pod's node selector and required node affinity match count.
         honor_taints: only nodes without taints that the pod does not tolerate count.
-
     """
 
     selector: int
@@ -327,7 +321,6 @@ class PodTerms(NamedTuple):
         near: required affinity; ``near_all`` is the selector of pods that all of these select, -1 without any.
         away: required anti-affinity.
         preferred: terms with their weights, negative ones for anti-affinity.
-
     """
 
     near: tuple[Term, ...] = ()

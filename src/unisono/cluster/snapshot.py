@@ -58,7 +58,6 @@ class Snapshot:
         calendar: who names a reservation of nodes, and limits run times.
         licensed: keys of jobs that hold floating resources as a whole, or ask for them.
         memo: what may be kept from cycle to cycle, by class; part of no state.
-
     """
 
     version: int

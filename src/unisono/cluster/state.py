@@ -54,7 +54,6 @@ class ClusterState:
         version: moves whenever something changed that a decision may depend on.
         rejected: objects that could not be taken in, by kind and key. They count as absent, and a pod with a node still
             occupies it.
-
     """
 
     def __init__(self, scheduler_names: Iterable[str] = ("volcano", "unisono"), default_queue: str = "default") -> None:

@@ -31,17 +31,9 @@ class TaskStatus(IntEnum):
 
 
 _VOLCANO_ORDER = (
-    TaskStatus.PENDING,
-    TaskStatus.ALLOCATED,
-    TaskStatus.PIPELINED,
-    TaskStatus.BINDING,
-    TaskStatus.BOUND,
-    TaskStatus.RUNNING,
-    TaskStatus.RELEASING,
-    TaskStatus.SUCCEEDED,
-    TaskStatus.FAILED,
-    TaskStatus.UNKNOWN,
-)
+    TaskStatus.PENDING, TaskStatus.ALLOCATED, TaskStatus.PIPELINED, TaskStatus.BINDING, TaskStatus.BOUND,
+    TaskStatus.RUNNING, TaskStatus.RELEASING, TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.UNKNOWN,
+)  # fmt: skip
 
 STATUS_COUNT = len(TaskStatus)
 

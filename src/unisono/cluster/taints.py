@@ -40,7 +40,6 @@ class Tolerance:
 
     Attributes:
         version: moves when an answer may have changed.
-
     """
 
     def __init__(self) -> None:

@@ -48,7 +48,6 @@ class Alike:
         aged: when each was created, and its key; sorted.
         shapes: their keys by shape.
         version: moves with every change.
-
     """
 
     __slots__ = ("_orders", "aged", "kin", "shapes", "version")
@@ -74,7 +73,6 @@ class Alike:
         Args:
             name: of the order.
             value: of a job, by its key; asked once, and must follow from the job's record alone.
-
         """
         order = self._orders.get(name)
         if order is None:
@@ -115,7 +113,6 @@ class WaitingJobs:
         alike: by kin, jobs whose pods all wait and are equal.
         bare: by shape, keys of jobs that have no pods: those that wait for admission, mostly.
         others: keys of all other jobs that a cycle has to look at.
-
     """
 
     __slots__ = ("_places", "alike", "bare", "others")
@@ -200,7 +197,6 @@ class ForeignPods:
 
     Args:
         changed: told of a job that has such pods from now on, or has none any more.
-
     """
 
     def __init__(self, changed: Callable[[str], None]) -> None:

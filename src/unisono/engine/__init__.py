@@ -46,7 +46,6 @@ def run(
 
     Returns:
         decisions that depend on nothing but the arguments (with a clock, also on which plug-ins were too slow).
-
     """
     from unisono.engine.one_cycle import decide  # imported here, as the engine is large and many import only its types
 

@@ -14,7 +14,6 @@ from unisono.engine.verdict import Cause
 
 # The values with which plug-ins answer: votes, refusals, vetoes over nodes, and scores.
 
-
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 
@@ -58,7 +57,6 @@ class Parts(NamedTuple):
         usual: the answer for all jobs but the others.
         others: entries of ``Alike.aged``, sorted.
         other: the answer for those.
-
     """
 
     usual: str
@@ -110,7 +108,6 @@ class Refusal:
         event: also record it as an event on the PodGroup.
         owner: name of the object that sets the limit, where it is not the job's queue.
         user: the limit is what the job's queue lets one user hold.
-
     """
 
     message: str
@@ -135,7 +132,6 @@ class Reason:
         passing: of static filters: it depends on load or on the time of day, so the node may take the pod later as it
             is, and what the pod asks for stays a claim on a share.
         apart: a verdict tells it otherwise: an amount that is short, or nodes that the job does not mean at all.
-
     """
 
     text: str
@@ -180,7 +176,6 @@ class Failure:
         subject: what it was asked about, such as ``job ns/train``.
         error: the error in one short sentence.
         closed: what it was asked about was refused for that.
-
     """
 
     plugin: str

@@ -13,7 +13,6 @@ from unisono.engine.verdict import Verdict
 
 # Amounts of one queue at the end of a cycle, as metrics show them.
 
-
 Amounts = list[int]
 UNLIMITED = 2**62
 """Stands for "no limit"."""
@@ -28,7 +27,6 @@ class ShareMetrics(msgspec.Struct, frozen=True):
         inqueue: what its admitted jobs are still promised.
         share: largest held part of what it deserves.
         overused: it holds all of its share.
-
     """
 
     deserved: Amounts
@@ -46,7 +44,6 @@ class QueueMetrics(msgspec.Struct, frozen=True):
         request: the same of its own jobs, with what their pending pods ask for.
         capability: ``spec.capability``, None where it has none; `UNLIMITED` in rows that it does not name.
         shares: None where no plug-in divides the cluster, or not for this queue.
-
     """
 
     name: str
@@ -68,7 +65,6 @@ class VolumeBind(msgspec.Struct, frozen=True):
         volume: PersistentVolume that it gets; empty: one is to be made for the node.
         node: node of the pod.
         timeout: seconds to wait for the volume.
-
     """
 
     namespace: str
@@ -178,7 +174,6 @@ class PodCondition(msgspec.Struct, frozen=True):
         nominated_node: where the pod is promised a place; empty: what it was promised before is left as it is.
         withdrawn: what it was promised before can no longer be kept. Who scales the cluster takes a pod with a
             nomination for placed.
-
     """
 
     namespace: str
@@ -218,7 +213,6 @@ class PodMove(msgspec.Struct, frozen=True):
         node, to: where it runs, and where its successor would.
         ran_seconds: how long it has run.
         lost_seconds: how much of that is not in a checkpoint.
-
     """
 
     pod: str
@@ -239,7 +233,6 @@ class DefragmentationPlan(msgspec.Struct, frozen=True):
         lost_seconds: seconds of pods that are lost, summed.
         gained: what the gang's pods request, engine units by resource name.
         free_nodes: nodes without any pod of ours: before, and once the moves are done and the gang runs.
-
     """
 
     job: str
@@ -259,7 +252,6 @@ class IdleJob(msgspec.Struct, frozen=True):
         pod, uid: key and UID of its first pod with GPUs.
         news: the same as long as nothing is new.
         message: a sentence.
-
     """
 
     job: str
@@ -297,7 +289,6 @@ class Decisions:
             promise lapses that keeps others waiting, or a window of a reservation begins or ends. None: not before
             something changes.
         explained: whether verdicts, conditions, queue statuses and figures were asked for; else they are not known.
-
     """
 
     cycle: str = ""

@@ -52,7 +52,6 @@ class Limits:
         run_seconds: a pod must have run for so long.
         lost_seconds: a pod that would lose more than that stays.
         domains: topology domains tried at most.
-
     """
 
     moves: int
@@ -142,7 +141,6 @@ class Choice:
         pods: those that may be moved.
         columns: nodes of the domain.
         most: moves at most.
-
     """
 
     def __init__(self, pods: MovablePods, columns: Sequence[int], most: int) -> None:
@@ -249,7 +247,6 @@ def rehearse(
     Returns:
         node of each moved pod and of each of the gang's pods, and how many nodes are free of our pods then; None when
         the gang does not start, or a moved pod finds no place.
-
     """
     edit = Edit(*after(cycle))
     for victim in moved:

@@ -26,7 +26,6 @@ _AGAIN_SECONDS = 30.0
 """After a trial in vain a gang is not tried again for so long: trials cost as much as a cycle."""
 _STANDING = (TaskStatus.BOUND, TaskStatus.RUNNING)
 
-
 _MOVE_SECONDS = 60.0
 """So long at most the next gang waits until the last one that moved has its new places."""
 _TRIALS = 2
@@ -44,7 +43,6 @@ class _Moves:
         at: when it moved.
         pause: until when none is tried.
         tried: times by job.
-
     """
 
     last: str = ""
@@ -81,7 +79,7 @@ def relocate(cycle: Cycle) -> None:
         if time > now or trials == _TRIALS:
             cycle.wake(max(time, moves.pause))
             return
-        if _starts_elsewhere(cycle, job, held):
+        if rehearse(cycle, job, held, dict.fromkeys(job.record.pending, "")) is not None:
             _give_up(cycle, job, held)
             tried.pop(job.key, None)
             moves.last, moves.at = job.key, now
@@ -120,10 +118,6 @@ def _held(cycle: Cycle, job: JobState) -> list[Task]:
     budgets.open(cycle.session)
     kept = budgets.retained(pods)
     return [] if kept is not None and kept.any() else sorted(pods, key=lambda task: task.key)
-
-
-def _starts_elsewhere(cycle: Cycle, job: JobState, held: Sequence[Task]) -> bool:
-    return rehearse(cycle, job, held, dict.fromkeys(job.record.pending, "")) is not None
 
 
 def _give_up(cycle: Cycle, job: JobState, held: Sequence[Task]) -> None:

@@ -17,7 +17,6 @@ __all__ = ["ANOTHER_NAMESPACE", "Cause", "Holder", "Verdict"]
 ANOTHER_NAMESPACE = "another namespace"
 """Stands for the names of other namespaces' objects where a job's owner may not learn them."""
 
-
 _BEGIN, _END = "\ue000", "\ue001"
 """Around a reference in a text that is not yet for readers; no name and no field that the API accepts has them."""
 
@@ -53,7 +52,6 @@ class Asked:
         wants: whether a job is one of them, by the key of its PodGroup.
         seconds: how long changes may be tried for them together, whatever that costs; 0: for what it costs in any
             cycle, which is little where many jobs wait.
-
     """
 
     wants: Callable[[str], bool]
@@ -67,7 +65,6 @@ class Verdict(wire.Verdict, frozen=True):
         changes: what would start it, cheapest first; each was tried: after it, the next cycle starts the job.
         untried: further changes that should start it, or are needed to, and were not tried.
         candidates: changes that may be part of what starts it where none of ``changes`` is known to.
-
     """
 
     changes: tuple[Change, ...] = ()

@@ -20,7 +20,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import structlog
 from prometheus_client import CollectorRegistry
 
 from unisono.api.base import Object, ObjectMeta, OwnerReference
@@ -142,7 +141,6 @@ async def sealing_key(client: Client) -> bytes:
 
     Raises:
         ConfigError: the Secret holds none.
-
     """
     try:
         return _key(await client.get(SECRETS, NAME, NAMESPACE))
@@ -167,8 +165,6 @@ def _key(secret: Secret) -> bytes:
         )
     return key
 
-
-_log = structlog.get_logger(__name__)
 
 _IDENTITY_NAMESPACE = "default"
 

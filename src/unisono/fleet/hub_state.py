@@ -103,7 +103,6 @@ class HubState:
         names: how pods of different members find each other.
         labels: by label of pods that has the name of their job: resources of the kinds that a table describes so.
         unread: members that have not told of their copies of a kind yet, by resource.
-
     """
 
     def __init__(self, feed: Feed) -> None:

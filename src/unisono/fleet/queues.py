@@ -33,7 +33,6 @@ MEMBERS = "members"
 # Queues that every member has of its own.
 _OWN = frozenset((ROOT, DEFAULT_QUEUE))
 
-
 _SUM_SECONDS = 15.0
 
 
@@ -101,7 +100,7 @@ class QueueCopies(Controller):
             if existing is None:
                 await self._make(client, queue)
             elif (existing.metadata.labels or {}).get(HUB) == self._state.hub:
-                patch = _difference(existing, queue)
+                patch = merge_diff(to_json(existing.spec), to_json(queue.spec))
                 if patch:
                     await client.patch(QUEUES, name, {"spec": patch})
         return _CHECK_SECONDS
@@ -172,10 +171,6 @@ async def _found(client: Any, name: str) -> Queue | None:
     except NotFound:
         return None
     return queue
-
-
-def _difference(found: Queue, wanted: Queue) -> dict[str, Any]:
-    return merge_diff(to_json(found.spec), to_json(wanted.spec))
 
 
 def _kept(annotations: Mapping[str, str]) -> dict[str, str] | None:

@@ -49,7 +49,6 @@ def by_member(
         closed: members that take no work, and why.
         least: pods that must have a place together.
         outside: members that may not have the gang, and why.
-
     """
     requests = [
         Wanted(pod_class, number)
@@ -81,7 +80,6 @@ def by_part(
         closed: members that take no work, and why.
         least: pods that must have a place together, by part; of parts that wait.
         clusters: members that may take a part, of parts with a bound.
-
     """
     own: dict[str, list[Task]] = defaultdict(list)
     for task in tasks:
@@ -143,7 +141,6 @@ def together(
         amounts: ``[R, N]`` what the nodes have.
         wanted: pods by class.
         fitting: positions of the nodes that each class may use.
-
     """
     total = amounts.sum(axis=1).clip(min=1)
     sizes = [float((_aligned(each.pod_class.vector, len(total)) / total).max(initial=0)) for each in wanted]

@@ -124,10 +124,7 @@ class ReasonsWriter:
         if group is None or (group.metadata.annotations or {}).get(MEMBER_REASONS) == wish.text:
             return False
         patch = {
-            "metadata": {
-                "resourceVersion": group.metadata.resource_version,
-                "annotations": {MEMBER_REASONS: wish.text},
-            }
+            "metadata": {"resourceVersion": group.metadata.resource_version, "annotations": {MEMBER_REASONS: wish.text}}
         }
         written = await self._client.patch(POD_GROUPS, group.metadata.name, patch, namespace=group.metadata.namespace)
         self._state.feed.learn(POD_GROUPS, written)

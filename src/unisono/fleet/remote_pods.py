@@ -32,7 +32,6 @@ from unisono.kube.transport import Transport
 if TYPE_CHECKING:
     from aiohttp import ClientWebSocketResponse
 
-
 # Commands in pods of members: a session on the hub, carried over a WebSocket to the member that runs the pod.
 
 PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -145,7 +144,6 @@ class MemberPort:
 
         Raises:
             Unavailable: the member cannot reach the port.
-
         """
         from aiohttp import WSMsgType
 

@@ -66,7 +66,6 @@ class Cycle:
         waiting: by job, why it waits.
         evicted: pods that must leave.
         decisions: all of it.
-
     """
 
     placed: Mapping[str, str]
@@ -115,11 +114,7 @@ class World:
         self._put(
             NODES,
             {
-                "metadata": {
-                    "name": name,
-                    "uid": f"node-{name}",
-                    "labels": {HOSTNAME: name, **(labels or {})},
-                },
+                "metadata": {"name": name, "uid": f"node-{name}", "labels": {HOSTNAME: name, **(labels or {})}},
                 "spec": {**spec, "taints": [dict(taint) for taint in taints]},
                 "status": {
                     "allocatable": amounts,
@@ -176,7 +171,6 @@ class World:
             annotations: of its pods.
             on: nodes on which the first of its pods run already.
             spec: further fields of the pods' spec.
-
         """
         self._told(
             "job",
@@ -229,12 +223,7 @@ class World:
             )
         return self
 
-    def cycle(
-        self,
-        *plugins: type[Plugin],
-        arguments: Mapping[str, Any] | None = None,
-        config: str = "",
-    ) -> Cycle:
+    def cycle(self, *plugins: type[Plugin], arguments: Mapping[str, Any] | None = None, config: str = "") -> Cycle:
         """Decide once and carry it out: placed pods run, evicted ones are gone, admitted jobs are so in later cycles.
 
         Args:
@@ -244,7 +233,6 @@ class World:
 
         Raises:
             WrongPlugin: a plug-in raised, answered what it must not, or a decision broke a rule of the engine.
-
         """
         used = load_config(config) if config else default_config()
         return self._decide(_with(used, plugins, arguments), {kind.name: kind for kind in plugins})
@@ -295,7 +283,6 @@ def drawn_world(seed: int, labels: Mapping[str, Sequence[str]] | None = None) ->
     Args:
         seed: the same gives the same.
         labels: of nodes, each with the values that it may have; a node may lack it. Some jobs select one.
-
     """
     draw, world = random.Random(seed), World()  # noqa: S311  # nosec B311 - draws examples, no secrets
     nodes = [f"n{number}" for number in range(draw.randint(1, 5))]
@@ -357,7 +344,6 @@ def check(
 
     Raises:
         WrongPlugin: it does not hold; names the seed, the world and the short cut that makes the difference.
-
     """
     configs = [load_config(config)] if config else [replace(default_config(), actions=_ACTIONS), load_config(SMALL)]
     used = [_with(each, (plugin,), arguments) for each in configs]

@@ -39,7 +39,6 @@ from unisono.scheduler.volcano_metrics import JobTimes
 
 _log = structlog.get_logger(__name__)
 
-
 # How long the failures of a job are remembered after its waiting time.
 _HOLD_SECONDS = 300.0
 # Nodes that are remembered with them.

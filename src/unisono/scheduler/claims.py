@@ -9,16 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
+from unisono.api import core
 from unisono.api.base import Object
-from unisono.api.core import (
-    AllocatedDeviceStatus,
-    DeviceRequestAllocationResult,
-    ObjectReference,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    ResourceClaim,
-    ResourceClaimConsumerReference,
-)
 from unisono.api.keys import DELETE_PROTECTION, SELECTED_NODE
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_CLAIMS
 from unisono.cluster.catalogue import Catalogue, ObjectsByKey
@@ -38,7 +30,6 @@ class Change(NamedTuple):
         shelf, key: where the object stands.
         apply: the object with the change; what it shows already stays.
         included: whether a state of the object shows the change, or another one in its place.
-
     """
 
     shelf: ObjectsByKey[Any]
@@ -63,24 +54,26 @@ def since(written: Object | None, included: Callable[[Any], bool]) -> Callable[[
     return lambda obj: written is None or included(obj) or not is_newer(written, obj)
 
 
-def selected_node(claim: PersistentVolumeClaim) -> str | None:
+def selected_node(claim: core.PersistentVolumeClaim) -> str | None:
     """The node for which the claim's volume is to be made."""
     return (claim.metadata.annotations or {}).get(SELECTED_NODE)
 
 
-def user_of(bind: Bind) -> ResourceClaimConsumerReference:
+def user_of(bind: Bind) -> core.ResourceClaimConsumerReference:
     """The pod as a user of a device claim."""
-    return ResourceClaimConsumerReference(resource="pods", name=bind.pod, uid=bind.uid)
+    return core.ResourceClaimConsumerReference(resource="pods", name=bind.pod, uid=bind.uid)
 
 
-def reference_to(need: VolumeBind) -> ObjectReference:
+def reference_to(need: VolumeBind) -> core.ObjectReference:
     """The volume claim, as its volume names it."""
-    return ObjectReference(
+    return core.ObjectReference(
         api_version="v1", kind="PersistentVolumeClaim", namespace=need.namespace, name=need.claim, uid=need.uid
     )
 
 
-def _with_user(need: ClaimAllocation, user: ResourceClaimConsumerReference, claim: ResourceClaim) -> ResourceClaim:
+def _with_user(
+    need: ClaimAllocation, user: core.ResourceClaimConsumerReference, claim: core.ResourceClaim
+) -> core.ResourceClaim:
     """The claim with its devices, used by a pod."""
     users = claim.status.reserved_for or []
     if not _has_user(user, claim):
@@ -90,22 +83,22 @@ def _with_user(need: ClaimAllocation, user: ResourceClaimConsumerReference, clai
     return msgspec.structs.replace(claim, status=status)
 
 
-def _has_user(user: ResourceClaimConsumerReference, claim: ResourceClaim) -> bool:
+def _has_user(user: core.ResourceClaimConsumerReference, claim: core.ResourceClaim) -> bool:
     return any(one.uid == user.uid for one in claim.status.reserved_for or ())
 
 
-def _with_claim(need: VolumeBind, volume: PersistentVolume) -> PersistentVolume:
+def _with_claim(need: VolumeBind, volume: core.PersistentVolume) -> core.PersistentVolume:
     """The volume, given to a claim unless it is given already."""
     if _is_given(volume):
         return volume
     return msgspec.structs.replace(volume, spec=msgspec.structs.replace(volume.spec, claim_ref=reference_to(need)))
 
 
-def _is_given(volume: PersistentVolume) -> bool:
+def _is_given(volume: core.PersistentVolume) -> bool:
     return volume.spec.claim_ref is not None
 
 
-def _with_node(need: VolumeBind, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
+def _with_node(need: VolumeBind, claim: core.PersistentVolumeClaim) -> core.PersistentVolumeClaim:
     """The claim, its volume to be made for a node unless that is decided already."""
     if _is_decided(claim):
         return claim
@@ -113,7 +106,7 @@ def _with_node(need: VolumeBind, claim: PersistentVolumeClaim) -> PersistentVolu
     return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=notes))
 
 
-def _is_decided(claim: PersistentVolumeClaim) -> bool:
+def _is_decided(claim: core.PersistentVolumeClaim) -> bool:
     return bool(claim.spec.volume_name) or selected_node(claim) is not None
 
 
@@ -127,12 +120,11 @@ class BindingFailed(Exception):
     """A driver says that a device cannot be attached."""
 
 
-def waits_for(claim: ResourceClaim) -> str:
+def waits_for(claim: core.ResourceClaim) -> str:
     """What the first device that is not attached lacks; empty when the pod may be bound.
 
     Raises:
         BindingFailed: one of its failure conditions is true.
-
     """
     allocation = claim.status.allocation
     states = {(one.driver, one.pool, one.device, one.share_id): one for one in claim.status.devices or ()}
@@ -148,13 +140,13 @@ def waits_for(claim: ResourceClaim) -> str:
     return missing
 
 
-def _true(state: AllocatedDeviceStatus | None) -> dict[str, str]:
+def _true(state: core.AllocatedDeviceStatus | None) -> dict[str, str]:
     """Conditions that are true, with their message behind a colon."""
     conditions = (state.conditions or ()) if state is not None else ()
     return {one.type: f": {one.message}" if one.message else "" for one in conditions if one.status == "True"}
 
 
-def _name(result: DeviceRequestAllocationResult) -> str:
+def _name(result: core.DeviceRequestAllocationResult) -> str:
     return f"{result.driver}/{result.pool}/{result.device}"
 
 
@@ -221,7 +213,6 @@ class ClaimWriter:
 
         Raises:
             ClaimError: a claim cannot be prepared; what was written has been taken back.
-
         """
         written = self._written.setdefault(bind.uid, {})
         for done, need in enumerate(bind.preparations):
@@ -241,7 +232,6 @@ class ClaimWriter:
         Raises:
             ClaimError: that took too long or failed, a claim is gone, or its volume is not to be made for this node any
                 more.
-
         """
         written = self._written.get(bind.uid, {})
         for number, need in enumerate(bind.preparations):
@@ -258,7 +248,7 @@ class ClaimWriter:
     async def _wait_for_devices(self, need: ClaimAllocation, claim: Object | None) -> None:
         """Until drivers have attached the devices of a claim; ``claim`` as it was written."""
         deadline, pause = self._clock.monotonic() + TIMEOUT_SECONDS, _FIRST_LOOK_SECONDS
-        while isinstance(claim, ResourceClaim):
+        while isinstance(claim, core.ResourceClaim):
             try:
                 missing = waits_for(claim)
             except BindingFailed as error:
@@ -318,7 +308,7 @@ class ClaimWriter:
 
     # ---- device claims
 
-    async def _allocate(self, bind: Bind, need: ClaimAllocation) -> ResourceClaim:
+    async def _allocate(self, bind: Bind, need: ClaimAllocation) -> core.ResourceClaim:
         for _ in range(_ATTEMPTS):
             claim = await self._client.get(RESOURCE_CLAIMS, need.claim, need.namespace)
             if claim.metadata.uid != need.uid or claim.metadata.deletion_timestamp:
@@ -342,7 +332,7 @@ class ClaimWriter:
                 continue
         raise ClaimError(f"resource claim {need.claim} changes all the time")
 
-    async def _protect(self, claim: ResourceClaim) -> ResourceClaim:
+    async def _protect(self, claim: core.ResourceClaim) -> core.ResourceClaim:
         finalizers = claim.metadata.finalizers or []
         if DELETE_PROTECTION in finalizers:
             return claim
@@ -384,16 +374,16 @@ class ClaimWriter:
                 continue
         raise ClaimError(f"resource claim {need.claim} changes all the time")
 
-    async def _unprotect(self, claim: ResourceClaim) -> None:
+    async def _unprotect(self, claim: core.ResourceClaim) -> None:
         kept = [name for name in claim.metadata.finalizers or [] if name != DELETE_PROTECTION]
         await self._patch_claim(claim, {"metadata": {"finalizers": kept or None}})
 
-    async def _write_status(self, claim: ResourceClaim, status: Mapping[str, Any]) -> ResourceClaim:
+    async def _write_status(self, claim: core.ResourceClaim, status: Mapping[str, Any]) -> core.ResourceClaim:
         return await self._patch_claim(claim, {"status": status}, "status")
 
     async def _patch_claim(
-        self, claim: ResourceClaim, patch: dict[str, Any], subresource: str | None = None
-    ) -> ResourceClaim:
+        self, claim: core.ResourceClaim, patch: dict[str, Any], subresource: str | None = None
+    ) -> core.ResourceClaim:
         """Compare and set."""
         meta = {**patch.get("metadata", {}), "resourceVersion": claim.metadata.resource_version}
         return await self._client.patch(
@@ -406,7 +396,7 @@ class ClaimWriter:
 
     # ---- volume claims
 
-    async def _reserve(self, need: VolumeBind) -> PersistentVolume:
+    async def _reserve(self, need: VolumeBind) -> core.PersistentVolume:
         """Give the volume to the claim; the volume controller then binds the two."""
         for _ in range(_ATTEMPTS):
             volume = await self._client.get(PERSISTENT_VOLUMES, need.volume)
@@ -435,7 +425,7 @@ class ClaimWriter:
             meta = {"resourceVersion": volume.metadata.resource_version}
             await self._client.patch(PERSISTENT_VOLUMES, need.volume, {"metadata": meta, "spec": {"claimRef": None}})
 
-    async def _select(self, need: VolumeBind) -> PersistentVolumeClaim:
+    async def _select(self, need: VolumeBind) -> core.PersistentVolumeClaim:
         """Tell the provisioner for which node to make the volume."""
         for _ in range(_ATTEMPTS):
             claim = await self._claim(need)
@@ -455,13 +445,13 @@ class ClaimWriter:
         if not claim.spec.volume_name and selected_node(claim) == need.node:
             await self._annotate(claim, None)
 
-    async def _annotate(self, claim: PersistentVolumeClaim, node: str | None) -> PersistentVolumeClaim:
+    async def _annotate(self, claim: core.PersistentVolumeClaim, node: str | None) -> core.PersistentVolumeClaim:
         meta = {"resourceVersion": claim.metadata.resource_version, "annotations": {SELECTED_NODE: node}}
         return await self._client.patch(
             PERSISTENT_VOLUME_CLAIMS, claim.metadata.name, {"metadata": meta}, namespace=claim.metadata.namespace
         )
 
-    async def _claim(self, need: VolumeBind) -> PersistentVolumeClaim:
+    async def _claim(self, need: VolumeBind) -> core.PersistentVolumeClaim:
         claim = await self._client.get(PERSISTENT_VOLUME_CLAIMS, need.claim, need.namespace)
         if claim.metadata.uid != need.uid:
             raise NotFound(f"claim {need.claim} is another one now")
@@ -481,7 +471,7 @@ class ClaimWriter:
         return False
 
 
-def _is_protected(claim: ResourceClaim) -> bool:
+def _is_protected(claim: core.ResourceClaim) -> bool:
     return DELETE_PROTECTION in (claim.metadata.finalizers or [])
 
 

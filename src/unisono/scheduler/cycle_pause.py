@@ -49,12 +49,7 @@ class Evicting(Protocol):
     """Carries out evictions; `Evictor` is one."""
 
     def submit(
-        self,
-        victims: Iterable[tuple[str, str, str]],
-        action: str,
-        why: str,
-        beneficiary: str = "",
-        notice: float = 0.0,
+        self, victims: Iterable[tuple[str, str, str]], action: str, why: str, beneficiary: str = "", notice: float = 0.0
     ) -> int:
         """Evict pods (namespace, name, uid) in the background; returns how many evictions were sent."""
         ...
@@ -91,7 +86,6 @@ class Pause:
             debounce: between a change and the cycle.
             share_debounce: the same where the cluster is shared.
             gather: longest time for which a burst of arrivals is awaited.
-
         """
         self._clock, self._arrivals, self._shared = clock, arrivals, shared
         self._period, self._gather_seconds = period, gather
@@ -109,7 +103,6 @@ class Pause:
         Args:
             due_at: on the steady clock.
             busy_seconds: length of the last cycle.
-
         """
         wait = min(self._period, max(0.0, due_at - self._clock.monotonic()))
         timer = self._clock.call_later(wait, self._woken.set)

@@ -37,7 +37,6 @@ class Held:
         ran_seconds: how long the one has run that has run least.
         lost_seconds: what the one loses that loses most.
         message: where no limit matters, why the gang waits.
-
     """
 
     limits: tuple[str, ...] = ()
@@ -57,7 +56,6 @@ class Plans:
         limits: the action's arguments in force.
         idle: idle amount of the resource that fragmentation is about, and of that the part that is not on nodes of
             which all of it is idle, engine units.
-
     """
 
     plans: Sequence[DefragmentationPlan]
@@ -76,7 +74,6 @@ def plans_for(snapshot: Snapshot, config: SchedulerConfig, now: float, most: int
         config: of the scheduler; the action is tried whether it is among its actions or not.
         now: seconds since 1970.
         most: moves per gang, in place of the configured number.
-
     """
     given = {**config.arguments_of(ACTION), "maxGangs": max(len(snapshot.jobs), 1)}
     if most is not None:

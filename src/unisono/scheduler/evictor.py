@@ -112,15 +112,7 @@ GIVE_UP = "release"
 class Evictor:
     """Marks pods as disrupted, then deletes exactly that incarnation."""
 
-    def __init__(
-        self,
-        client: Client,
-        events: EventRecorder,
-        metrics: Metrics,
-        clock: Clock,
-        *,
-        feed: Feed,
-    ) -> None:
+    def __init__(self, client: Client, events: EventRecorder, metrics: Metrics, clock: Clock, *, feed: Feed) -> None:
         """Make an evictor; the state of ``feed`` counts victims as being released from the moment of the decision."""
         self._client, self._events, self._metrics, self._clock = client, events, metrics, clock
         self._feed = feed
@@ -130,12 +122,7 @@ class Evictor:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def submit(
-        self,
-        victims: Iterable[tuple[str, str, str]],
-        action: str,
-        why: str,
-        beneficiary: str = "",
-        notice: float = 0.0,
+        self, victims: Iterable[tuple[str, str, str]], action: str, why: str, beneficiary: str = "", notice: float = 0.0
     ) -> int:
         """Evict pods in the background.
 
@@ -176,7 +163,6 @@ class Evictor:
 
         Returns:
             when the next notice is over, seconds since the epoch; None: none is given.
-
         """
         state, now, ends = self._feed.state, self._clock.time(), list[float]()
         notified = {*self._sent, *(task.uid for task in state.noticed.values())}

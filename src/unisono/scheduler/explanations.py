@@ -50,7 +50,6 @@ class Explained:
         bound, evicted: pods, as the copy's cycle decided. The cycle beside it decided the same of the same cluster.
         uids: of the jobs with a verdict.
         memory: what explanations keep from one time to the next.
-
     """
 
     decisions: Decisions
@@ -73,7 +72,6 @@ class Meanwhile:
         violations: of that cycle.
         cycles: how many came after it.
         told: jobs of which later cycles said how they stand.
-
     """
 
     def __init__(self, beside: Decisions, version: int) -> None:
@@ -125,7 +123,6 @@ class Explanations:
         copying: a copy is at work, or what it found has not been heard by `ended`.
         begun: the latest cycle has begun it.
         tell: hears `Explained` or `Unfinished` of a copy, in a thread of its own.
-
     """
 
     def __init__(
@@ -142,7 +139,6 @@ class Explanations:
             asked: the jobs that are explained, None: all.
             copies: works something out in a copy of the process and tells it, see `in_copy`; None: there are none.
             least: seconds; what takes longer is worked out in a copy.
-
         """
         self._monotonic, self._verdicts, self._copies, self._least = monotonic, asked or True, copies, least
         self._due = self._failed_until = 0.0

@@ -42,7 +42,6 @@ def call(url: str, body: Mapping[str, Any], timeout: float) -> Mapping[str, Any]
     Raises:
         OSError: no connection, or no answer in time.
         ExtenderError: the address is none, the status is not 2xx, or the answer is no JSON object or too long.
-
     """
     if not url.lower().startswith(("http://", "https://")):
         raise ExtenderError(f"extender.urlPrefix must begin with http:// or https://, not {url!r}")
@@ -100,7 +99,6 @@ class Extenders:
     Args:
         monotonic: seconds that only grow.
         call: makes one call; see `call`.
-
     """
 
     def __init__(self, monotonic: Callable[[], float], call: Call = call) -> None:

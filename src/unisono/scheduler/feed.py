@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from unisono.api import kinds
 from unisono.api.annotations import SET_ASIDE, VERDICT
 from unisono.api.base import Object
 from unisono.api.conditions import is_true
@@ -22,34 +23,6 @@ from unisono.api.core import Node, Pod, PodCondition
 from unisono.api.groups.calendar import Reservation
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.kind import Kind
-from unisono.api.kinds import (
-    BUDGETS,
-    CSI_DRIVERS,
-    CSI_NODES,
-    CSI_STORAGE_CAPACITIES,
-    DEVICE_CLASSES,
-    FLOATING_RESOURCES,
-    HYPER_NODES,
-    NAMESPACES,
-    NODE_CHECKS,
-    NODES,
-    NUMATOPOLOGIES,
-    PERSISTENT_VOLUME_CLAIMS,
-    PERSISTENT_VOLUMES,
-    POD_DISRUPTION_BUDGETS,
-    POD_GROUPS,
-    PODS,
-    PRICE_LISTS,
-    PRIORITY_CLASSES,
-    QUEUES,
-    RESERVATIONS,
-    RESOURCE_CLAIMS,
-    RESOURCE_QUOTAS,
-    RESOURCE_SLICES,
-    STORAGE_CLASSES,
-    TEMPORARY_QUOTAS,
-    VOLUME_ATTACHMENTS,
-)
 from unisono.api.pod_states import has_ended
 from unisono.cluster.state import ClusterState
 from unisono.gc_pauses import collector_paused
@@ -60,50 +33,30 @@ from unisono.kube.reflector import Sink
 _log = structlog.get_logger(__name__)
 
 KINDS: tuple[Kind[Any], ...] = (
-    NODES,
-    HYPER_NODES,
-    NUMATOPOLOGIES,
-    FLOATING_RESOURCES,
-    BUDGETS,
-    PRICE_LISTS,
-    PRIORITY_CLASSES,
-    NAMESPACES,
-    STORAGE_CLASSES,
-    PERSISTENT_VOLUMES,
-    PERSISTENT_VOLUME_CLAIMS,
-    CSI_NODES,
-    CSI_DRIVERS,
-    CSI_STORAGE_CAPACITIES,
-    VOLUME_ATTACHMENTS,
-    DEVICE_CLASSES,
-    RESOURCE_SLICES,
-    RESOURCE_CLAIMS,
-    QUEUES,
-    RESERVATIONS,
-    TEMPORARY_QUOTAS,
-    NODE_CHECKS,
-    RESOURCE_QUOTAS,
-    POD_DISRUPTION_BUDGETS,
-    POD_GROUPS,
-    PODS,
-)
+    kinds.NODES, kinds.HYPER_NODES, kinds.NUMATOPOLOGIES, kinds.FLOATING_RESOURCES, kinds.BUDGETS, kinds.PRICE_LISTS,
+    kinds.PRIORITY_CLASSES, kinds.NAMESPACES, kinds.STORAGE_CLASSES, kinds.PERSISTENT_VOLUMES,
+    kinds.PERSISTENT_VOLUME_CLAIMS, kinds.CSI_NODES, kinds.CSI_DRIVERS, kinds.CSI_STORAGE_CAPACITIES,
+    kinds.VOLUME_ATTACHMENTS, kinds.DEVICE_CLASSES, kinds.RESOURCE_SLICES, kinds.RESOURCE_CLAIMS, kinds.QUEUES,
+    kinds.RESERVATIONS, kinds.TEMPORARY_QUOTAS, kinds.NODE_CHECKS, kinds.RESOURCE_QUOTAS, kinds.POD_DISRUPTION_BUDGETS,
+    kinds.POD_GROUPS, kinds.PODS,
+)  # fmt: skip
 """What scheduling reads."""
 
 OPTIONAL: dict[Kind[Any], float] = {
-    CSI_DRIVERS: 60.0,
-    CSI_STORAGE_CAPACITIES: 60.0,
-    VOLUME_ATTACHMENTS: 60.0,
-    HYPER_NODES: 60.0,
-    FLOATING_RESOURCES: 60.0,
-    BUDGETS: 60.0,
-    PRICE_LISTS: 60.0,
-    NUMATOPOLOGIES: 60.0,
-    DEVICE_CLASSES: 60.0,
-    RESOURCE_SLICES: 60.0,
-    RESOURCE_CLAIMS: 60.0,
-    RESERVATIONS: 60.0,
-    TEMPORARY_QUOTAS: 60.0,
-    NODE_CHECKS: 60.0,
+    kinds.CSI_DRIVERS: 60.0,
+    kinds.CSI_STORAGE_CAPACITIES: 60.0,
+    kinds.VOLUME_ATTACHMENTS: 60.0,
+    kinds.HYPER_NODES: 60.0,
+    kinds.FLOATING_RESOURCES: 60.0,
+    kinds.BUDGETS: 60.0,
+    kinds.PRICE_LISTS: 60.0,
+    kinds.NUMATOPOLOGIES: 60.0,
+    kinds.DEVICE_CLASSES: 60.0,
+    kinds.RESOURCE_SLICES: 60.0,
+    kinds.RESOURCE_CLAIMS: 60.0,
+    kinds.RESERVATIONS: 60.0,
+    kinds.TEMPORARY_QUOTAS: 60.0,
+    kinds.NODE_CHECKS: 60.0,
 }
 """Kinds that a cluster may not have, and seconds after which they are looked for again."""
 
@@ -215,7 +168,6 @@ class Feed:
         arrivals: pods and PodGroups that came while watching.
         arrived: is told of each of those pods that has no node yet.
         guests: sees each pod before the state does; None for none.
-
     """
 
     def __init__(self, state: ClusterState, changed: Callable[[], None]) -> None:
@@ -236,11 +188,11 @@ class Feed:
         self.guests: Guests | None = None
         self._changed = changed
         self._records: dict[str, _Records] = {
-            POD_GROUPS.kind: groups,
-            QUEUES.kind: queues,
-            RESERVATIONS.kind: reservations,
-            PODS.kind: pods,
-            NODES.kind: nodes,
+            kinds.POD_GROUPS.kind: groups,
+            kinds.QUEUES.kind: queues,
+            kinds.RESERVATIONS.kind: reservations,
+            kinds.PODS.kind: pods,
+            kinds.NODES.kind: nodes,
         }
         self._held: deque[Callable[[], None]] | None = None
 
@@ -348,7 +300,7 @@ class Feed:
                     records.remove(obj.key)
                     refused.append((obj, str(error) or type(error).__name__))
                 self._note_verdict(kind, obj.key)
-        if self.guests is not None and kind.kind == PODS.kind:
+        if self.guests is not None and kind.kind == kinds.PODS.kind:
             guests = self.guests
             taken = [guests.seen("ADDED", pod) for pod in taken if isinstance(pod, Pod)]
         with collector_paused():
@@ -357,12 +309,12 @@ class Feed:
             self.refuse(kind, obj, why)
 
     def _known(self, kind: Kind[Any], key: str) -> Object | None:
-        if kind.kind == POD_GROUPS.kind:
+        if kind.kind == kinds.POD_GROUPS.kind:
             return self.groups.get(key)
-        return self.queues.get(key) if kind.kind == QUEUES.kind else None
+        return self.queues.get(key) if kind.kind == kinds.QUEUES.kind else None
 
     def _note_verdict(self, kind: Kind[Any], key: str) -> None:
-        if kind.kind != POD_GROUPS.kind:
+        if kind.kind != kinds.POD_GROUPS.kind:
             return
         group = self.groups.get(key)
         if group is not None and VERDICT in (group.metadata.annotations or {}):
@@ -383,7 +335,7 @@ class _Sink:
         self.feed.do(lambda: self.feed.refuse(self.kind, obj, why))
 
     def apply(self, event_type: EventType, obj: Object) -> None:
-        if event_type == "ADDED" and self.kind in (PODS, POD_GROUPS):
+        if event_type == "ADDED" and self.kind in (kinds.PODS, kinds.POD_GROUPS):
             self.feed.arrivals += 1
             if self.feed.arrived is not None and isinstance(obj, Pod) and not obj.spec.node_name:
                 self.feed.arrived(obj)

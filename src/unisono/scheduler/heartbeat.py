@@ -50,7 +50,6 @@ class Heartbeat:
 
     Attributes:
         told: the first cycle has ended, and the Lease says so, or could not be written.
-
     """
 
     def __init__(self, client: Client, clock: Clock, lease: str, scheduler_names: Iterable[str]) -> None:
@@ -84,7 +83,6 @@ class Heartbeat:
             notes: what its writer should know of the configuration in force.
             text: the newest configuration.
             parts: names of the actions and plug-ins in force.
-
         """
         self._last = self._clock.monotonic(), self._clock.time()
         self._first.set()
@@ -166,8 +164,6 @@ class Heartbeat:
             annotations={key: value for key, value in facts.items() if value or key in _ALWAYS},
         )
         spec = LeaseSpec(
-            holder_identity=self._name,
-            lease_duration_seconds=_DURATION_SECONDS,
-            renew_time=rfc3339_micro(when),
+            holder_identity=self._name, lease_duration_seconds=_DURATION_SECONDS, renew_time=rfc3339_micro(when)
         )
         return Lease(metadata=meta, spec=spec)

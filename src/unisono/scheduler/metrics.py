@@ -160,11 +160,7 @@ class Metrics:
             "unisono_scheduler_writes", "Status writes by outcome.", "outcome", "done", "conflict", "failed"
         )
         self.usage_done, self.usage_failed = make.outcomes(
-            "unisono_scheduler_usage_collections",
-            "Questions to the source of node load.",
-            "outcome",
-            "done",
-            "failed",
+            "unisono_scheduler_usage_collections", "Questions to the source of node load.", "outcome", "done", "failed"
         )
         self.usage_nodes = make.gauge("unisono_scheduler_usage_nodes", "Nodes whose load the source has told lately.")
 

@@ -31,7 +31,6 @@ class Unfinished:
     Attributes:
         why: in words.
         too_long: it was ended because it worked for longer than a copy may.
-
     """
 
     why: str
@@ -83,7 +82,6 @@ def in_copy(work: Callable[[], Any], done: Done) -> Copy:
 
     Raises:
         OSError, RuntimeError: there can be no copy now; ``done`` hears nothing.
-
     """
     reading, writing = os.pipe()
     try:

@@ -61,7 +61,6 @@ class RecordingFile:
 
         Raises:
             OSError: it cannot be made.
-
         """
         self.path = _free(path)
         raw = self.path.open("xb")
@@ -122,7 +121,6 @@ def recorder_to(path: Path) -> Recorder:
 
     Raises:
         ConfigError: the file cannot be made.
-
     """
     try:
         return Recorder(RecordingFile(path))

@@ -42,7 +42,6 @@ _MAKING_SECONDS = 5.0
 _STARTING_SECONDS = 5.0
 _BEING_MADE = (Cause.NO_PODS, Cause.TOO_FEW_PODS)
 
-
 _MOST_NODE_TEXT = 1000
 # Of each cause a job has so many events, and so many of its pods, which all have the condition.
 _MOST_EVENTS, _MOST_PODS = 3, 2
@@ -81,13 +80,7 @@ class Reports:
     """
 
     def __init__(
-        self,
-        client: Client,
-        feed: Feed,
-        verdicts: VerdictBook,
-        events: EventRecorder,
-        metrics: Metrics,
-        clock: Clock,
+        self, client: Client, feed: Feed, verdicts: VerdictBook, events: EventRecorder, metrics: Metrics, clock: Clock
     ) -> None:
         pace = client.pace
         self._client, self._feed, self._verdicts = client, feed, verdicts
@@ -389,10 +382,7 @@ class Reports:
         if previous == dict(wish.allocated):
             return False
         allocated: Mapping[str, str | None] = {**dict.fromkeys(previous), **wish.allocated}
-        patch = {
-            "metadata": {"resourceVersion": queue.metadata.resource_version},
-            "status": {"allocated": allocated},
-        }
+        patch = {"metadata": {"resourceVersion": queue.metadata.resource_version}, "status": {"allocated": allocated}}
         written = await self._client.patch(QUEUES, key, patch, subresource="status")
         self._feed.learn(QUEUES, written)
         return True

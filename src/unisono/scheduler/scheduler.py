@@ -103,7 +103,6 @@ class Scheduler:
 
     Attributes:
         kinds: what is watched on the API server.
-
     """
 
     kinds: tuple[Kind[Any], ...] = KINDS

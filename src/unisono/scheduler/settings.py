@@ -33,7 +33,6 @@ from unisono.scheduler.metrics import Metrics
 # It takes the place of the file or the default that the scheduler was started with, for as long as it exists. One that
 # cannot be used changes nothing: the configuration before it stays in force.
 
-
 _log = structlog.get_logger(__name__)
 
 # Where it may not be read it counts as absent, and is looked for again after so many seconds.
@@ -209,7 +208,6 @@ def text_of(config_map: ConfigMap, key: str = "") -> str:
 
     Raises:
         ConfigError: it has no such key.
-
     """
     data, key = config_map.data or {}, key or key_of(config_map)
     if key not in data:
@@ -266,7 +264,6 @@ def advice(config_map: ConfigMap, installed_in: str = "") -> list[str]:
     Args:
         config_map: as it would be.
         installed_in: namespace of the installation; empty where there is none.
-
     """
     meta = config_map.metadata
     if not concerns(meta.name):
@@ -344,17 +341,11 @@ class FileConfig:
     ``module:Class`` is imported again whenever the file is written, also with the same content.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        load: Loader = load_config,
-        on_error: Callable[[str], None] | None = None,
-    ) -> None:
+    def __init__(self, path: Path, load: Loader = load_config, on_error: Callable[[str], None] | None = None) -> None:
         """Read the file at once.
 
         Raises:
             ConfigError: the file cannot be read or is wrong; there is nothing before it to keep.
-
         """
         self._path, self._load, self._on_error = path, load, on_error
         self.error, self.name = "", str(path)
@@ -435,7 +426,6 @@ class ConfigNotices:
         Args:
             notes: on what is in force.
             now: seconds of a clock that only goes on.
-
         """
         facts = (self._source.error, notes, self._source.name)
         self._metrics.config_refused.set(1.0 if facts[0] else 0.0)

@@ -51,7 +51,6 @@ class UsageSource(Protocol):
         Raises:
             UsageError: the answer cannot be used.
             UnisonoError, OSError, TimeoutError: there is none.
-
         """
         ...
 

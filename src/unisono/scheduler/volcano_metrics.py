@@ -19,7 +19,6 @@ MOST_JOBS = 1000
 """Jobs with series of their own: more would make every scrape long and the store of metrics large."""
 
 _PHASES = ("Pending", "Inqueue", "Running", "Unknown", "Completed")
-_SHARES = ("share", "overused")
 
 
 @dataclass(slots=True)
@@ -43,7 +42,6 @@ class Figures:
         preemptions: jobs for which preempt has evicted others, counted once per cycle.
         victims: pods that preempt has chosen in the latest cycle in which it chose any.
         times: by key of the PodGroup, the latest last.
-
     """
 
     queues: Sequence[QueueMetrics] = ()
@@ -113,7 +111,7 @@ class VolcanoMetrics(Collector):
             yield from made.metrics
 
     def _pod_groups(self) -> Iterable[Metric]:
-        counts = Counter((queue_of(group), group.status.phase or "Pending") for group in _all(self.groups))
+        counts = Counter((queue_of(group), group.status.phase or "Pending") for group in list(self.groups.values()))
         names = sorted({queue.name for queue in self.figures.queues} | {queue for queue, _ in counts})
         for phase in _PHASES:
             metric = _gauge(f"queue_pod_group_{phase.lower()}_count", f"PodGroups of a queue in phase {phase}.")
@@ -207,7 +205,3 @@ class _Amounts:
 
 def _gauge(name: str, text: str) -> Metric:
     return Metric(f"volcano_{name}", text, "gauge")
-
-
-def _all(groups: Mapping[str, PodGroup]) -> list[PodGroup]:
-    return list(groups.values())

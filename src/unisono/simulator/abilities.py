@@ -86,7 +86,6 @@ def refuse_missing(config: SchedulerConfig, name: str) -> None:
 
     Raises:
         ConfigError: it names all such actions and plug-ins, and what each of them lacks.
-
     """
     # What takes part only where it is needed is not needed here.
     needed = [one for one in config.plugins if not one.arguments.get(f"{one.name}.AutoEnable")]

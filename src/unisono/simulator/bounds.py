@@ -28,7 +28,6 @@ def mean_completion(jobs: Sequence[Work], gpus: float) -> float:
 
     Raises:
         ValueError: there are no jobs, or no GPUs.
-
     """
     if not jobs or gpus <= 0:
         raise ValueError("a bound needs jobs and GPUs")
@@ -134,7 +133,6 @@ def most_allocated(pods: Iterable[Ask], nodes: Iterable[Shape]) -> float:
 
     Raises:
         SolverMissing: install the extra ``solver``.
-
     """
     asks, shapes = Counter(pods), Counter(nodes)
     programme = _Programme()
@@ -249,7 +247,6 @@ def least_cost(paths: Mapping[str, Sequence[str]], hosts: int) -> float:
 
     Raises:
         ValueError: paths have different lengths, or ``hosts`` is out of range.
-
     """
     lengths = {len(path) for path in paths.values()}
     if len(lengths) > 1 or not 0 < hosts <= _MOST:

@@ -8,15 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from unisono.api.yaml import expand_lists, load_all
-from unisono.simulator.clusters import (
-    MOST_NODES,
-    Cluster,
-    ClusterError,
-    build_from_objects,
-    make_node,
-    parse,
-    tree_of,
-)
+from unisono.simulator.clusters import MOST_NODES, Cluster, ClusterError, build_from_objects, make_node, parse, tree_of
 from unisono.simulator.files import open_text, rows
 
 OPENB_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
@@ -28,7 +20,6 @@ def load_cluster(path: Path) -> Cluster:
 
     Raises:
         InputError, ConfigError: the file breaks a rule; the message names the place.
-
     """
     if path.name.removesuffix(".gz").endswith(".csv") or path.name.startswith(_PHILLY_MACHINES):
         return _table(path)
@@ -59,7 +50,6 @@ def read_openb(path: Path) -> Cluster:
     Raises:
         InputError: names line and column.
         ClusterError: two nodes have one name, or there are too many.
-
     """
     nodes = [
         make_node(

@@ -258,7 +258,6 @@ def parse(text: str, file: str = "") -> Cluster:
     Raises:
         ClusterError: names the field that is wrong.
         ConfigError: the text is not YAML.
-
     """
     documents = load_all(text, file)
     if len(documents) != 1:
@@ -423,7 +422,6 @@ def build_from_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> Clust
 
     Raises:
         ClusterError: there is no node, or a field has a wrong type.
-
     """
     nodes: dict[str, Node] = {}
     queues: list[Queue] = []

@@ -54,7 +54,6 @@ from unisono.simulator.world.world import Progress, World, fill
 # started, is censored: its run time is assumed (`Job.censored`), so that a policy is not judged only on what an earlier
 # policy let start.
 
-
 _MIB = 1 << 20
 
 
@@ -113,7 +112,6 @@ def read_history(path: Path) -> History:
 
     Raises:
         RecordingError: a line cannot be understood.
-
     """
     recording, history = Recording(path), History()
 
@@ -328,7 +326,6 @@ class Experiment:
         jobs, cluster, config, settings: see their modules.
         plugins: plug-ins by name, looked up before the registry.
         about: what the result says of its inputs.
-
     """
 
     jobs: list[Job]
@@ -399,7 +396,6 @@ def read_experiment(
 
     Raises:
         WorkloadError, ClusterError, ConfigError: a file breaks a rule; the message names the place.
-
     """
     where = cluster_from(cluster)
     jobs = workload_from(workload, form, where)[:limit]
@@ -422,7 +418,6 @@ def refuse_unused(options: Mapping[str, Any], paths: Sequence[Path]) -> None:
 
     Raises:
         InputError: it says which, and what there is.
-
     """
     if options.keys().isdisjoint(("model_speed", "topology_slowdown", "failures")):
         return

@@ -46,7 +46,6 @@ def open_text(path: Path) -> Iterator[Iterator[str]]:
 
     Raises:
         InputError: it cannot be read, is too large, or has a line of more than a MiB.
-
     """
     try:
         with path.open("rb") as raw:
@@ -67,7 +66,6 @@ def open_bytes(path: Path) -> Iterator[Iterator[bytes]]:
 
     Raises:
         InputError: it cannot be read.
-
     """
     try:
         with path.open("rb") as raw:
@@ -149,7 +147,6 @@ def rows(path: Path, needed: Sequence[str], *, delimiter: str = ",", columns: Se
 
     Raises:
         InputError: a needed column is missing, or the file cannot be read.
-
     """
     header = columns if _lacks_header(path, columns) else None
     with open_text(path) as lines:

@@ -86,7 +86,6 @@ class Recording:
         state: at the moment of the latest cycle.
         seen: is told of each object, if set.
         time: when the latest line was written, seconds since the epoch, as far as lines say so.
-
     """
 
     def __init__(self, path: Path) -> None:
@@ -101,7 +100,6 @@ class Recording:
 
         Raises:
             RecordingError: a line cannot be understood.
-
         """
         with open_bytes(self.path) as lines:
             numbered = enumerate(lines, start=1)
@@ -236,7 +234,6 @@ class Difference:
         what: ``bind`` or ``eviction``.
         pod: ``namespace/name``.
         recorded, repeated: the node or the beneficiary; None where the pod was left alone.
-
     """
 
     cycle: int
@@ -258,7 +255,6 @@ class Replayed:
         differences: the first so many.
         different: how many there are.
         more: binds and evictions that came only in the repetition.
-
     """
 
     cycles: int = 0
@@ -288,7 +284,6 @@ def replay(
     Raises:
         RecordingError: a line cannot be understood.
         InputError: the configuration asks a service, which is not there any more.
-
     """
     recording, replayed = Recording(path), Replayed()
     for cycle in recording.cycles():

@@ -59,7 +59,6 @@ def check_use(may_use: cluster.MayUse, request: Request, view: View) -> None:
 
     Raises:
         ApiError: 403 naming the queue.
-
     """
     if request.kind is not kinds.POD_GROUPS and _of_an_operator(request):
         cluster.check_namespace(request, view)
@@ -122,7 +121,6 @@ class Question:
         kind: of the object; None for kinds that are not ours.
         raw, old_raw: the object as it will be (for a deletion None) and as it is (None when it is new).
         size: bytes of the request.
-
     """
 
     uid: str
@@ -148,7 +146,6 @@ def read(body: bytes) -> Question:
 
     Raises:
         BadReview: it is no AdmissionReview of version ``admission.k8s.io/v1``.
-
     """
     try:
         review = msgspec.json.decode(body)
@@ -241,7 +238,6 @@ def check(
         settings: of the rules.
         advise: says what to tell the writer of a ConfigMap.
         may_use: whether roles let the user use the queue of a name.
-
     """
     kind = question.kind
     if kind is None or question.subresource or question.leaving:

@@ -42,17 +42,7 @@ from unisono.kube.listening import AppListener
 from unisono.kube.reflector import ReflectorStatistics
 from unisono.kube.transport import error_of
 from unisono.scheduler.settings import advice
-from unisono.webhook.review import (
-    BadReview,
-    Question,
-    check,
-    completed,
-    failed,
-    patching,
-    read,
-    refused,
-    sealing,
-)
+from unisono.webhook.review import BadReview, Question, check, completed, failed, patching, read, refused, sealing
 
 # The webhook's own certificates: made once, shared in a Secret, renewed in time, trusted by caBundle.
 
@@ -75,7 +65,6 @@ class Bundle:
         authority: signs the server's certificate.
         server: what the server shows.
         trusted: PEM of the authorities that clients should trust: this one, and the former one for a while.
-
     """
 
     authority: KeyPair
@@ -124,7 +113,6 @@ class Certificates:
 
         Raises:
             ApiError: the API server refuses; what was used before stays in use.
-
         """
         bundle = await keep(self._client, self._namespace, NAME, self.names, self._now())
         if bundle.server.certificate_pem != self._loaded:
@@ -139,7 +127,6 @@ class Certificates:
 
         Raises:
             ApiError: the API server refuses.
-
         """
         for plural in CONFIGURATIONS:
             path = f"/apis/admissionregistration.k8s.io/v1/{plural}/{configuration}"
@@ -178,7 +165,6 @@ async def keep(client: Client, namespace: str, name: str, names: tuple[str, ...]
 
     Raises:
         ApiError: the API server refuses, or replicas outrun each other again and again.
-
     """
     last: Exception = Conflict(f"the Secret {namespace}/{name} is changed by others all the time")
     for _ in range(_TRIES):
@@ -289,7 +275,6 @@ async def live(client: Client, clock: Clock) -> Objects:
 
     Raises:
         ApiError: it does not answer.
-
     """
     objects: dict[Kind[Any], Sequence[Any]] = {}
     for kind in SEEN:
@@ -302,7 +287,6 @@ async def live(client: Client, clock: Clock) -> Objects:
 
 
 T = TypeVar("T")
-
 
 # A certificate is renewed a month before its end; a configuration that was applied again must be trusted soon.
 _REFRESH_SECONDS = 30.0
@@ -343,7 +327,6 @@ class WebhookServer:
             also: names and addresses in the certificate beside those of the Service.
             most_pods: pods that one object may ask for.
             clock: for certificates and pauses.
-
         """
         self._client, self._clock, self._host, self._port = client, clock, host, port
         self._components = f"system:serviceaccounts:{namespace}"
@@ -369,7 +352,6 @@ class WebhookServer:
         Raises:
             ConfigError: the address cannot be listened on.
             ApiError: the certificates can be neither read nor made.
-
         """
         bundle = await self.certificates.refresh()
         watching = asyncio.create_task(self._informers.run())

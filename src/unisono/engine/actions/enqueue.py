@@ -23,7 +23,6 @@ from unisono.engine.verdict import Cause
 
 # The gate in front of Inqueue, asked once for jobs of the same shape instead of once per job.
 
-
 # What evictions could free for a job that waits for admission, so that gates do not keep it from preempting.
 #
 # An upper bound: which pods are evicted is decided when the job has pods. A job whose evictions then turn out to be

@@ -25,7 +25,6 @@ from unisono.engine.session.sub_groups import is_bounded
 # A job evicts a small pod here, another one later a large one there, which leaves room for both. Or the pods of one
 # gang differ, and what goes for the last of them is enough for the first as well.
 
-
 _FOR_ONE = frozenset(each.value for each in (Purpose.PREEMPT, Purpose.RECLAIM))
 _WHOLE = frozenset(each.value for each in (Purpose.GANG_PREEMPT, Purpose.GANG_RECLAIM))
 

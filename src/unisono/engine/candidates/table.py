@@ -97,7 +97,6 @@ def fitting(
         future: count resources that are being released.
         promises: something is promised in this session.
         columns: which of the nodes.
-
     """
     idle = view.allocatable[rows, columns] - view.used[rows, columns] - pod_class.amounts[:, None]
     if future or promises:
@@ -164,7 +163,6 @@ class Demand:
     Attributes:
         pod_class: the class.
         future: count resources that are being released (tasks would be pipelined).
-
     """
 
     pod_class: PodClass
@@ -186,7 +184,6 @@ class CandidateTable:
         batchable: placements of a run need no question to plug-ins in between.
         layer: what placements may change on other nodes; None where nothing is.
         way: how runs of tasks are placed.
-
     """
 
     def __init__(self, demand: Demand, session: Session, hooks: CombinedAnswers, static: StaticResult) -> None:

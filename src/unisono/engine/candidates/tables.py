@@ -35,7 +35,6 @@ class EmptyFit:
         per_node: how many that node holds.
         allowed: number of nodes that the static filters allow.
         largest: per resource row the most that any allowed node has, ``[R]``.
-
     """
 
     total: int
@@ -101,7 +100,6 @@ class Tables:
 
     Attributes:
         roomless: demands for which no node has room.
-
     """
 
     def __init__(self, session: Session, hooks: CombinedAnswers, static: StaticResults) -> None:

@@ -38,7 +38,6 @@ class Scores(Protocol):
         session: whose nodes are scored.
         dynamic: ``[N]`` points that a placement on a node changes.
         static_points: ``[N]`` points that stay.
-
     """
 
     session: Session
@@ -52,25 +51,12 @@ class ScoresByLine:
     Attributes:
         seen: how much of the session's log of touched columns has been taken in.
         static: the static points that have been taken in.
-
     """
 
     __slots__ = (
-        "_base",
-        "_best",
-        "_first",
-        "_lead",
-        "_leader",
-        "_lines",
-        "_order",
-        "_place",
-        "_present",
-        "_score",
-        "_starts",
-        "_steady",
-        "seen",
-        "static",
-    )
+        "_base", "_best", "_first", "_lead", "_leader", "_lines", "_order", "_place", "_present", "_score", "_starts",
+        "_steady", "seen", "static",
+    )  # fmt: skip
 
     def __init__(self, table: Scores, score: LineScore) -> None:
         self._score = score
@@ -150,7 +136,6 @@ class CrossNodeAnswers:
         alone: a placement of the class may change its own answers, so tasks are placed one by one.
         by_domains: placements change the answers through the session's pods per domain only.
         lines: the only answers are points that whole lines of nodes share; tasks are placed by them.
-
     """
 
     def __init__(
@@ -335,7 +320,6 @@ class OneByOne(Way):
     Args:
         counting: it does so through the session's domains only, which are counted here; else one task is placed, and
             the caller tells the plug-ins before the next.
-
     """
 
     def __init__(self, *, counting: bool) -> None:
@@ -425,7 +409,6 @@ class LinesFailed(Exception):
 
     Args:
         columns: what was placed before.
-
     """
 
     def __init__(self, columns: list[int]) -> None:

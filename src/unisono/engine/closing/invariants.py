@@ -34,7 +34,6 @@ from unisono.engine.session.sub_groups import lineage as outer_groups
 if TYPE_CHECKING:
     from unisono.cluster.records import Task
 
-
 # What must hold of placements with topology, recomputed from node sets and not from the search's own books.
 
 _KEEPER = "network-topology-aware"

@@ -14,18 +14,9 @@ from unisono.cluster.jobs import phase_of, totals_of
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Vector
 from unisono.cluster.status import SCHEDULED_STATES, TaskStatus, count
+from unisono.engine import decisions
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import JobReport
-from unisono.engine.decisions import (
-    NO_ANNOTATIONS,
-    UNLIMITED,
-    Condition,
-    Pipelined,
-    PodCondition,
-    PodGroupUpdate,
-    QueueMetrics,
-    QueueUpdate,
-)
 from unisono.engine.placement.first_gangs import has_room
 from unisono.engine.session.choices import Choices
 from unisono.engine.session.job_state import JobState, QueueState
@@ -130,19 +121,21 @@ def pod_waits_for_release(namespace: str, name: str, node: str) -> str:
 # The amounts of a queue for metrics, from what it holds and what plug-ins know of its share.
 
 
-def figures_of(session: Session, queue: QueueState, allocated: Vector) -> QueueMetrics:
+def figures_of(session: Session, queue: QueueState, allocated: Vector) -> decisions.QueueMetrics:
     """Figures of one queue; ``allocated`` is what it and its children hold."""
     record, registry = queue.record, session.registry
     capability = None
     if record.capability is not None:
-        capability = [record.capability.get(name, UNLIMITED) for name in registry.names]
+        capability = [record.capability.get(name, decisions.UNLIMITED) for name in registry.names]
     metrics_of = session.book.shares.metrics_of
     shares = metrics_of(queue) if metrics_of is not None else None
-    return QueueMetrics(queue.name, record.weight, allocated.tolist(), record.request.tolist(), capability, shares)
+    return decisions.QueueMetrics(
+        queue.name, record.weight, allocated.tolist(), record.request.tolist(), capability, shares
+    )
 
 
 Events = tuple[tuple[str, str, str], ...]
-Status = tuple[str, int, int, int, tuple[Condition, ...], Events, Mapping[str, str]] | None
+Status = tuple[str, int, int, int, tuple[decisions.Condition, ...], Events, Mapping[str, str]] | None
 Held = list[tuple[Task, TaskStatus, int]]
 _WAITING_PHASES = ("Pending", "Inqueue", "Unknown")
 _LOOKED_AT = 64
@@ -188,7 +181,7 @@ def close_briefly(cycle: Cycle, but: Callable[[str], bool] = lambda _: False) ->
             _close_held(cycle, job, held[job.key], names)
 
 
-def _brief_update(cycle: Cycle, job: JobState) -> PodGroupUpdate | None:
+def _brief_update(cycle: Cycle, job: JobState) -> decisions.PodGroupUpdate | None:
     """New phase and totals, and that it is scheduled; None when the PodGroup says so already.
 
     A gang that runs is not looked at again, so what it waited for before must not go on standing there.
@@ -208,15 +201,15 @@ def _brief_update(cycle: Cycle, job: JobState) -> PodGroupUpdate | None:
         if untouched:
             record.derived[_SAID] = True
         return None
-    stated = tuple(Condition(kind, *rest) for kind, rest in conditions.items())
-    return PodGroupUpdate(job.namespace, job.name, job.uid, phase, *totals, stated, events, notes)
+    stated = tuple(decisions.Condition(kind, *rest) for kind, rest in conditions.items())
+    return decisions.PodGroupUpdate(job.namespace, job.name, job.uid, phase, *totals, stated, events, notes)
 
 
 def _notes(cycle: Cycle, job: JobState) -> Mapping[str, str]:
     """Annotations that the PodGroup shall have and has not: which kind of nodes the gang got."""
     choices = cycle.session.shared.find(Choices)
     if choices is None:
-        return NO_ANNOTATIONS
+        return decisions.NO_ANNOTATIONS
     return {key: text for key, text in choices.got(job).items() if job.record.annotations.get(key) != text}
 
 
@@ -253,7 +246,7 @@ def _close_job(
             known[key] = _status(cycle, job, None, None)
         status = known[key]
     if status is not None:
-        cycle.decisions.pod_groups.append(PodGroupUpdate(job.namespace, job.name, job.uid, *status))
+        cycle.decisions.pod_groups.append(decisions.PodGroupUpdate(job.namespace, job.name, job.uid, *status))
 
 
 def _status(cycle: Cycle, job: JobState, report: JobReport | None, verdict: Verdict | None) -> Status:
@@ -270,7 +263,7 @@ def _status(cycle: Cycle, job: JobState, report: JobReport | None, verdict: Verd
     if conditions != record.conditions or not record.reported_phase:
         events = (*_events(job, phase, report, verdict), *_not_enforced_events(cycle, job))
     running, succeeded, failed = totals
-    stated = tuple(Condition(kind, *rest) for kind, rest in conditions.items())
+    stated = tuple(decisions.Condition(kind, *rest) for kind, rest in conditions.items())
     return phase, running, succeeded, failed, stated, events, notes
 
 
@@ -305,11 +298,7 @@ def _conditions(
         kept.pop("Scheduled", None)
         too_few = verdict is not None and verdict.cause in _TOO_FEW
         reason = "NotEnoughTasks" if too_few else "NotEnoughResources"
-        kept["Unschedulable"] = (
-            "True",
-            reason,
-            with_verdict(condition_message(job, report), verdict),
-        )
+        kept["Unschedulable"] = ("True", reason, with_verdict(condition_message(job, report), verdict))
     elif judged and job.is_ready and job.size > 0:
         kept.pop("Unschedulable", None)
         kept["Scheduled"] = ("True", SCHEDULED_REASON, "")
@@ -341,7 +330,7 @@ def _close_held(cycle: Cycle, job: JobState, held: Held, names: Sequence[str]) -
     for task, status, column in held:
         node = names[column]
         if status is TaskStatus.PIPELINED:
-            cycle.decisions.pipelined.append(Pipelined(task.namespace, task.name, task.uid, node, job.key))
+            cycle.decisions.pipelined.append(decisions.Pipelined(task.namespace, task.name, task.uid, node, job.key))
             text = pod_waits_for_release(task.namespace, task.name, node)
             _condition(cycle, task, "Unschedulable", text, node if cycle.decisions.evictions else "")
         elif status is TaskStatus.ALLOCATED:
@@ -422,7 +411,7 @@ def _condition(cycle: Cycle, task: Task, reason: str, message: str, nominated: s
     if same and (not nominated or task.nominated_node == nominated):
         return
     cycle.decisions.pod_conditions.append(
-        PodCondition(task.namespace, task.name, task.uid, reason, message, nominated, withdrawn)
+        decisions.PodCondition(task.namespace, task.name, task.uid, reason, message, nominated, withdrawn)
     )
 
 
@@ -448,4 +437,4 @@ def _close_queues(cycle: Cycle) -> None:
     for name in sorted(queues):
         allocated = to_wire(registry.amounts(totals[name]))
         if allocated != queues[name].record.reported:
-            cycle.decisions.queues.append(QueueUpdate(name, allocated))
+            cycle.decisions.queues.append(decisions.QueueUpdate(name, allocated))

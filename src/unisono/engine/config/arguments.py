@@ -119,7 +119,6 @@ FLAG_KEYS: dict[str, FlagKey] = {
     )
 }
 
-
 _GO_BOOLS = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
@@ -140,7 +139,6 @@ class Shape:
         least, most: bounds of a number.
         right: whether the value is right beyond that.
         form: the right form in words, for errors.
-
     """
 
     kind: str = "any"
@@ -174,7 +172,6 @@ class Argument:
         choices: the only texts that are right; none: all are.
         effective: False for keys that are accepted because Volcano has them, and that change nothing here.
         shape: what must hold inside the value, where ``kind`` does not say all.
-
     """
 
     key: str

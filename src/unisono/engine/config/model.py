@@ -15,7 +15,6 @@ from unisono.errors import ConfigError
 
 # The ``metrics`` section of a configuration: where node load comes from, with Volcano's keys.
 
-
 TYPES = ("prometheus", "prometheus_adaptor", "elasticsearch")
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 
@@ -31,7 +30,6 @@ class MetricsSource:
         insecure: accept any certificate.
         index, host_field: of Elasticsearch.
         user, password: for it, empty without.
-
     """
 
     type: str
@@ -52,7 +50,6 @@ def metrics_source(given: Mapping[str, str]) -> MetricsSource | None:
 
     Raises:
         ConfigError: ``key`` names the entry that is wrong.
-
     """
     kind = given.get("type", "")
     if not kind:
@@ -147,7 +144,6 @@ METRICS_KEYS: dict[str, str] = {
     "elasticsearch.hostnameFieldName": "field with the node name, host.hostname by default",
 }
 
-
 FIRST: Final = ("budgets",)
 """Plug-ins for words of Unisono alone, of which a configuration made for Volcano knows nothing: they join one that does
 not list them. This one comes before all others, as it puts jobs last."""
@@ -167,7 +163,6 @@ class PluginConfig:
         flags: resolved switches; the session consults no hook whose switch is off.
         arguments: the ``arguments`` map as written (checked for key and type when read from a file).
         where_used: it takes part only where objects ask for what it does (``NAME.AutoEnable``).
-
     """
 
     name: str
@@ -193,7 +188,6 @@ class SchedulerConfig:
         notes: what the writer of the file should know although it can be used, one sentence each.
         joins: the plug-ins of `FIRST` and `LAST` that are not listed take part once an object needs them.
         in_force: the tiers with these plug-ins.
-
     """
 
     actions: tuple[str, ...]
@@ -255,7 +249,6 @@ def from_flags(
         actions: action names in order.
         tiers: per tier its plug-ins, each ``{"name": ..., "<flag key>": bool, ..., "arguments": {...}}``.
         configurations: ``{"name": action, "arguments": {...}}``; the first entry of a name counts.
-
     """
     arguments: dict[str, Mapping[str, Any]] = {}
     for entry in configurations:

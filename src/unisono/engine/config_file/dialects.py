@@ -31,7 +31,6 @@ class Foreign:
     Attributes:
         says: whose it is and what to write, for errors.
         here: the name that means the same; empty where none does.
-
     """
 
     says: str
@@ -190,7 +189,6 @@ class Converted:
         text: YAML.
         changes: what was written otherwise, a sentence each.
         lost: what has nothing like it here and was left out.
-
     """
 
     text: str = ""
@@ -203,7 +201,6 @@ def convert(text: str, file: str = "") -> Converted:
 
     Raises:
         ConfigError: the text is no map in YAML, or configures a scheduler whose settings are no actions and plug-ins.
-
     """
     try:
         root = yaml.safe_load(text)

@@ -26,7 +26,6 @@ def whose(root: Mapping[str, Any]) -> str:
 
     Args:
         root: keys of the whole file, with the values of `NAMES`.
-
     """
     if "partitions" in root and "tiers" not in root:
         return _YUNIKORN
@@ -49,7 +48,6 @@ class Profile:
         lost: what has nothing like it here.
         plugins: arguments by plug-in, in their order.
         metrics: where measured load comes from.
-
     """
 
     changes: list[str] = field(default_factory=list)
@@ -121,7 +119,6 @@ def converted(root: Mapping[str, Any]) -> tuple[dict[str, Any], list[str], list[
 
     Args:
         root: a KubeSchedulerConfiguration; of several profiles the first counts.
-
     """
     done = Profile()
     profiles = [each for each in _listed(root.get("profiles")) if isinstance(each, Mapping)]

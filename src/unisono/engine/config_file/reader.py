@@ -12,26 +12,9 @@ from typing import Any
 
 from unisono.api.times import parse_duration
 from unisono.engine.actions import action_names
+from unisono.engine.config import model
 from unisono.engine.config.arguments import FLAG_KEYS, Argument, Flags, Shape, matches_kind
-from unisono.engine.config.model import (
-    ACTION_ARGUMENTS,
-    KNOWN_ACTIONS,
-    METRICS_KEYS,
-    OTHER_SECTIONS,
-    PluginConfig,
-    SchedulerConfig,
-    metrics_source,
-)
-from unisono.engine.config_file.dialects import (
-    ACTIONS,
-    PLUGINS,
-    SECTIONS,
-    argument_form,
-    argument_suggestion,
-    foreign,
-    foreign_argument,
-    written_right,
-)
+from unisono.engine.config_file import dialects
 from unisono.engine.config_file.kube_scheduler import NAMES, whose
 from unisono.engine.config_file.yaml_positions import Problems, Value, parse, suggestion
 from unisono.engine.plugins.registry import BUILT_IN, arguments_of, find, is_code, plugin_names
@@ -72,7 +55,6 @@ def read_arguments(
 
     Raises:
         ConfigError: the value is no map.
-
     """
     if known is None:
         return {key: entry.plain() for key, _, entry in value.items()}
@@ -87,7 +69,7 @@ def read_arguments(
                 continue
             plain = entry.plain()
             if not matches_kind(spec.kind, plain):
-                right = written_right(key, spec.kind, plain)
+                right = dialects.written_right(key, spec.kind, plain)
                 entry.fail(f"argument {key} of {owner} must be {_WORDS[spec.kind]}, not {plain!r}{right}")
             if spec.choices and plain not in spec.choices:
                 entry.fail(f"argument {key} of {owner} must be {' or '.join(spec.choices)}, not {plain!r}")
@@ -110,7 +92,6 @@ def check_shape(value: Value, shape: Shape, what: str, problems: Problems) -> No
 
     Raises:
         ConfigError: the value as a whole is wrong.
-
     """
     plain = value.plain()
     form = shape.form or _WORDS.get(shape.kind, "")
@@ -152,14 +133,14 @@ def _elsewhere(key: str, specs: tuple[Argument, ...], owner: str, others: Mappin
     name = owner.removeprefix("plug-in ").removeprefix("action ")
     if key in FLAG_KEYS and owner != name and owner.startswith("plug-in"):
         return "; it is a switch: write it beside name and not below arguments"
-    said = foreign_argument(key, name)
+    said = dialects.foreign_argument(key, name)
     if said is not None:
         return f"; {said.says}"
-    exact = argument_form(key, specs, name)
+    exact = dialects.argument_form(key, specs, name)
     for other, other_specs in others.items() if not exact else ():
         if other != owner and any(spec.accepts(key) for spec in other_specs):
             return f"; it is one of {other}"
-    return argument_suggestion(key, specs, name) or ("" if specs else f"; {owner} has no arguments")
+    return dialects.argument_suggestion(key, specs, name) or ("" if specs else f"; {owner} has no arguments")
 
 
 # Reads a configuration that consists of flags of a scheduler's command line, one on a line.
@@ -207,7 +188,6 @@ class CommandFlag:
         name: as it is written behind ``--``.
         check: raises ValueError with what a value must be.
         note: why it has no effect; empty where it has one.
-
     """
 
     name: str
@@ -238,7 +218,9 @@ def is_command_line(text: str) -> bool:
     return bool(_LINE.fullmatch(first))
 
 
-def read_command_line(text: str, file: str, default: SchedulerConfig, problems: Problems) -> SchedulerConfig:
+def read_command_line(
+    text: str, file: str, default: model.SchedulerConfig, problems: Problems
+) -> model.SchedulerConfig:
     """The default configuration with what the flags change.
 
     ``problems`` collects each line that is no flag, that names an unknown one, or whose value is wrong.
@@ -268,7 +250,7 @@ def read_command_line(text: str, file: str, default: SchedulerConfig, problems: 
     return replace(config, notes=tuple(notes))
 
 
-def _strict(config: SchedulerConfig) -> SchedulerConfig:
+def _strict(config: model.SchedulerConfig) -> model.SchedulerConfig:
     """Without what the default configuration adds to Volcano's: plug-ins that take part where objects need them."""
     tiers = tuple(
         tuple(replace(each, arguments={}) for each in tier if f"{each.name}.AutoEnable" not in each.arguments)
@@ -327,14 +309,13 @@ tiers:
       hypernode.binpack.normal-pod.enable: false
 """
 
-
 DEFAULT_ACTIONS = ("enqueue", "allocate", "backfill")
 NODE_ORDER = "nodeorder"
 """The section that lists plug-ins which score nodes, beside tiers."""
 
 
 @cache
-def default_config() -> SchedulerConfig:
+def default_config() -> model.SchedulerConfig:
     """What runs without a file: what Volcano's Helm chart installs, and what enforces the bounds that objects state.
 
     Gangs may exceed the share of an idle queue. What cards, HyperNodes, limits and Reservations need comes with them.
@@ -342,7 +323,7 @@ def default_config() -> SchedulerConfig:
     return load_config(DEFAULT_TEXT, "default configuration")
 
 
-def load_config(text: str, file: str = "", *, imports: bool = True) -> SchedulerConfig:
+def load_config(text: str, file: str = "", *, imports: bool = True) -> model.SchedulerConfig:
     """Read a configuration file.
 
     A text of command line flags, such as ``--bind-worker-threads=8``, stands for the default with these flags.
@@ -370,12 +351,11 @@ def config_errors(text: str, file: str = "", *, imports: bool = True) -> list[Co
     return problems.found
 
 
-def _read(text: str, file: str, problems: Problems, *, imports: bool) -> SchedulerConfig:
+def _read(text: str, file: str, problems: Problems, *, imports: bool) -> model.SchedulerConfig:
     """The configuration, of which the parts with problems are missing.
 
     Raises:
         ConfigError: the text is no map at all, which is the only problem then.
-
     """
     if is_command_line(text):
         return read_command_line(text, file, default_config(), problems)
@@ -403,9 +383,9 @@ def _read(text: str, file: str, problems: Problems, *, imports: bool) -> Schedul
     tiers = (*reader.tiers, tuple(reader.node_order)) if reader.node_order else tuple(reader.tiers)
     if all(plugin.name != "gang" for tier in tiers for plugin in tier):
         reader.notes.append("no plug-in gang: pods of a PodGroup start one by one, also fewer than minMember")
-    idle = [name for name in reader.action_arguments if name in KNOWN_ACTIONS and name not in reader.actions]
+    idle = [name for name in reader.action_arguments if name in model.KNOWN_ACTIONS and name not in reader.actions]
     reader.notes += [f"the configuration of {name} has no effect: {name} is not one of the actions" for name in idle]
-    return SchedulerConfig(
+    return model.SchedulerConfig(
         tuple(reader.actions), tiers, reader.action_arguments, reader.metrics, notes=tuple(reader.notes), joins=True
     )
 
@@ -414,12 +394,12 @@ def _read(text: str, file: str, problems: Problems, *, imports: bool) -> Schedul
 def _takers() -> dict[str, tuple[Argument, ...]]:
     """What the built-in plug-ins and actions take, by what errors call them."""
     by_plugin = {f"plug-in {name}": arguments_of(name) or () for name in plugin_names()}
-    return by_plugin | {f"action {name}": ACTION_ARGUMENTS.get(name, ()) for name in KNOWN_ACTIONS}
+    return by_plugin | {f"action {name}": model.ACTION_ARGUMENTS.get(name, ()) for name in model.KNOWN_ACTIONS}
 
 
 def _not_at_the_top(key: str) -> str:
     """What a key means that is not one of the whole file."""
-    said = foreign(key, SECTIONS)
+    said = dialects.foreign(key, dialects.SECTIONS)
     if said is not None:
         return f"; it is {said.says}"
     if key in ("name", "arguments", "args") or key in FLAG_KEYS:
@@ -444,10 +424,10 @@ class _Reader:
 
     def __init__(self, problems: Problems, *, imports: bool) -> None:
         self._problems, self._imports = problems, imports
-        self.node_order: list[PluginConfig] = []
+        self.node_order: list[model.PluginConfig] = []
         self.notes: list[str] = []
         self.actions: list[str] = []
-        self.tiers: list[tuple[PluginConfig, ...]] = []
+        self.tiers: list[tuple[model.PluginConfig, ...]] = []
         self.action_arguments: dict[str, dict[str, Any]] = {}
         self.metrics: dict[str, str] = {}
         self._lines: dict[str, int] = {}
@@ -461,11 +441,11 @@ class _Reader:
         available = action_names()
         if not name:
             value.fail("actions holds an empty name; separate names with single commas")
-        if name not in available and name in KNOWN_ACTIONS:
+        if name not in available and name in model.KNOWN_ACTIONS:
             value.fail(f"action {name} is not available in this version; remove it from actions")
         if name not in available:
-            said = foreign(name, ACTIONS)
-            hint = suggestion(name, KNOWN_ACTIONS | set(available))
+            said = dialects.foreign(name, dialects.ACTIONS)
+            hint = suggestion(name, model.KNOWN_ACTIONS | set(available))
             value.fail(f"unknown action {name}{f'; it is {said.says}' if said else hint}")
         return name
 
@@ -479,8 +459,8 @@ class _Reader:
                 tier.entries({"plugins": Value.elements}, "a tier")
                 self.tiers.append(tuple(self._plugins(listed["plugins"])) if listed else ())
 
-    def _plugins(self, listed: Value) -> list[PluginConfig]:
-        plugins: list[PluginConfig] = []
+    def _plugins(self, listed: Value) -> list[model.PluginConfig]:
+        plugins: list[model.PluginConfig] = []
         for value in listed.elements():
             with self._problems.kept():
                 plugins.append(self._plugin(value))
@@ -491,7 +471,7 @@ class _Reader:
             )
         return plugins
 
-    def _plugin(self, value: Value) -> PluginConfig:
+    def _plugin(self, value: Value) -> model.PluginConfig:
         entries = {name: (at, entry) for name, at, entry in value.items()}
         if "name" not in entries:
             value.fail(f"{value.key} has no name; write - name: gang, for example")
@@ -507,9 +487,9 @@ class _Reader:
                         switched[key] = entry.boolean()
                 elif key != "name":
                     at.fail(f"unknown key {key} of plug-in {name}{_not_beside_name(key, name)}")
-        return self._tried(PluginConfig(name, Flags.from_keys(switched), arguments), entries.get("arguments"))
+        return self._tried(model.PluginConfig(name, Flags.from_keys(switched), arguments), entries.get("arguments"))
 
-    def _tried(self, plugin: PluginConfig, given: tuple[Value, Value] | None) -> PluginConfig:
+    def _tried(self, plugin: model.PluginConfig, given: tuple[Value, Value] | None) -> model.PluginConfig:
         """Make the plug-in once: what it refuses itself is an error of the file, where nothing else is wrong."""
         built_in = BUILT_IN.get(plugin.name)
         if built_in is not None and given is not None and not built_in.outside:
@@ -532,7 +512,7 @@ class _Reader:
         except ConfigError as error:
             value.fail(str(error))
         if plugin_class is None:
-            said = foreign(name, PLUGINS)
+            said = dialects.foreign(name, dialects.PLUGINS)
             hint = suggestion(name, plugin_names()) or "; one of your own is named as module:Class"
             value.fail(f"unknown plug-in {name}{f'; it is {said.says}' if said else hint}")
         return name
@@ -550,7 +530,7 @@ class _Reader:
             with self._problems.kept():
                 self.node_order.append(self._node_scorer(element))
 
-    def _node_scorer(self, element: Value) -> PluginConfig:
+    def _node_scorer(self, element: Value) -> model.PluginConfig:
         entries = {name: entry for name, _, entry in element.items()}
         element.entries(dict.fromkeys(("name", "args", "arguments"), Value.plain), "a plug-in of nodeorder")
         if "name" not in entries:
@@ -560,7 +540,7 @@ class _Reader:
         name = self._plugin_name(entries["name"])
         given = entries.get("args") or entries.get("arguments")
         arguments = self._read_arguments(given.embedded(), name) if given else {}
-        return PluginConfig(name, Flags.scoring(), arguments)
+        return model.PluginConfig(name, Flags.scoring(), arguments)
 
     def read_configurations(self, value: Value) -> None:
         for element in value.elements():
@@ -573,13 +553,13 @@ class _Reader:
         if "name" not in entries:
             element.fail(f"{element.key} has no name; name the action that its arguments are for")
         name = entries["name"].text()
-        names = KNOWN_ACTIONS | {*OTHER_SECTIONS, *action_names()}
+        names = model.KNOWN_ACTIONS | {*model.OTHER_SECTIONS, *action_names()}
         if name not in names:
-            said = foreign(name, SECTIONS) or foreign(name, ACTIONS)
+            said = dialects.foreign(name, dialects.SECTIONS) or dialects.foreign(name, dialects.ACTIONS)
             entries["name"].fail(f"unknown action {name}{f'; it is {said.says}' if said else suggestion(name, names)}")
         given = entries.get("arguments")
-        owner = OTHER_SECTIONS.get(name, f"action {name}")
-        known_here = ACTION_ARGUMENTS.get(name, ())
+        owner = model.OTHER_SECTIONS.get(name, f"action {name}")
+        known_here = model.ACTION_ARGUMENTS.get(name, ())
         taken = read_arguments(given, known_here, owner, self._problems, _takers(), self.notes) if given else {}
         if name in self.action_arguments:
             self.notes.append(f"line {element.line}: {name} is configured twice; the first time holds")
@@ -590,11 +570,11 @@ class _Reader:
             with self._problems.kept():
                 if entry.is_collection:
                     entry.fail(f"metrics is a flat map; write {key}.NAME: VALUE instead of a block under {key}")
-                if key not in METRICS_KEYS:
-                    at.fail(f"unknown key {key} in metrics{suggestion(key, METRICS_KEYS)}")
+                if key not in model.METRICS_KEYS:
+                    at.fail(f"unknown key {key} in metrics{suggestion(key, model.METRICS_KEYS)}")
                 self.metrics[key] = str(getattr(entry.node, "value", ""))
         try:
-            metrics_source(self.metrics)
+            model.metrics_source(self.metrics)
         except ConfigError as error:
             by_key = {key: entry for key, _, entry in value.items()}
             by_key.get(error.key, value).fail(str(error))

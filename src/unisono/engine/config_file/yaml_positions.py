@@ -29,7 +29,6 @@ class Problems:
 
     Attributes:
         found: the errors.
-
     """
 
     def __init__(self) -> None:
@@ -59,7 +58,6 @@ class Problems:
 
         Raises:
             ConfigError: with file, line and key of the first error.
-
         """
         if not self.found:
             return

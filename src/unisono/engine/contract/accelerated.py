@@ -44,7 +44,6 @@ class LineScore(Protocol):
 
     Attributes:
         codes: ``[N]`` the line of each node, fixed for the session.
-
     """
 
     codes: Index
@@ -79,7 +78,6 @@ class AcceleratedHooks:
         moved_by_evictions: ``moved`` does nothing unless RELEASING is one of the states. Then the engine may place jobs
             of one shape together, and pass over those that would fail like the one before. False is always right.
         permits_only: ``enqueueable`` never refuses: it answers PERMIT or ABSTAIN. False is always right.
-
     """
 
     pure: ClassVar[bool]

@@ -8,19 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from unisono.engine.answers import (
-    BoolArray,
-    FloatArray,
-    Key,
-    Purpose,
-    RawScore,
-    Reach,
-    Reason,
-    Refusal,
-    Scope,
-    Veto,
-    Vote,
-)
+from unisono.engine import answers
 from unisono.engine.contract.accelerated import AcceleratedHooks
 
 if TYPE_CHECKING:
@@ -87,13 +75,13 @@ HOOK_FLAGS: dict[str, str] = {
 }
 """Hook to the attribute of ``Flags`` that switches it; ``""`` is always on."""
 
-VICTIM_FLAGS: dict[Purpose, str] = {
-    Purpose.PREEMPT: "preemptable",
-    Purpose.RECLAIM: "reclaimable",
-    Purpose.GANG_PREEMPT: "",
-    Purpose.GANG_RECLAIM: "",
-    Purpose.SHUFFLE: "victim",
-    Purpose.DEFRAGMENT: "",
+VICTIM_FLAGS: dict[answers.Purpose, str] = {
+    answers.Purpose.PREEMPT: "preemptable",
+    answers.Purpose.RECLAIM: "reclaimable",
+    answers.Purpose.GANG_PREEMPT: "",
+    answers.Purpose.GANG_RECLAIM: "",
+    answers.Purpose.SHUFFLE: "victim",
+    answers.Purpose.DEFRAGMENT: "",
 }
 
 # Hooks of plug-ins about sub-groups and the domains of a network topology.
@@ -104,7 +92,7 @@ class DomainHooks:
 
     # ---- topology
 
-    def group_key(self, group: SubGroup) -> Key:
+    def group_key(self, group: SubGroup) -> answers.Key:
         """Lower is placed first, among the sub-groups of one job."""
         raise NotImplementedError
 
@@ -112,7 +100,7 @@ class DomainHooks:
         """Whether enough tasks of a sub-group hold a place."""
         raise NotImplementedError
 
-    def group_pipelined(self, group: SubGroup) -> Vote | Refusal:
+    def group_pipelined(self, group: SubGroup) -> answers.Vote | answers.Refusal:
         """Whether allocated and pipelined tasks together would make the sub-group ready."""
         raise NotImplementedError
 
@@ -126,11 +114,11 @@ class DomainHooks:
         """
         raise NotImplementedError
 
-    def domain_points(self, group: SubGroup, domains: Sequence[int]) -> FloatArray:
+    def domain_points(self, group: SubGroup, domains: Sequence[int]) -> answers.FloatArray:
         """Points per HyperNode of one gradient: where the sub-group is placed best."""
         raise NotImplementedError
 
-    def group_score(self, group: SubGroup, columns: npt.NDArray[np.intp]) -> FloatArray | None:
+    def group_score(self, group: SubGroup, columns: npt.NDArray[np.intp]) -> answers.FloatArray | None:
         """Points per node column for the next task of a sub-group that wants a topology.
 
         None: the sub-group is not concerned on these nodes, wherever its tasks are placed.
@@ -188,15 +176,15 @@ class EvictionHooks:
     # ---- victims
 
     def victims(
-        self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose
-    ) -> BoolArray | None:
+        self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: answers.Purpose
+    ) -> answers.BoolArray | None:
         """Which of ``candidates`` may be evicted for ``actor`` (for its ``task``, or None for the whole gang).
 
         None abstains. Within a tier the masks are intersected; an empty answer passes the question to the next tier.
         """
         raise NotImplementedError
 
-    def shuffled(self, candidates: Sequence[Task]) -> BoolArray | None:
+    def shuffled(self, candidates: Sequence[Task]) -> answers.BoolArray | None:
         """Which running tasks should leave their nodes although no job waits for their places (action shuffle).
 
         Tasks that have failed stand behind the running ones, in state FAILED; they hold nothing, and what is named of
@@ -204,11 +192,11 @@ class EvictionHooks:
         """
         raise NotImplementedError
 
-    def retained(self, leaving: Sequence[Task]) -> BoolArray | None:
+    def retained(self, leaving: Sequence[Task]) -> answers.BoolArray | None:
         """Which of the tasks that are to leave (action shuffle) must stay after all; None: none of them."""
         raise NotImplementedError
 
-    def protected(self, candidates: Sequence[Task], purpose: Purpose) -> BoolArray | None:
+    def protected(self, candidates: Sequence[Task], purpose: answers.Purpose) -> answers.BoolArray | None:
         """Which of ``candidates`` must not be evicted now for any job; None: none of them.
 
         Asked once per action about all that could go. Unlike ``victims``, what it lets pass is no vote for anything.
@@ -237,7 +225,7 @@ class EvictionHooks:
         """
         raise NotImplementedError
 
-    def victim_queue_key(self, queue: QueueState, actor: QueueState) -> Key:
+    def victim_queue_key(self, queue: QueueState, actor: QueueState) -> answers.Key:
         """Tasks of the queue with the lowest key are evicted first for ``actor``'s queue.
 
         Without it, and among equal keys, the queue that comes last in queue order loses first.
@@ -253,11 +241,11 @@ class NodeHooks:
 
     # ---- nodes
 
-    def prefilter(self, task: Task) -> Reason | None:
+    def prefilter(self, task: Task) -> answers.Reason | None:
         """A reason refuses the task on every node; asked once per run of equal tasks."""
         raise NotImplementedError
 
-    def static_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
+    def static_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[answers.Veto]:
         """Vetoes that follow from the spec and the node objects alone.
 
         The answer is kept across cycles and asked again only for nodes that changed, so ``nodes`` may be a part of the
@@ -267,21 +255,21 @@ class NodeHooks:
         """
         raise NotImplementedError
 
-    def filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
+    def filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[answers.Veto]:
         """Vetoes that change with placements. The engine has checked resources itself, except for BestEffort pods.
 
         Answer ``()`` when the class is not concerned.
         """
         raise NotImplementedError
 
-    def static_score(self, pod_class: PodClass, nodes: NodeView) -> Sequence[RawScore]:
+    def static_score(self, pod_class: PodClass, nodes: NodeView) -> Sequence[answers.RawScore]:
         """Scores that follow from the spec and the node objects alone; kept as ``static_filter``'s answer is.
 
         ``()`` when the class is not concerned. Normalisation over candidates is the engine's work.
         """
         raise NotImplementedError
 
-    def score(self, pod_class: PodClass, nodes: NodeView) -> FloatArray | None:
+    def score(self, pod_class: PodClass, nodes: NodeView) -> answers.FloatArray | None:
         """Points per column of ``nodes`` as if the task were placed there, weight included; None: not concerned.
 
         ``nodes.used`` and ``nodes.nonzero`` do not contain the task itself. Use elementwise arithmetic only, so that
@@ -289,7 +277,7 @@ class NodeHooks:
         """
         raise NotImplementedError
 
-    def domain_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
+    def domain_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[answers.Veto]:
         """Vetoes that a placement may change on any node: by topology domain, by what is left of something shared.
 
         Asked about all nodes of the session at once, again after `stamp` has moved.
@@ -304,7 +292,9 @@ class NodeHooks:
         """
         raise NotImplementedError
 
-    def batch_score(self, pod_class: PodClass, nodes: NodeView, candidates: BoolArray) -> FloatArray | None:
+    def batch_score(
+        self, pod_class: PodClass, nodes: NodeView, candidates: answers.BoolArray
+    ) -> answers.FloatArray | None:
         """Points per node of the session, weight included, that depend on all ``candidates`` (``[N]``); None: none.
 
         Asked again after every placement.
@@ -320,24 +310,24 @@ class QueueHooks:
 
     # ---- orders
 
-    def queue_key(self, queue: QueueState) -> Key:
+    def queue_key(self, queue: QueueState) -> answers.Key:
         """Lower is served first. Read again each time a queue is put back, so a share may be used."""
         raise NotImplementedError
 
-    def job_key(self, job: JobState) -> Key:
+    def job_key(self, job: JobState) -> answers.Key:
         """Lower is served first. Read again each time a job is put back.
 
         A gang that lost a member (``job.broken``) should come before new ones: else it may starve below its minimum.
         """
         raise NotImplementedError
 
-    def task_key(self, task: Task) -> Key:
+    def task_key(self, task: Task) -> answers.Key:
         """Lower is placed first; must not change within a session."""
         raise NotImplementedError
 
     # ---- gates and states
 
-    def enqueueable(self, job: JobState) -> Vote | Refusal:
+    def enqueueable(self, job: JobState) -> answers.Vote | answers.Refusal:
         """May a Pending job with minResources become Inqueue? Jobs without minResources are not asked about."""
         raise NotImplementedError
 
@@ -345,7 +335,7 @@ class QueueHooks:
         """``job`` (with minResources) has just become Inqueue: reserve what it was promised."""
         raise NotImplementedError
 
-    def valid(self, job: JobState) -> Refusal | None:
+    def valid(self, job: JobState) -> answers.Refusal | None:
         """None when the job can be scheduled at all."""
         raise NotImplementedError
 
@@ -353,7 +343,7 @@ class QueueHooks:
         """Whether enough tasks of the job hold a place for its binds to leave."""
         raise NotImplementedError
 
-    def pipelined(self, job: JobState) -> Vote | Refusal:
+    def pipelined(self, job: JobState) -> answers.Vote | answers.Refusal:
         """Whether allocated and pipelined tasks together would make the job ready."""
         raise NotImplementedError
 
@@ -363,15 +353,15 @@ class QueueHooks:
 
     # ---- quota
 
-    def overused(self, queue: QueueState) -> Refusal | None:
+    def overused(self, queue: QueueState) -> answers.Refusal | None:
         """A refusal drops the queue for the rest of allocate (and reclaim)."""
         raise NotImplementedError
 
-    def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:
+    def allocatable(self, queue: QueueState, pod_class: PodClass) -> answers.Refusal | None:
         """May one more task of this class be placed for the queue?"""
         raise NotImplementedError
 
-    def preemptive(self, queue: QueueState, classes: Sequence[PodClass]) -> Refusal | None:
+    def preemptive(self, queue: QueueState, classes: Sequence[PodClass]) -> answers.Refusal | None:
         """May the queue take resources from others for tasks of these classes (one entry per task)?"""
         raise NotImplementedError
 
@@ -469,12 +459,11 @@ class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks, Acce
         implemented: the hooks that the class overrides; worked out from the class.
         config: name, switches, arguments.
         arguments: shortcut for ``config.arguments``.
-
     """
 
     name: ClassVar[str] = ""
-    reach: ClassVar[Reach] = Reach.ROW
-    scope: ClassVar[Scope] = Scope.CLASS
+    reach: ClassVar[answers.Reach] = answers.Reach.ROW
+    scope: ClassVar[answers.Scope] = answers.Scope.CLASS
     pure: ClassVar[bool] = True
     steady: ClassVar[bool] = False
     momentary: ClassVar[bool] = False
@@ -484,7 +473,7 @@ class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks, Acce
     insists: ClassVar[bool] = False
     divides: ClassVar[bool] = False
     ignorable: bool = False
-    order_reach: ClassVar[Reach] = Reach.ROW
+    order_reach: ClassVar[answers.Reach] = answers.Reach.ROW
     implemented: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:

@@ -68,7 +68,6 @@ class Cycle:
         notes: for what pods are evicted, by key, where the reason of their eviction does not say it.
         notices: how many seconds before they are told that do not say it themselves, by key.
         heads: first jobs of queues with strict order that found no place, by queue.
-
     """
 
     def __init__(

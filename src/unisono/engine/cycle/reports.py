@@ -34,7 +34,6 @@ class FitErrors:
             do are refused for a reason with a cause of its own, of these nodes.
         lacking: resource names that were insufficient, by how many nodes.
         apart: of the reasons those that a verdict tells otherwise, see `Reason`.
-
     """
 
     counts: Mapping[str, int]
@@ -69,7 +68,6 @@ class JobReport:
         pipelined: refusal of the gate ``pipelined`` (the gang could not even be promised its places).
         setback: binds that failed lately, for which it is not placed in this cycle.
         dropped: the invariant that the job's placements broke, or ``""``.
-
     """
 
     gate: Refusal | None = None

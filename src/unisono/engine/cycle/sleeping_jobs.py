@@ -87,7 +87,6 @@ def sleeping_jobs(session: Session, hooks: CombinedAnswers, actions: Iterable[st
         session: of the cycle, which tells no reasons.
         hooks: the plug-ins.
         actions: what it does.
-
     """
     waiting = session.snapshot.waiting
     if waiting is None or not waiting.alike or not _ACTIONS.issuperset(actions) or not _may_sleep(session, hooks):

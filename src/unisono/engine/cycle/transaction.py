@@ -53,7 +53,6 @@ class Placement:
         before: state of the tasks before.
         reason: name of the action, for evictions.
         kept: it is not bound in this session, because its gang waits for resources being released.
-
     """
 
     job: JobState
@@ -94,7 +93,6 @@ class Transaction:
 
         Returns:
             the nodes' columns, for the first so many tasks.
-
         """
         counted = table.counts_domains
         columns = table.take(len(tasks))

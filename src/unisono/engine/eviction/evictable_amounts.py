@@ -86,7 +86,6 @@ class LossOrder:
             points: ``[N]`` finite, or ``-inf`` where there is no room to be made.
             lacking: ``[N]`` nodes where a pod has to go.
             mask: ``[T]`` who may go.
-
         """
         index = self.index
         chosen = np.flatnonzero(mask & index.alive)
@@ -119,7 +118,6 @@ class ActorRank:
     Attributes:
         job: who takes.
         queue_key, job_key: its queue's and its own.
-
     """
 
     job: JobState
@@ -231,7 +229,6 @@ class KeptShares:
         session: knows what queues deserve.
         missing: rows of what has to be freed; the number of pods is no share. Where nothing else is missing, as on
             nodes that take no more pods or whose room is in pieces, queues go beyond their share of something.
-
     """
 
     def __init__(self, session: Session, missing: Iterable[int]) -> None:
@@ -314,7 +311,6 @@ class Rule:
         among: whose tasks may go.
         scored: try nodes in order of their scores; else those first where least is missing.
         compared: how many nodes to compare by what their victims cost; 0 takes the first that works.
-
     """
 
     purpose: Purpose
@@ -331,7 +327,6 @@ class EvictableAmounts:
         key: what it depends on.
         mask: ``[T]`` the tasks, the actor's own included where its queue's are; evicted ones stay in.
         rows: per resource row ``[N]`` what those of them hold that are still there.
-
     """
 
     key: tuple[Any, ...]

@@ -279,7 +279,6 @@ class Evictions:
 
         Returns:
             the victims; None, and nothing changed, when the node cannot be had.
-
         """
         transaction = self.cycle.transaction
         mark = transaction.checkpoint()

@@ -47,7 +47,6 @@ def relieve(evictions: Evictions, rank: ActorRank, task: Task, rule: Rule) -> bo
 
     Returns:
         False, and nothing changed, where the limit cannot be relieved or the task has no place even then.
-
     """
     if queue_limits.room(rank.job, task.pod_class) > 0 or any(isinstance(one, BudgetLimit) for one in rank.job.limits):
         return False  # what was used of a budget comes back by nobody's leaving
@@ -144,7 +143,6 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
 
     Returns:
         whether the job has got what it needs.
-
     """
     if _is_kept_in_domain(cycle, job):
         return False  # room for one task after the other need not be in one domain: gangpreempt and gangreclaim do that

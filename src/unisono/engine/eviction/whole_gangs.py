@@ -44,7 +44,6 @@ class GangRule:
         purpose: GANG_PREEMPT (within the queue, from lower priorities) or GANG_RECLAIM (from other queues).
         most_domains: domains tried per job.
         whole: a gang may be evicted as a whole.
-
     """
 
     purpose: Purpose
@@ -99,7 +98,6 @@ def wanted_tasks(cycle: Cycle, job: JobState) -> tuple[list[Task], bool]:
 
     Returns:
         the tasks, and whether the gang and its sub-groups have what they need without them.
-
     """
     tasks = cycle.pending(job, best_effort=False)
     if not cycle.hooks.ready(job):

@@ -35,7 +35,6 @@ class Advice:
         task: one of these tasks.
         domain: name of the HyperNode that would hold them if ``nodes`` (columns) were empty; ``""``: none would.
         lost: columns of nodes that are cordoned or not ready; with them back ``domain`` would hold the tasks.
-
     """
 
     message: str
@@ -57,7 +56,6 @@ class _Subject:
         members: all of them.
         needed: how many of ``tasks`` have to be placed.
         inside: the HyperNode that they may not leave: the root, or that of those that have a place.
-
     """
 
     job: JobState

@@ -246,7 +246,6 @@ class Search:
         slots: bounds of what domains hold.
         tables: candidates for tasks of jobs that ask for a topology; other jobs have their own, because plug-ins
             score their nodes differently.
-
     """
 
     def __init__(self, cycle: Cycle) -> None:

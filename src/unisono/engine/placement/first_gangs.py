@@ -20,7 +20,6 @@ from unisono.engine.verdict import Cause
 # Without it a cluster can stay idle for ever: of three queues of equal weight each deserves a third, and where each has
 # a gang that needs half, none ever starts.
 
-
 Waiting = tuple[QueueState, list[JobState]]
 
 
@@ -91,7 +90,6 @@ class PromisedJobs:
 
     Attributes:
         remaining: what is left of each that was served, by job key; None where it is not to be served again.
-
     """
 
     def __init__(self, cycle: Cycle) -> None:
@@ -173,7 +171,6 @@ def waiting_jobs(cycle: Cycle, *, best_effort: bool | None = False) -> tuple[dic
     Args:
         cycle: of which the eligible jobs are looked at.
         best_effort: only those with waiting tasks that request something; None: with any.
-
     """
     admits_all = "enqueue" not in cycle.config.actions
     refusals = {queue.name: closed(queue) for queue in cycle.session.queues.values() if queue.closed}

@@ -48,7 +48,6 @@ class PlacesSearch:
         candidates: columns by class, in the order in which they are tried.
         in_any_order: some look at where others are, so that it counts which of them come first.
         left: nodes that may still be looked at.
-
     """
 
     tasks: dict[PodClass, list[Task]]
@@ -64,7 +63,6 @@ class Within:
     Attributes:
         nodes: ``[N]`` by id of a class, those that its pods may take.
         search: in place of the node with the most points for each pod.
-
     """
 
     nodes: Mapping[int, BoolArray] = field(default_factory=dict)
@@ -87,7 +85,6 @@ class Outcome(NamedTuple):
         started: the gang can start with what was placed; else all has been taken back.
         stuck: the last task that found no node after others had been placed; None: no other way can help.
         placed: tasks that were placed.
-
     """
 
     started: bool
@@ -124,7 +121,6 @@ class Attempts:
         area: ``[N]`` the nodes on which it is tried, None for all.
         trial: places tasks.
         effort: what is left of it.
-
     """
 
     tasks: RemainingTasks
@@ -139,7 +135,6 @@ def retry(cycle: Cycle, attempts: Attempts, first: Outcome) -> RemainingTasks | 
 
     Returns:
         the tasks that are left when a trial was successful, else None.
-
     """
     if first.stuck is None:
         return None

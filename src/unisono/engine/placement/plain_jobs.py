@@ -32,7 +32,6 @@ def place_job(cycle: Cycle, job: JobState, remaining: RemainingTasks) -> bool:
 
     Returns:
         whether the job was committed, so that it may be served again.
-
     """
     cycle.session.subject = job
     mark, given = cycle.transaction.checkpoint(), remaining.copy()

@@ -23,7 +23,6 @@ class TaskGroup(ABC):
         cycle: the session's cycle.
         job: whose tasks they are.
         within: to what this trial keeps its pods.
-
     """
 
     def __init__(self, cycle: Cycle, job: JobState, within: Within = ANYWHERE) -> None:
@@ -58,7 +57,6 @@ class TaskGroup(ABC):
         Args:
             now: how many tasks the queue's limits let start now.
             nominated: for a task on the node that an earlier cycle chose.
-
         """
 
     def nominated(self, task: Task) -> int:
@@ -143,7 +141,6 @@ def _find_places(group: TaskGroup, search: PlacesSearch, done: dict[PodClass, in
         search: how.
         done: so many pods of each class have places.
         columns: these places, in the order in which they were taken.
-
     """
     cycle, job = group.cycle, group.job
     waiting = [kind for kind, tasks in search.tasks.items() if done[kind] < len(tasks)]
@@ -185,7 +182,6 @@ def _place_run(group: TaskGroup, tasks: list[Task], wanted: int, now: int) -> tu
 
     Returns:
         tasks that hold free resources, and tasks dealt with; (0, 0) when no node takes the first.
-
     """
     first, cycle, job = tasks[0], group.cycle, group.job
     if first.nominated_node and (future := _place_nominated(group, first, now)) is not None:

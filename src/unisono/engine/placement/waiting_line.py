@@ -43,7 +43,6 @@ def place_grouped(cycle: Cycle, job: JobState, remaining: RemainingByGroup) -> b
 
     Returns:
         whether the job was committed, so that it may be served again.
-
     """
     cycle.session.subject = job
     start = cycle.transaction.checkpoint()
@@ -196,7 +195,6 @@ class WaitingLine(Heap[JobState]):
         session: knows the jobs.
         jobs: those that are awake.
         asleep: the others.
-
     """
 
     __slots__ = ("_session", "_streams")
@@ -308,7 +306,6 @@ class WaitingLine(Heap[JobState]):
             fails: whether a job that is awake fails as another one has.
             next_in: finds those that may be placed among those that sleep.
             stamp: of a kin, moves whenever ``next_in`` may find a later one.
-
         """
         bound: Key | None = None
         for stream in self._streams:

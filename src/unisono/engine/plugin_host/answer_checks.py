@@ -28,12 +28,8 @@ class BadAnswer(Exception):
     """A plug-in answered something that its hook must not answer."""
 
 
-def _kind(answer: object) -> str:
-    return "None" if answer is None else type(answer).__name__
-
-
 def _expected(what: str, answer: object) -> BadAnswer:
-    return BadAnswer(f"answered {_kind(answer)} instead of {what}")
+    return BadAnswer(f"answered {'None' if answer is None else type(answer).__name__} instead of {what}")
 
 
 # ---- plain values

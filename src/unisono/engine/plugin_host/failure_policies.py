@@ -103,7 +103,6 @@ class Policy:
         neutral: the answer that has no effect: for a plug-in that may be ignored.
         everywhere: the check is made for plug-ins that are built in, too: the hook answers with arrays.
         candidates: position of the argument that lists tasks, of which each is judged by itself.
-
     """
 
     fails: Fails
@@ -169,11 +168,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
     "line_score": _shortcut(About.PODS, checks.maybe(checks.lines), _always(None)),
     # victims
     "victims": _closed(
-        About.CANDIDATES,
-        checks.maybe(checks.mask_of(2)),
-        _mask(2, value=False),
-        everywhere=True,
-        candidates=2,
+        About.CANDIDATES, checks.maybe(checks.mask_of(2)), _mask(2, value=False), everywhere=True, candidates=2
     ),
     "protected": _closed(About.CANDIDATES, _MASK_0, _mask(0, value=True), everywhere=True, candidates=0),
     "retained": _closed(About.CANDIDATES, _MASK_0, _mask(0, value=True), everywhere=True, candidates=0),

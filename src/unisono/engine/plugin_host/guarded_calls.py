@@ -30,7 +30,6 @@ _SINGLE = ("filter_at", "score_at")
 Key = Any
 Subject = tuple[About, Key]
 
-
 _ONE = (About.JOB, About.QUEUE, About.TASK, About.GROUP)
 _SEVERAL = ("victim_queue_key", "victim_jobs", "enqueued_alike", "domain_gradients", "annotations", "preparations")
 """Asked with more arguments than what they are about."""
@@ -49,7 +48,6 @@ class Guard:
         out: jobs that are not admitted or placed in this cycle because a plug-in failed to follow them.
         stays: pods that are not evicted in this cycle, because a plug-in failed when it was asked about them.
         instead: how often an answer was given in place of a plug-in's.
-
     """
 
     def __init__(self, stopwatch: Stopwatch) -> None:

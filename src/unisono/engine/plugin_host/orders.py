@@ -31,7 +31,6 @@ class Heap(Generic[T]):
         key: reads an item's key; must differ between items (end with the name).
         volatile: keys of waiting items may change with any placement: they are all read again before each `pop` and
             each `leads`.
-
     """
 
     __slots__ = ("_key", "_pushed", "_sorted", "_volatile")

@@ -92,7 +92,6 @@ class Stopwatch:
 
     Attributes:
         seconds: by stage: ``actions/NAME``, ``plugins/NAME/open``, ``plugins/NAME/hooks``, ``plugins/NAME/close``, ...
-
     """
 
     def __init__(self, monotonic: Monotonic | None = None, limit: float = DEFAULT_PLUGIN_TIME) -> None:

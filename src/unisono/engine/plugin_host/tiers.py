@@ -81,7 +81,6 @@ class PluginTiers:
         incomplete: one of them exists, so that the next cycle may ask it again.
         stopwatch: measures the calls.
         by_tier, flat: plug-ins that implement a hook that is switched on, with the guarded method to call.
-
     """
 
     def __init__(

@@ -52,7 +52,6 @@ class Refused:
         reason: in words.
         slot: whose nodes are meant; None: all.
         others: all but its nodes are meant.
-
     """
 
     reason: Reason

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from unisono.engine.session.session import Session
     from unisono.engine.session.sub_groups import SubGroup
 
-
 # cost: prefers nodes and clusters in which a job costs less.
 #
 # Prices stand in the annotation ``unisono.io/prices`` of nodes; a fleet's hub gives each node those of its member.

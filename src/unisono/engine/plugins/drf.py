@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from unisono.engine.session.session import Session
     from unisono.engine.session.victims import VictimJobs
 
-
 # drf among jobs: the order of jobs by dominant share, and who may be preempted by it.
 
 DELTA = 1e-6

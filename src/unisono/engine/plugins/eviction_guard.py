@@ -147,7 +147,6 @@ class Headroom:
         session: of the cycle.
         share: 0 to 1, of jobs whose PriorityClass is not named.
         by_class: the same by name of PriorityClass.
-
     """
 
     def __init__(self, session: Session, share: float, by_class: Mapping[str, float]) -> None:
@@ -234,11 +233,7 @@ _DURATIONS = Shape("map", each=Shape("duration"))
 _SHARES = Shape("map", each=Shape("float", least=0, most=1, form="a share, 0 to 1"))
 _RUN = Argument(f"{_NAME}.minRunTime", "duration", "0s", "how long a pod must have run before it may be evicted")
 _RUN_QUEUES = Argument(
-    f"{_NAME}.minRunTime.queues",
-    "map",
-    None,
-    "the same by queue of the pod: name to duration",
-    shape=_DURATIONS,
+    f"{_NAME}.minRunTime.queues", "map", None, "the same by queue of the pod: name to duration", shape=_DURATIONS
 )
 _RUN_CLASSES = Argument(
     f"{_NAME}.minRunTime.priorityClasses",

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState, QueueState
     from unisono.engine.session.session import Session
 
-
 # What an extender is told: jobs, tasks, nodes and queues in the field names of Volcano's Go structs.
 
 Body = dict[str, Any]
@@ -143,19 +142,9 @@ Begin = Callable[[float], Transport]
 """Makes the transport of one cycle, whose calls may take so many seconds together."""
 
 _VERBS = (
-    "onSessionOpen",
-    "onSessionClose",
-    "predicate",
-    "prioritize",
-    "preemptable",
-    "reclaimable",
-    "queueOverused",
-    "jobEnqueueable",
-    "jobEnqueued",
-    "jobReady",
-    "allocateFunc",
-    "deallocateFunc",
-)
+    "onSessionOpen", "onSessionClose", "predicate", "prioritize", "preemptable", "reclaimable", "queueOverused",
+    "jobEnqueueable", "jobEnqueued", "jobReady", "allocateFunc", "deallocateFunc",
+)  # fmt: skip
 _PREFIX = Argument("extender.urlPrefix", "text", "", "where the extender listens; required")
 _TIMEOUT = Argument("extender.httpTimeout", "duration", "1s", "time for one call")
 _BUDGET = Argument("extender.cycleTimeout", "duration", "3s", "time for all calls of one cycle together")

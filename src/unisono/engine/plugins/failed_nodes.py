@@ -77,7 +77,6 @@ class _Books:
     Attributes:
         read: their texts, and until when nodes are avoided.
         at: the moment and the state for which ``nodes`` are the columns to avoid, by job.
-
     """
 
     read: dict[str, tuple[str, tuple[tuple[str, float], ...]]] = field(default_factory=dict)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState
     from unisono.engine.session.session import Session
 
-
 # What accounts have used, with a half-life, kept from cycle to cycle.
 #
 # An account that holds the dominant share ``h`` of the cluster uses ``h`` seconds of the whole cluster in a second. Use

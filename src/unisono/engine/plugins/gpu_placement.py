@@ -51,11 +51,7 @@ _COUNTED = re.compile(
 )
 _LINKED = re.compile(r"SXM|HGX|DGX|NVL|GH200|GB200|GB300", re.IGNORECASE)
 _NVLINK = ("nvidia.com/nvlink.present", "nvidia.com/nvlink")
-_RDMA = (
-    RDMA_AVAILABLE,
-    "nvidia.com/rdma.capable",
-    "feature.node.kubernetes.io/pci-15b3.present",
-)
+_RDMA = (RDMA_AVAILABLE, "nvidia.com/rdma.capable", "feature.node.kubernetes.io/pci-15b3.present")
 
 
 class GpuAwarePlugin(Plugin):
@@ -181,7 +177,6 @@ def packing(free: Ints, milli: int, count: int) -> FloatArray:
 
 
 _NONE = 1 << 40
-
 
 _RULE = Argument("gpu-placement.rule", "text", "best-fit", "best-fit, dot-product, clustering, packing or random")
 _WEIGHT = Argument("gpu-placement.weight", "int", 1, "multiplies the score; 0 switches the plug-in off")

@@ -44,7 +44,6 @@ class _Before(Memory):
     Attributes:
         whole: when gangs of queues with spares ran whole last, by job.
         kept: names of the spare nodes of each queue.
-
     """
 
     whole: dict[str, float] = field(default_factory=dict)

@@ -75,7 +75,6 @@ class _Books:
         at: the version of the checks, and of what is static about nodes.
         meant: by check ``[N]``, which nodes it is about.
         marks: by check and column.
-
     """
 
     at: tuple[int, int, int] = (-1, -1, -1)

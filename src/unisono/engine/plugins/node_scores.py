@@ -383,16 +383,7 @@ class NodeOrderPlugin(Plugin):
 
     name = "nodeorder"
     static_by_kin = True
-    known_arguments = (
-        _LEAST,
-        _MOST,
-        _AFFINITY,
-        _POD_AFFINITY,
-        _BALANCED,
-        _TAINTS,
-        _IMAGES,
-        _SPREAD,
-    )
+    known_arguments = (_LEAST, _MOST, _AFFINITY, _POD_AFFINITY, _BALANCED, _TAINTS, _IMAGES, _SPREAD)
 
     def _weight(self, argument: Argument) -> int:
         return int(argument_value(argument, self.arguments))

@@ -47,7 +47,6 @@ class NumaNode:
         reported: mask of free CPUs as exported, without those reserved for the system.
         told: whether the exporter says which pods it has counted.
         counted: uids and ``namespace/name`` of those pods.
-
     """
 
     cpu_policy: str
@@ -109,7 +108,6 @@ class NumaBook:
     Attributes:
         nodes: by column, nodes of which something is known.
         given: by pod key, the column and a mask per container.
-
     """
 
     def __init__(self, session: Session) -> None:

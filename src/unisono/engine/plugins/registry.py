@@ -130,7 +130,6 @@ def fresh_code(names: Iterable[str]) -> Iterator[None]:
 
     Args:
         names: of plug-ins; those that are no ``module:Class`` are left alone.
-
     """
     packages = {name.partition(":")[0].partition(".")[0] for name in names if is_code(name)} - {"unisono", ""}
     before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in packages}

@@ -221,7 +221,6 @@ class Levels:
     Args:
         ends: GPU-seconds at which levels end, growing; the last level has no end.
         factor: how many times as far each level after ``ends`` reaches as the one before; 0.0: there are none.
-
     """
 
     def __init__(self, ends: Sequence[float], factor: float = 0.0) -> None:

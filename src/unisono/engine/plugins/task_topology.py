@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState
     from unisono.engine.session.session import Session
 
-
 # Tasks of one job sorted into buckets that should share a node, by affinities among roles.
 
 _MIB = 1 << 20
@@ -38,7 +37,6 @@ class Wishes:
     Attributes:
         near, apart: roles that should, and should not, share a node.
         order: roles in the order in which they are to be placed.
-
     """
 
     def __init__(self, near: Pairs, apart: Pairs, order: list[str]) -> None:
@@ -117,7 +115,6 @@ class Bucket:
         roles: number of all by role.
         weight: what its tasks without a place asked for when the session opened, as one number.
         size: number of all when the session opened.
-
     """
 
     def __init__(self, index: int) -> None:
@@ -153,7 +150,6 @@ class Buckets:
     Attributes:
         of: bucket by task key.
         on_node: tasks of the job by node column and role.
-
     """
 
     def __init__(self, wishes: Wishes, placed: list[tuple[Task, int]], waiting: list[Task]) -> None:

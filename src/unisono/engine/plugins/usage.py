@@ -45,7 +45,6 @@ class Estimator:
         burst_ratio: part of what lies between request and limit.
         risk_threshold: load of a node (0 to 1) from which on estimates are multiplied by ``risk_factor``.
         best_effort: (milli-CPU, bytes) of a pod that requests nothing.
-
     """
 
     request_ratio: float

@@ -105,7 +105,6 @@ class QueueShares:
         may_exceed: whether a gang that waits may go over the share of its queue, where the cluster has idle resources
             that no work within shares has used; None: no gang ever may.
         exceeding: the job that is being placed beyond the share of its queue just now, if one is.
-
     """
 
     plugin: str = ""
@@ -130,7 +129,6 @@ class Promises:
         tried: shapes of gangs that have all their pods, keys of those without a shape or that were just admitted, and
             since which moment: time and version of the snapshot, so that a cycle decides the same when it is run
             again.
-
     """
 
     def __init__(self) -> None:
@@ -164,7 +162,6 @@ def close_promises(snapshot: Snapshot, now: float, jobs: Iterable[JobState] = ()
 
     Returns:
         when the next promise lapses if nothing changes, seconds since the epoch; None: none does.
-
     """
     promises = snapshot.memo.of(Promises, Promises)
     before, moment = promises.tried, (now, snapshot.version)
@@ -219,7 +216,6 @@ class Book:
         evictable: what evictions would free, while a gate is asked whether they would let a job in.
         shares: what the plug-in that divides the cluster tells of queues.
         hopeful: a job asked for a try that would fit if nothing were promised.
-
     """
 
     def __init__(self, snapshot: Snapshot, queues: Mapping[str, QueueState], now: float) -> None:
@@ -263,7 +259,6 @@ class Book:
 
         Args:
             names: of a queue, or of a queue and all below it, always in the same order; read only.
-
         """
         key = (self.view, names)
         amounts = self._sums.get(key)
@@ -320,7 +315,6 @@ class Book:
 
         Args:
             of: the account of a job, None where its promise counts for none.
-
         """
         by_account: dict[Hashable, Vector] = {}
         for job, keys in self._admitted():
@@ -342,7 +336,6 @@ class Book:
         Args:
             of: the account of a job, None where its promise counts for none.
             amounts: what an admitted job is promised and does not hold yet, by name.
-
         """
         by_account: dict[str, Counter[str]] = {}
         for job, keys in self._admitted(stated=False):
@@ -400,7 +393,6 @@ class Book:
 
         Args:
             stated: only those that state minResources.
-
         """
         qualifies = _is_promised if stated else _is_admitted
         jobs = self._snapshot.jobs
@@ -421,7 +413,6 @@ class Book:
 
         Returns:
             engine units by resource row, `UNLIMITED` where nothing limits it; read only.
-
         """
         exceeds = self.shares.may_exceed is not None and self.shares.may_exceed(job)
         key = job.queue.name, None if exceeds else self._unasked(job)

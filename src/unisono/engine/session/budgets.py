@@ -47,7 +47,6 @@ class Spending:
         expected: how much more pods on nodes are known to use until they end.
         up: what there is nothing left of.
         jobs: keys of those that use any.
-
     """
 
     purse: Purse
@@ -101,7 +100,6 @@ class Spendings:
 
     Attributes:
         all: in order of their names.
-
     """
 
     def __init__(self, session: Session) -> None:
@@ -290,7 +288,6 @@ class BudgetLimit(Limit):
 
     Attributes:
         spending: the budget.
-
     """
 
     __slots__ = ("spending",)

@@ -38,7 +38,6 @@ class Slot:
         window: the present one, or the next.
         columns: of its nodes, ascending.
         lacks: what it asks for that the cluster does not have, in words; empty where it has all.
-
     """
 
     booking: Booking

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 MOST_TRIALS = 16
 """Ways to give the parts of one gang a kind each that are tried in a cycle."""
 
-
 REMAKE_SECONDS = 60.0
 """How long places are kept for pods that are to be made again; who does not make them blocks nobody any longer."""
 
@@ -60,7 +59,6 @@ class Part:
         now: the kind that is tried now.
         made: how many times as many devices its pods ask for as their template says.
         scales: they ask for devices at all.
-
     """
 
     said: OneOf
@@ -89,7 +87,6 @@ class Choice:
         late: kinds for which pods should have been made again by now, and were not; empty: none.
         trials: for each trial the kind of each part, best first; at least one.
         record: of the job as it is.
-
     """
 
     job: JobState
@@ -177,7 +174,6 @@ class Choices:
     Attributes:
         jobs: their keys.
         made_again: by job what PodGroups are told whose pods are to be made again.
-
     """
 
     def __init__(self, session: Session) -> None:

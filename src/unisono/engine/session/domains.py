@@ -46,7 +46,6 @@ class Tally:
         codes: ``[N]`` domain of each node, -1 where it is in none.
         sums: ``[D + 1]`` pods per domain; the last entry stays 0 and is that of nodes in no domain.
         mask: ``[N]`` nodes that count, None for all.
-
     """
 
     __slots__ = ("codes", "mask", "sums")
@@ -140,7 +139,6 @@ class Domains:
 
     Attributes:
         unsettled: this session has promised a place, or evicted a pod, that some source looks at.
-
     """
 
     def __init__(self, snapshot: Snapshot) -> None:

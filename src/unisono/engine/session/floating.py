@@ -34,7 +34,6 @@ class FloatingLimit(Limit):
     Attributes:
         row: of the resource.
         floating: its record as it counts at the time of the session.
-
     """
 
     __slots__ = ("floating", "row")
@@ -107,7 +106,6 @@ class GangLicenses(Limit):
         job: whose.
         vector: ``[R]`` what it asks for once.
         moved: 1 where the last pods that moved brought it, -1 where they took it away, else 0.
-
     """
 
     __slots__ = ("_here", "job", "moved", "vector")

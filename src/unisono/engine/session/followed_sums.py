@@ -27,7 +27,6 @@ class FollowedSums:
     Attributes:
         values: ``[..., N]`` as of the last call of `follow`; read only.
         sums: ``[..., H]`` their sums over the nodes of each HyperNode; read only.
-
     """
 
     def __init__(self, session: Session, values_at: Callable[[Index], Matrix]) -> None:

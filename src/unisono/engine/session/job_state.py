@@ -9,15 +9,7 @@ import numpy as np
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import Vector, fitted
-from unisono.cluster.status import (
-    CLAIMS,
-    HOLDS,
-    IS_READY,
-    READY_STATES,
-    STATUS_COUNT,
-    TaskStatus,
-    count,
-)
+from unisono.cluster.status import CLAIMS, HOLDS, IS_READY, READY_STATES, STATUS_COUNT, TaskStatus, count
 from unisono.engine.session.limit import Limit
 
 _PENDING, _PIPELINED, _ALLOCATED, _BINDING = 0, 1, 2, 3
@@ -42,7 +34,6 @@ class QueueState:
         claimed: ``[R]`` ``allocated`` plus what this session has pipelined: what share-based plug-ins compare.
         job_count: PodGroups that name it.
         limits: capabilities that hold for it, its own and those of the queues above it.
-
     """
 
     __slots__ = ("allocated", "claimed", "created", "job_count", "limits", "name", "record", "uid")
@@ -89,34 +80,13 @@ class JobState:
         pending_best_effort: pending tasks that request nothing.
         account_limits: limits that hold for whom the job runs for, such as those of its user.
         places: task key to (status, node column) for tasks that this session has moved.
-
     """
 
     __slots__ = (
-        "_allocated",
-        "_claimed",
-        "_claims",
-        "_roles",
-        "account_limits",
-        "asks",
-        "counts",
-        "created",
-        "key",
-        "kin",
-        "min_member",
-        "min_resources",
-        "min_task_member",
-        "min_task_total",
-        "pending_best_effort",
-        "phase",
-        "places",
-        "priority",
-        "queue",
-        "ready_count",
-        "record",
-        "shape",
-        "uid",
-    )
+        "_allocated", "_claimed", "_claims", "_roles", "account_limits", "asks", "counts", "created", "key", "kin",
+        "min_member", "min_resources", "min_task_member", "min_task_total", "pending_best_effort", "phase", "places",
+        "priority", "queue", "ready_count", "record", "shape", "uid",
+    )  # fmt: skip
 
     def __init__(self, record: Job, queue: QueueState, priority: int) -> None:
         self.record = record

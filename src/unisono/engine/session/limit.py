@@ -20,7 +20,6 @@ from unisono.engine.verdict import Cause
 # Clusters have a handful of resources, and quota is asked about once per job: plain lists of whole numbers by resource
 # row are several times faster here than arrays.
 
-
 Amounts = list[int]
 """Engine units by resource row, one entry per row of the registry."""
 
@@ -97,7 +96,6 @@ class Excess:
         request: what is asked for.
         held: what is taken already.
         most: the limit.
-
     """
 
     registry: ResourceRegistry
@@ -134,7 +132,6 @@ class Limit:
         most: engine units by resource row, for the resources that are limited.
         held: ``[R]`` what it will hold once those that leave are gone.
         leaving: ``[R]`` what pods hold that terminate, or that this session evicts.
-
     """
 
     __slots__ = ("family", "held", "leaving", "most", "name", "registry")
@@ -184,7 +181,6 @@ class Allowance:
     Attributes:
         left: engine units by resource row, of what jobs ask for beyond the pods that they have.
         jobs: how many more jobs may be admitted; None: any number.
-
     """
 
     left: Mapping[int, int]

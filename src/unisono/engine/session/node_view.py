@@ -59,23 +59,12 @@ class NodeView:
             state none; with pods being deleted and what this session has promised, without what it has evicted.
         size: ``M``.
         future: the question is about resources that are being released too (the task would be pipelined).
-
     """
 
     __slots__ = (
-        "_leaving",
-        "_ports",
-        "allocatable",
-        "columns",
-        "future",
-        "nonzero",
-        "pipelined",
-        "releasing",
-        "size",
-        "steps",
-        "table",
-        "used",
-    )
+        "_leaving", "_ports", "allocatable", "columns", "future", "nonzero", "pipelined", "releasing", "size", "steps",
+        "table", "used",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -87,7 +87,6 @@ def count_others(snapshot: Snapshot, limits: Callable[[Job], Iterable[Limit]]) -
     Args:
         snapshot: the cluster.
         limits: those that hold for a job.
-
     """
     for job, status, vector in _others(snapshot):
         for limit in limits(job):

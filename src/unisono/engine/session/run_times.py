@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 _STEPS = (60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 18000.0, 36000.0, 72000.0, 180000.0, 360000.0)
 """By how much a prediction grows that has turned out too short: Tsafrir, Etsion and Feitelson (2007)."""
 
-
 RUNS = "run-times.longest"
 """Under this name it is kept how long a job's waiting pods run at most, and jobs stand in that order."""
-
 
 _LIMITS = (MAX_RUN_TIME, DEFAULT_RUN_TIME)
 
@@ -34,7 +32,6 @@ class RunLimits:
 
     Attributes:
         serial: moves when any of it has changed, so that it tells what was worked out with it.
-
     """
 
     serial: int = 0
@@ -91,7 +88,6 @@ class RunEstimates:
     Attributes:
         limits: what queues say of run times; None where they say nothing.
         stamp: tells apart what is kept from cycle to cycle, by these.
-
     """
 
     def __init__(self, session: Session, *, learned: bool) -> None:

@@ -81,7 +81,6 @@ class Session:
             of a cycle. Plug-ins that divide what there is may ask when they are opened: the others are open by then.
         pipelining, releasing: whether anything is pipelined, or was releasing, so far.
         removed_failed: failed pods that this session removes, by queue; limits on evictions count them.
-
     """
 
     def __init__(self, snapshot: Snapshot, now: float, seed: int = 0) -> None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState
     from unisono.engine.session.session import Session
 
-
 # Equal tasks: in runs, which are placed together, and counted.
 
 _POD_CLASS = attrgetter("pod_class")
@@ -82,25 +81,12 @@ class SubGroup:
         wants_topology: it asks for a topology, hard or soft.
         at: lowest HyperNode that holds all its tasks that have a place; -1 when none has.
         on: tasks that have a place, by lowest HyperNode of their node.
-
     """
 
     __slots__ = (
-        "above",
-        "at",
-        "job",
-        "key",
-        "limit",
-        "minimum",
-        "name",
-        "number",
-        "on",
-        "parts",
-        "policy",
-        "tasks",
-        "tree",
+        "above", "at", "job", "key", "limit", "minimum", "name", "number", "on", "parts", "policy", "tasks", "tree",
         "wants_topology",
-    )
+    )  # fmt: skip
 
     def __init__(self, job: JobState, tree: HyperNodeTree, key: str, policy: int, number: int) -> None:
         self.job = job
@@ -249,7 +235,6 @@ class Groups(list[SubGroup]):
     Attributes:
         limit: highest tier that may join the tasks of the whole job, None for no bound.
         inner: the groups that are made of others, outer ones first.
-
     """
 
     def __init__(self, limit: int | None) -> None:

@@ -21,7 +21,6 @@ from unisono.engine.session.sub_groups import groups_of
 
 # Victims in bundles: tasks that their gangs can spare, and gangs' cores that only go whole.
 
-
 _READY = frozenset(READY_STATES)
 
 
@@ -33,7 +32,6 @@ class Bundle:
         safe: the job goes on without them; else they are all that its gang needs.
         tasks: with their node columns.
         elsewhere: tasks that go with them without making room where it is wanted.
-
     """
 
     job: JobState
@@ -162,7 +160,6 @@ class VictimJobs:
         queue: ``[J]`` index into ``queues``.
         priority: ``[J]`` priorities.
         spare: ``[J]`` ready tasks beyond the minimum, when the index was made.
-
     """
 
     def __init__(self, states: list[JobState]) -> None:
@@ -189,7 +186,6 @@ class VictimIndex:
         column, job: ``[T]`` node and index into ``jobs.states``.
         alive: ``[T]`` not evicted in this session.
         running, best_effort: ``[T]``.
-
     """
 
     def __init__(self, session: Session) -> None:

@@ -26,21 +26,9 @@ MOST_BYTES: Final = 16 * 1024**2
 
 # What others need comes first; what checks the requests of others comes last. Helm's order, shortened.
 _FIRST = (
-    "Namespace",
-    "CustomResourceDefinition",
-    "PriorityClass",
-    "ResourceQuota",
-    "LimitRange",
-    "ServiceAccount",
-    "Secret",
-    "ConfigMap",
-    "StorageClass",
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "Role",
-    "RoleBinding",
-    "Service",
-)
+    "Namespace", "CustomResourceDefinition", "PriorityClass", "ResourceQuota", "LimitRange", "ServiceAccount", "Secret",
+    "ConfigMap", "StorageClass", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Service",
+)  # fmt: skip
 _LAST = (
     "APIService",
     "ValidatingAdmissionPolicy",
@@ -93,7 +81,6 @@ def bundle(
 
     Raises:
         ConfigError: an object cannot be applied, or there are too many.
-
     """
     bundled: list[dict[str, Any]] = []
     seen: set[tuple[str, str, str, str]] = set()
@@ -176,7 +163,6 @@ class PlacedPolicy:
     Attributes:
         cluster: name of the AttachedCluster.
         policy: name of the policy, or ``NAME-INDEX`` where it has none.
-
     """
 
     cluster: str
@@ -191,7 +177,6 @@ class Destinations:
         places: with the index of each place's policy, in the order of the policies, and of the clusters in the Fleet.
         problem: why nothing can be said, such as a Fleet that does not exist; then there are no places, and what was
             brought before stays.
-
     """
 
     places: Mapping[PlacedPolicy, int] = field(default_factory=dict)
@@ -203,9 +188,7 @@ class Destinations:
 
 
 def destinations(
-    application: Application,
-    fleets: Callable[[str], Fleet | None],
-    clusters: Callable[[str], AttachedCluster | None],
+    application: Application, fleets: Callable[[str], Fleet | None], clusters: Callable[[str], AttachedCluster | None]
 ) -> Destinations:
     """Where the policies go.
 
@@ -213,7 +196,6 @@ def destinations(
         application: what to bring.
         fleets: finds a Fleet by its key.
         clusters: finds an AttachedCluster by its key.
-
     """
     namespace = application.metadata.namespace
     places: dict[PlacedPolicy, int] = {}

@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import structlog
-
 from unisono.api.base import Object
 from unisono.api.conditions import has_finalizer
 from unisono.api.groups.fleet import Application, AttachedCluster, Fleet
@@ -26,8 +24,6 @@ from unisono.fleet.hub_state import HubState
 from unisono.fleet.members.member import Member
 from unisono.kube.controller import Context, Controller
 from unisono.kube.discovery import UnknownKind
-
-_log = structlog.get_logger(__name__)
 
 FINALIZER: Final = "apps.kurator.dev"
 # A cluster with problems is looked at again after so long (seconds), and twice as long each time.
@@ -262,7 +258,6 @@ class ApplicationsController(Controller):
         Raises:
             ConfigError: it cannot be read.
             _BeingRead: it takes long.
-
         """
         now, generation = self._clock.monotonic(), application.metadata.generation or 0
         cached = known.rendered.get(index)

@@ -39,7 +39,6 @@ async def run(command: Sequence[str], folder: Path, seconds: float) -> bytes:
 
     Raises:
         ConfigError: it failed, took too long or printed too much; with the last lines that it printed.
-
     """
     name = Path(command[0]).name
     process = await asyncio.create_subprocess_exec(
@@ -97,7 +96,6 @@ def environment(program: str, folder: Path) -> Mapping[str, str]:
     Args:
         program: its name; git takes HTTPS alone, and asks nothing; kustomize fetches nothing.
         folder: its home.
-
     """
     fetches = program not in _LOCAL
     passed = {name: os.environ[name] for name in _PASSED if name in os.environ}

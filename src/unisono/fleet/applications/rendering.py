@@ -39,7 +39,6 @@ def inside(root: Path, path: str) -> Path:
 
     Raises:
         ConfigError: it leads out of the source, or is not there.
-
     """
     resolved = (root / path.lstrip("/")).resolve()
     if not resolved.is_relative_to(root.resolve()):
@@ -56,7 +55,6 @@ async def build(root: Path, policy: KustomizationPolicy, run: programs.Run, seco
 
     Raises:
         ConfigError: the folder cannot be built, or would fetch from elsewhere.
-
     """
     folder = inside(root, policy.path or ".")
     if kustomization(folder) is None:
@@ -84,7 +82,6 @@ async def transformed(
         folder: below which files for kustomize may be made.
         run: how programs are run.
         seconds: for how long at most.
-
     """
     if not (policy.patches or policy.images):
         return list(objects)
@@ -262,7 +259,6 @@ async def render(application: Application, index: int, run: programs.Run = progr
 
     Raises:
         ConfigError: the source cannot be read, with the field or the program's own words.
-
     """
     source, policy = application.spec.source, (application.spec.sync_policies or [])[index]
     with tempfile.TemporaryDirectory(prefix="unisono-application-") as made:

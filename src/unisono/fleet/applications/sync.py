@@ -33,7 +33,6 @@ class Result:
         synced: the cluster has everything.
         objects: how many objects it has.
         message: why it lacks some, or a remark.
-
     """
 
     synced: bool
@@ -59,7 +58,6 @@ def status_of(
         results: what came of them so far.
         leaving: what they brought to clusters that they no longer go to, and why it is still there.
         now: the time, for conditions that change.
-
     """
     if wanted.problem:
         # What was brought stays as it is, and so does what is known of it.
@@ -175,7 +173,6 @@ class Owner:
         hub: identity of the hub.
         application: ``NAMESPACE/NAME``.
         policy: name of the policy.
-
     """
 
     hub: str
@@ -195,7 +192,6 @@ class Outcome:
     Attributes:
         objects: how many of its objects are in the cluster.
         problems: what hinders the others, one sentence each.
-
     """
 
     objects: int = 0
@@ -231,7 +227,6 @@ async def sync(
 
     Raises:
         ApiError: the cluster does not answer, or the record cannot be read or written.
-
     """
     outcome = Outcome()
     located: list[tuple[Ref, Mapping[str, Any]]] = []
@@ -266,7 +261,6 @@ async def remove(target: ClusterTarget, owner: Owner, *, prune: bool = True) -> 
 
     Raises:
         ApiError: the cluster does not answer, or refuses.
-
     """
     before = await _recorded(target, owner)
     kept = await _delete(target, to_delete(before, ()), owner) if prune else set()

@@ -10,15 +10,7 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.annotations import (
-    CLUSTER,
-    DISPATCH,
-    HUB,
-    LAST_CLUSTER,
-    MACHINES,
-    ORIGIN_UID,
-    WORKER_LOST_TIMEOUT,
-)
+from unisono.api.annotations import CLUSTER, DISPATCH, HUB, LAST_CLUSTER, MACHINES, ORIGIN_UID, WORKER_LOST_TIMEOUT
 from unisono.api.base import Object
 from unisono.api.conditions import ENDED
 from unisono.api.groups.batch import Job
@@ -301,10 +293,7 @@ class DispatchController(Controller):
 
     def _alone(self, job: Any) -> JobView:
         return JobView(
-            True,
-            self._has_ended(job),
-            placement_of(job),
-            annotated_seconds(job, WORKER_LOST_TIMEOUT, DEFAULT_TIMEOUT),
+            True, self._has_ended(job), placement_of(job), annotated_seconds(job, WORKER_LOST_TIMEOUT, DEFAULT_TIMEOUT)
         )
 
     def _part(self, job: Object) -> Part | None:
@@ -320,7 +309,6 @@ class DispatchController(Controller):
 
         Raises:
             Conflict: the job has changed since it was read.
-
         """
         meta = job.metadata
         patch = placement.patch(meta.resource_version)
@@ -540,7 +528,6 @@ class DispatchController(Controller):
 
         Raises:
             Conflict: the job has changed since it was read.
-
         """
         if not patch:
             return

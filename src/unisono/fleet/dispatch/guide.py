@@ -53,7 +53,6 @@ class Seat:
         may_move: its owner lets it be stopped and started elsewhere.
         drained: the member takes no more work, by an administrator's wish.
         points: of clusters by the groups of its policy; the earlier the group, the more.
-
     """
 
     cluster: str
@@ -70,7 +69,6 @@ def why_move(seat: Seat, room: Collection[str]) -> str:
     Args:
         seat: the job.
         room: other clusters that may have it and have room for all of it now.
-
     """
     if not room or not seat.may_move:
         return ""
@@ -115,7 +113,6 @@ class _Trip:
         since: since when it has waited on the hub, in seconds since 1970; None while it is with a member.
         sent: since when it has been with its member, on the monotonic clock, for a number of dispatch.
         failures: failures by member, and until when it is avoided.
-
     """
 
     since: float | None = None
@@ -131,7 +128,6 @@ class PartOf:
         uid: of the gang.
         gang: answers the gang.
         clusters: members that may have this part; empty for all.
-
     """
 
     uid: str
@@ -173,7 +169,6 @@ class Guide:
             work: what stands for the job.
             placement: where it is.
             part: of which gang the job is a part; None where it stands alone.
-
         """
         trip = self._trips.setdefault(uid, _Trip())
         if placement.cluster:

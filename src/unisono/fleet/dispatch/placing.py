@@ -64,7 +64,6 @@ class Target(Protocol):
 
         Raises:
             UnisonoError: the API server did not take it.
-
         """
         ...
 
@@ -73,7 +72,6 @@ class Target(Protocol):
 
         Raises:
             UnisonoError: the API server did not take it.
-
         """
         ...
 
@@ -362,12 +360,7 @@ class TakingBack:
         """Members give notice to their pods themselves."""
 
     def submit(
-        self,
-        victims: Iterable[tuple[str, str, str]],
-        action: str,
-        why: str,
-        beneficiary: str = "",
-        notice: float = 0.0,
+        self, victims: Iterable[tuple[str, str, str]], action: str, why: str, beneficiary: str = "", notice: float = 0.0
     ) -> int:
         """Take back every job of which a pod is a victim; returns how many pods were named."""
         count = 0

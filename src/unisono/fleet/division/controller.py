@@ -86,7 +86,6 @@ class _Result:
         why: why that is not what it should be; empty where it is.
         again: when to look again.
         coming: machines that some of the replicas are sent for, by member, and how many those are.
-
     """
 
     division: dict[str, int]
@@ -230,7 +229,6 @@ class DivisionController(Controller):
 
         Raises:
             NotEnoughRoom: also machines do not serve all.
-
         """
         cheapest = rules.choice == LEAST_COST
         pod = demand_of(obj.spec.template.spec, max(0, wish.replicas - sum(candidates.present.values())))

@@ -52,7 +52,6 @@ class Demand:
         room: replicas for which each cluster has room, beside those that it has.
         present: replicas by cluster, as they were divided last; none of clusters that may have none any more.
         tie: of two clusters that are equal the same one is taken for the same text.
-
     """
 
     replicas: int
@@ -72,7 +71,6 @@ def divide(demand: Demand) -> dict[str, int]:
 
     Raises:
         NotEnoughRoom: they do not all find room; nothing is to be changed then.
-
     """
     clusters = demand.clusters
     match demand.strategy:
@@ -98,7 +96,6 @@ def apportion(
         weights: by name.
         tie: which of equal names is first depends on it.
         first: seats that names have already; the answer is about the new ones alone.
-
     """
     given = {name: weight for name, weight in weights.items() if weight > 0}
     have = {name: (first or {}).get(name, 0) for name in given}
@@ -182,7 +179,6 @@ class Wish:
         replicas: that it asks for.
         tie: decides between equal clusters.
         together: it cannot be divided and goes to one cluster, unless it is duplicated.
-
     """
 
     replicas: int
@@ -198,7 +194,6 @@ class Candidates:
         names: in order of preference.
         room: replicas for which each has room.
         present: replicas by cluster, as they were divided last.
-
     """
 
     names: Sequence[str]
@@ -233,7 +228,6 @@ def plan(wish: Wish, placement: Placement, clusters: Sequence[Cluster], candidat
 
     Raises:
         NotEnoughRoom: there are too few clusters, or too little room in them.
-
     """
     strategy = strategy_of(placement)
     names, present = list(candidates.names), {**candidates.present}
@@ -253,7 +247,6 @@ class Grown:
     Attributes:
         shares: replicas by cluster.
         coming: those of them for which there is no room yet, by cluster.
-
     """
 
     shares: Mapping[str, int]
@@ -261,11 +254,7 @@ class Grown:
 
 
 def plan_growing(
-    wish: Wish,
-    placement: Placement,
-    clusters: Sequence[Cluster],
-    candidates: Candidates,
-    growing: Mapping[str, int],
+    wish: Wish, placement: Placement, clusters: Sequence[Cluster], candidates: Candidates, growing: Mapping[str, int]
 ) -> Grown:
     """Replicas by cluster, where the room that is there is too little: all of it, and machines for the rest.
 
@@ -278,7 +267,6 @@ def plan_growing(
 
     Raises:
         NotEnoughRoom: also machines do not serve all.
-
     """
     names = candidates.names
     most = {name: candidates.room.get(name, 0) + growing.get(name, 0) for name in names}
@@ -300,7 +288,6 @@ def chosen_of(wish: Wish, placement: Placement, candidates: Candidates) -> list[
 
     Raises:
         NotEnoughRoom: they are too few.
-
     """
     strategy = strategy_of(placement)
     names = list(candidates.names)

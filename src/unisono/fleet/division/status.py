@@ -42,7 +42,6 @@ def summed(
         why: why it is not divided as it should be; empty where it is.
         now: seconds since 1970.
         waits: for which machines some wait; empty where none do.
-
     """
     old = obj.status
     names = {each.name for each in msgspec.structs.fields(type(old))}
@@ -50,7 +49,7 @@ def summed(
     status = msgspec.structs.replace(old, **counts)
     if kind is BATCH_JOBS:
         return _ended(status, copies, complete=complete)
-    if complete and all(_seen(copy) for copy in copies):
+    if complete and all((copy.status.observed_generation or 0) >= (copy.metadata.generation or 0) for copy in copies):
         status = msgspec.structs.replace(status, observed_generation=obj.metadata.generation)
     make = DeploymentCondition if kind is DEPLOYMENTS else WorkloadCondition
     available = (status.available_replicas or 0) >= wanted and not why
@@ -75,10 +74,6 @@ def summed(
 
 def _count(copy: Any, name: str) -> int:
     return max(0, getattr(copy.status, name, None) or 0)
-
-
-def _seen(copy: Any) -> bool:
-    return (copy.status.observed_generation or 0) >= (copy.metadata.generation or 0)
 
 
 def _dated(before: Sequence[Any], condition: Any, now: float) -> Any:

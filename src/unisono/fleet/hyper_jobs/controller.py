@@ -32,28 +32,8 @@ from unisono.controllers.owners import controller_keys, controller_of_kind, fami
 from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.errors import Conflict, NotFound
 from unisono.fleet.hub_state import HubState
-from unisono.fleet.hyper_jobs.decide import (
-    BIND_SECONDS,
-    RESERVE_SECONDS,
-    START_SECONDS,
-    GangSteps,
-    GangView,
-    PartView,
-    RestartPolicy,
-    Spreading,
-    decide_gang,
-)
+from unisono.fleet.hyper_jobs import decide, work
 from unisono.fleet.hyper_jobs.exports import is_to_be_exported
-from unisono.fleet.hyper_jobs.work import (
-    GangError,
-    GangRecord,
-    PlacedPart,
-    bound_of,
-    gang_group,
-    gang_name,
-    part_environment,
-    record_of,
-)
 from unisono.fleet.jobs.copies import Copy, Placement, annotated_seconds, placement_of
 from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
 from unisono.fleet.jobs.decide import is_trusted
@@ -78,7 +58,6 @@ class Part:
         group: name of the gang's PodGroup.
         clusters: members that may take it; empty for all.
         machines: those that are to come in its member for it; None where it waits for none.
-
     """
 
     placement: Placement
@@ -95,7 +74,6 @@ class WaitingParts:
     Attributes:
         least: pods that must have a place together, by part.
         clusters: members that may take them, by part; empty for all.
-
     """
 
     least: Mapping[str, int]
@@ -117,7 +95,7 @@ class GangController(Controller):
         self._hold: Callable[[str], None] = lambda _group: None
         self._room_changed: Callable[[str], None] = lambda _cluster: None
         self.divided: Callable[[HyperJob], tuple[Kind[Any], Object] | None] = lambda _hyper_job: None
-        self._spreading = Spreading(state, machines)
+        self._spreading = decide.Spreading(state, machines)
 
     def connect(
         self,
@@ -185,13 +163,13 @@ class GangController(Controller):
             return Part(placement_of(job), False, "", ())
         record = self.record(hyper_job)
         uid = hyper_job.metadata.uid or ""
-        clusters = bound_of(hyper_job, job, record)
+        clusters = work.bound_of(hyper_job, job, record)
         if not self._machines.is_offered(uid):
             clusters = self._spreading.within(uid, clusters)
         placement = record.placement(job.metadata.name, job.metadata.uid or "")
         place = record.parts.get(job.metadata.name) if placement.cluster else None
         machines = place.machines if place is not None else None
-        return Part(placement, record.is_held(job.metadata.name), gang_name(hyper_job), clusters, machines)
+        return Part(placement, record.is_held(job.metadata.name), work.gang_name(hyper_job), clusters, machines)
 
     def gang(self, hyper_job: HyperJob) -> Gang:
         """Its parts that wait, which get machines together or not at all."""
@@ -229,18 +207,17 @@ class GangController(Controller):
             return own
         name = job.metadata.name
         ids = {cluster: self._state.names.of(cluster) for cluster in self._state.members()}
-        return {**own, **part_environment(name, live, self.record(hyper_job), ids)} if name in live else own
+        return {**own, **work.part_environment(name, live, self.record(hyper_job), ids)} if name in live else own
 
-    def record(self, hyper_job: HyperJob) -> GangRecord:
+    def record(self, hyper_job: HyperJob) -> work.GangRecord:
         """Where its parts are."""
-        return record_of(self._written.newest(hyper_job.key, hyper_job) or hyper_job)
+        return work.record_of(self._written.newest(hyper_job.key, hyper_job) or hyper_job)
 
     def parts(self, hyper_job: HyperJob) -> tuple[dict[str, Job], bool]:
         """Its jobs that have not ended, by name; and whether all others that there should be have ended.
 
         Raises:
             SplitError: a split policy cannot be followed.
-
         """
         expected = {each.name for each in wanted_jobs(hyper_job)}
         children = self._jobs.by_index(OWNER_INDEX, family(hyper_job))
@@ -264,15 +241,15 @@ class GangController(Controller):
         }
         return WaitingParts(
             {name: max(1, JobView(job).min_available) for name, job in waiting.items()},
-            {name: bound_of(hyper_job, job, record) for name, job in waiting.items()},
+            {name: work.bound_of(hyper_job, job, record) for name, job in waiting.items()},
         )
 
-    def rooms(self, cluster: str) -> list[tuple[str, PlacedPart, float, float]]:
+    def rooms(self, cluster: str) -> list[tuple[str, work.PlacedPart, float, float]]:
         """Parts for which room is held in a member: namespace, place, until when (seconds since 1970), seconds at most.
 
         It is held from the choice of the member until the part has its nodes, or the time for that is over.
         """
-        held_parts: list[tuple[str, PlacedPart, float, float]] = []
+        held_parts: list[tuple[str, work.PlacedPart, float, float]] = []
         now = self._clock.time()
         for hyper_job in self._hyper_jobs.items():
             record = self.record(hyper_job)
@@ -282,8 +259,8 @@ class GangController(Controller):
             jobs = self._jobs.by_index(OWNER_INDEX, family(hyper_job))
             own = {job.metadata.uid for job in jobs if not job.metadata.deletion_timestamp}
             since = min(record.since, now)
-            reserve = annotated_seconds(hyper_job, RESERVE_TIMEOUT, RESERVE_SECONDS)
-            bind = annotated_seconds(hyper_job, BIND_TIMEOUT, BIND_SECONDS)
+            reserve = annotated_seconds(hyper_job, RESERVE_TIMEOUT, decide.RESERVE_SECONDS)
+            bind = annotated_seconds(hyper_job, BIND_TIMEOUT, decide.BIND_SECONDS)
             # What is held back for as long as others wait for machines.
             bind += max((p.machines.patience for p in record.parts.values() if p.machines is not None), default=0.0)
             for name, place in sorted(record.parts.items()):
@@ -297,7 +274,6 @@ class GangController(Controller):
 
         Raises:
             Conflict: the HyperJob has changed since it was read.
-
         """
         before = self.record(hyper_job)
         recorded = {
@@ -321,7 +297,6 @@ class GangController(Controller):
 
         Raises:
             Conflict: the HyperJob has changed since it was read.
-
         """
         live, _ = self.parts(hyper_job)
         record = self.record(hyper_job).without(live, self._clock.time())
@@ -347,7 +322,7 @@ class GangController(Controller):
                 await delete_seen(self._client, POD_GROUPS, group)
         view = self._view(hyper_job, live, complete=complete)
         now, members = self._clock.time(), self._state.views
-        steps = decide_gang(view, members, now, trusted=is_trusted(members))
+        steps = decide.decide_gang(view, members, now, trusted=is_trusted(members))
         await self._carry_out(hyper_job, live, steps)
         return sooner(steps.again, spread_again)
 
@@ -355,7 +330,7 @@ class GangController(Controller):
         """Choose over which clusters, and in how many parts, what waits may spread; answers when to look again."""
         record = self.record(hyper_job)
         now = self._clock.monotonic()
-        spread = self._spreading.look(hyper_job, gang_name(hyper_job), live, record, now)
+        spread = self._spreading.look(hyper_job, work.gang_name(hyper_job), live, record, now)
         if spread.split is not None:
             text = msgspec.json.encode(spread.split, order="deterministic").decode()
             meta = hyper_job.metadata
@@ -365,20 +340,20 @@ class GangController(Controller):
             self._look_at_parts(hyper_job)
         return spread.again
 
-    def _view(self, hyper_job: HyperJob, live: Mapping[str, Job], *, complete: bool) -> GangView:
+    def _view(self, hyper_job: HyperJob, live: Mapping[str, Job], *, complete: bool) -> decide.GangView:
         record = self.record(hyper_job)
-        return GangView(
+        return decide.GangView(
             record,
             {name: self._part_view(hyper_job, record, job) for name, job in live.items()},
             complete,
             _policy((hyper_job.metadata.annotations or {}).get(RESTART_POLICY)),
             annotated_seconds(hyper_job, WORKER_LOST_TIMEOUT, DEFAULT_TIMEOUT),
-            annotated_seconds(hyper_job, RESERVE_TIMEOUT, RESERVE_SECONDS),
-            annotated_seconds(hyper_job, START_TIMEOUT, START_SECONDS),
-            annotated_seconds(hyper_job, BIND_TIMEOUT, BIND_SECONDS),
+            annotated_seconds(hyper_job, RESERVE_TIMEOUT, decide.RESERVE_SECONDS),
+            annotated_seconds(hyper_job, START_TIMEOUT, decide.START_SECONDS),
+            annotated_seconds(hyper_job, BIND_TIMEOUT, decide.BIND_SECONDS),
         )
 
-    def _part_view(self, hyper_job: HyperJob, record: GangRecord, job: Job) -> PartView:
+    def _part_view(self, hyper_job: HyperJob, record: work.GangRecord, job: Job) -> decide.PartView:
         uid = job.metadata.uid or ""
         own = [(copy, obj) for copy, obj in self._state.copies(JOBS, job.key) if copy.origin == uid]
         placement = record.placement(job.metadata.name, uid)
@@ -387,7 +362,7 @@ class GangController(Controller):
         runs = any(_is_at(copy, placement) and _runs(obj) for copy, obj in own)
         least = max(1, JobView(job).min_available)
         bound = runs or self._state.stand_ins.bound(uid) >= least
-        return PartView(
+        return decide.PartView(
             uid,
             placement_of(job),
             [copy for copy, _ in own],
@@ -400,7 +375,7 @@ class GangController(Controller):
             coming=None if bound else self._coming(hyper_job, record, job),
         )
 
-    def _coming(self, hyper_job: HyperJob, record: GangRecord, job: Job) -> float | None:
+    def _coming(self, hyper_job: HyperJob, record: work.GangRecord, job: Job) -> float | None:
         """Seconds that the machines of a part have left to come; a hub before this one may have sent it there."""
         uid, place = job.metadata.uid or "", record.parts.get(job.metadata.name)
         if place is None or place.machines is None or place.uid != uid or not record.waits(job.metadata.name):
@@ -411,7 +386,7 @@ class GangController(Controller):
         left = self._machines.time_left(uid)
         return max(0.0, record.since + place.machines.patience - self._clock.time()) if left is None else left
 
-    async def _carry_out(self, hyper_job: HyperJob, live: Mapping[str, Job], steps: GangSteps) -> None:
+    async def _carry_out(self, hyper_job: HyperJob, live: Mapping[str, Job], steps: decide.GangSteps) -> None:
         for name in steps.fail:
             await self._fail(live[name], steps.why)
         if steps.record is None:
@@ -419,7 +394,7 @@ class GangController(Controller):
         for name in steps.late:
             self._machines.failed(live[name].metadata.uid or "")
         if steps.released:
-            self._hold(f"{hyper_job.metadata.namespace}/{gang_name(hyper_job)}")
+            self._hold(f"{hyper_job.metadata.namespace}/{work.gang_name(hyper_job)}")
             await self._write(hyper_job, steps.record, "Warning", "Released", f"waits for clusters again: {steps.why}")
         elif steps.fail:
             await self._write(hyper_job, steps.record, "Warning", "PartLost", steps.why)
@@ -438,7 +413,7 @@ class GangController(Controller):
                 subresource="status",
             )
 
-    async def _write(self, hyper_job: HyperJob, record: GangRecord, type_: Any, reason: str, why: str) -> None:
+    async def _write(self, hyper_job: HyperJob, record: work.GangRecord, type_: Any, reason: str, why: str) -> None:
         before = self.record(hyper_job)
         written = await self._patch(hyper_job, record)
         self._written.keep(written)
@@ -449,7 +424,7 @@ class GangController(Controller):
         self._context.enqueue(written.key)
         self._look_at_parts(written)
 
-    async def _patch(self, hyper_job: HyperJob, record: GangRecord) -> HyperJob:
+    async def _patch(self, hyper_job: HyperJob, record: work.GangRecord) -> HyperJob:
         """Write the record; what others have written meanwhile, its status above all, does not matter."""
         meta, before = hyper_job.metadata, self.record(hyper_job)
         version = meta.resource_version
@@ -459,15 +434,15 @@ class GangController(Controller):
             except Conflict:
                 latest = await self._client.get(HYPER_JOBS, meta.name, meta.namespace)
                 gone = latest.metadata.uid != meta.uid or latest.metadata.deletion_timestamp
-                if gone or record_of(latest) != before or latest.metadata.generation != meta.generation:
+                if gone or work.record_of(latest) != before or latest.metadata.generation != meta.generation:
                     raise
                 version = latest.metadata.resource_version
         raise Conflict(f"HyperJob {hyper_job.key} changes all the time")
 
     async def _bring_group(self, hyper_job: HyperJob, live: Mapping[str, Job]) -> None:
         try:
-            group = gang_group(hyper_job, [job for _, job in sorted(live.items())], self._priority)
-        except GangError as error:
+            group = work.gang_group(hyper_job, [job for _, job in sorted(live.items())], self._priority)
+        except work.GangError as error:
             self._announcer.tell(hyper_job, [Notice("Warning", "NoGang", str(error), once=str(error))])
             return
         await bring_group(self._client, self._groups.get(group.key), group)
@@ -512,7 +487,7 @@ def _runs(copied: Any) -> bool:
     return not is_held(copied) and arrived >= max(1, copied.spec.min_available or 0)
 
 
-def _policy(text: str | None) -> RestartPolicy:
+def _policy(text: str | None) -> decide.RestartPolicy:
     """The policy that a text names; a text that names none counts as none."""
-    matches = [policy for policy in RestartPolicy if policy.value.lower() == (text or "").strip().lower()]
-    return matches[0] if matches else RestartPolicy.GANG
+    matches = [policy for policy in decide.RestartPolicy if policy.value.lower() == (text or "").strip().lower()]
+    return matches[0] if matches else decide.RestartPolicy.GANG

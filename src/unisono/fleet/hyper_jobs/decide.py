@@ -19,14 +19,7 @@ from unisono.api.selecting import controller_of
 from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.controllers.hyperjob.decide import (
-    BY_REPLICATED_JOB,
-    MOST_PARTS,
-    Divisible,
-    Split,
-    divisible,
-    split_of,
-)
+from unisono.controllers.hyperjob.decide import BY_REPLICATED_JOB, MOST_PARTS, Divisible, Split, divisible, split_of
 from unisono.controllers.node_scaling.decide import Pool
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.dividing import MOST_SETS, Floor, roles_of
@@ -57,7 +50,6 @@ def domain_set(
 
     Returns:
         the set; None where every set is allowed. An empty set means that no set can have all parts.
-
     """
     others = sorted((name for name in room if name not in fixed), key=lambda name: (-room[name], name))
     if len(others) + len(set(fixed)) <= most:
@@ -78,7 +70,6 @@ def number_of_parts(pods: int, most: int, room: Mapping[str, int]) -> int:
         pods: of all parts together.
         most: parts at most.
         room: pods that each cluster has room for.
-
     """
     for parts in range(1, min(most, pods, MOST_PARTS) + 1):
         size = -(-pods // parts)
@@ -110,7 +101,6 @@ class Spread:
         split: into what each replicated job is split, where that is to change.
         moved: the clusters for the waiting parts have changed.
         again: look again after so many seconds.
-
     """
 
     split: Mapping[str, Split] | None = None
@@ -146,7 +136,6 @@ class Spreading:
 
         Raises:
             SplitError: a split policy cannot be followed.
-
         """
         uid = hyper_job.metadata.uid or ""
         placed = {name: place.cluster for name, place in record.parts.items() if name in live}
@@ -245,7 +234,6 @@ def best_split(
         most: clusters, and parts of equal size, at most.
         before: into what it is split.
         growing: groups of nodes by cluster, with the machines that nobody is promised, and with all that may come.
-
     """
     roles = roles_of(table, whole.spec, whole.tasks)
     there = Floor(table, roles, clusters)
@@ -301,7 +289,6 @@ class PartView:
         bound: enough of its pods have a node.
         named: its pods will have names that all members know, or need none.
         coming: seconds that machines which it waits for have left to come; None where it waits for none.
-
     """
 
     uid: str
@@ -325,7 +312,6 @@ class GangView:
         complete: every part that there should be is in ``parts`` or has ended.
         policy: what follows the loss of a member.
         lost_timeout, reserve_timeout, start_timeout, bind_timeout: in seconds.
-
     """
 
     record: GangRecord
@@ -349,7 +335,6 @@ class GangSteps:
         fail: parts whose jobs have failed, to be told before the record is written.
         late: parts for which no machines have come in time.
         again: look again after so many seconds; None when only a change calls for it.
-
     """
 
     record: GangRecord | None = None
@@ -368,7 +353,6 @@ def decide_gang(gang: GangView, members: Mapping[str, MemberView], now: float, *
         members: the members by name; one that is absent has left.
         now: seconds since 1970.
         trusted: False where so many members are lost that the fault is probably the hub's.
-
     """
     return _Decision(gang, members, now, trusted=trusted).run()
 

@@ -34,21 +34,13 @@ from unisono.api.kind import Kind
 from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import JOBS, PRIORITY_CLASSES
 from unisono.api.times import parse_time
+from unisono.controllers import owners
 from unisono.controllers.hyperjob.decide import COMPLETED, FAILED, MOST_PARTS, divisible
 from unisono.controllers.job import view as phases
 from unisono.controllers.job.view import JobView
 from unisono.controllers.job_making import phase_of
 from unisono.controllers.node_scaling.decide import Pool
 from unisono.controllers.objects import BeingDeleted, ForeignObject, create_once, delete_seen, to_json
-from unisono.controllers.owners import (
-    controller_keys,
-    controller_of_kind,
-    family,
-    index,
-    inherited_annotations,
-    keys_of,
-    owned_by,
-)
 from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.errors import NotFound
 from unisono.fleet.hub_state import HubState
@@ -64,14 +56,7 @@ from unisono.kube.controller import Context, Controller
 PART: Final = "part"
 """Name of the one replicated job of a HyperJob that divides a job."""
 _OWNER_INDEX = "controller-uid"
-_HANDED_ON: Final = (
-    FLEET,
-    RESTART_POLICY,
-    RESERVE_TIMEOUT,
-    START_TIMEOUT,
-    BIND_TIMEOUT,
-    WORKER_LOST_TIMEOUT,
-)
+_HANDED_ON: Final = (FLEET, RESTART_POLICY, RESERVE_TIMEOUT, START_TIMEOUT, BIND_TIMEOUT, WORKER_LOST_TIMEOUT)
 # Seconds until a job that fits nowhere is looked at again, and one that fits into a member; for which the scheduler has
 # a new job to itself; and for which a member that does not answer is waited for.
 _LOOK_SECONDS: Final = 30.0
@@ -109,7 +94,7 @@ def obstacle(job: Job) -> str:
 def hyper_job_for(kind: Kind[Any], job: Object, spec: JobSpec, clusters: Sequence[str]) -> HyperJob:
     """The HyperJob that stands for a job, over these members at most; ``spec`` is that of the whole."""
     given = job.metadata.annotations or {}
-    marks = {key: given[key] for key in _HANDED_ON if key in given} | inherited_annotations(given)
+    marks = {key: given[key] for key in _HANDED_ON if key in given} | owners.inherited_annotations(given)
     if kind is not JOBS:
         marks.pop(RESTART_POLICY, None)  # the pods of a part that starts elsewhere alone have other names
     return HyperJob(
@@ -117,7 +102,7 @@ def hyper_job_for(kind: Kind[Any], job: Object, spec: JobSpec, clusters: Sequenc
             name=job.metadata.name,
             namespace=job.metadata.namespace,
             annotations=handed_down(given, marks) or None,
-            owner_references=[owned_by(kind, job)],
+            owner_references=[owners.owned_by(kind, job)],
         ),
         # When one part has failed for good, the others end as well.
         spec=HyperJobSpec(replicated_jobs=[_replicated(spec, list(clusters))], min_available=MOST_PARTS),
@@ -184,7 +169,6 @@ class Finding:
         spec: of the Volcano Job that is divided.
         clusters: members over which it is divided; empty where it is not.
         why: by members that together would have room for it: why it is not divided over them.
-
     """
 
     alone: bool = False
@@ -212,7 +196,6 @@ def find(
         outside: members that may not have it, and why.
         now: the clock's ``monotonic``.
         growing: groups of nodes that may grow, by member.
-
     """
     table = state.feed.state.nodes
     # A member without the kind takes no whole job of it, and parts all the same.
@@ -275,13 +258,13 @@ class DividedJobsController(Controller):
         self._client: Client = context.client
         self._clock, self._context = context.clock, context
         if self.kind is JOBS:
-            self._jobs = context.watch(JOBS, lambda job: [job.key, *keys_of(HYPER_JOBS, job)])
+            self._jobs = context.watch(JOBS, lambda job: [job.key, *owners.keys_of(HYPER_JOBS, job)])
             self._parts = self._jobs
         else:
             self._jobs = context.watch(self.kind, optional=True)
-            self._parts = context.watch(JOBS, lambda job: keys_of(HYPER_JOBS, job))
-        index(self._parts, _OWNER_INDEX, controller_keys)
-        self._hyper_jobs = context.watch(HYPER_JOBS, lambda each: keys_of(self.kind, each), optional=True)
+            self._parts = context.watch(JOBS, lambda job: owners.keys_of(HYPER_JOBS, job))
+        owners.index(self._parts, _OWNER_INDEX, owners.controller_keys)
+        self._hyper_jobs = context.watch(HYPER_JOBS, lambda each: owners.keys_of(self.kind, each), optional=True)
         self._priorities = context.informer(PRIORITY_CLASSES)
         self._announcer.forget_deleted(self._jobs)
 
@@ -303,14 +286,14 @@ class DividedJobsController(Controller):
 
     def of(self, hyper_job: HyperJob) -> Object | None:
         """The job for which a HyperJob stands; None where it stands for none of this kind."""
-        owner = controller_of_kind(self.kind, hyper_job)
+        owner = owners.controller_of_kind(self.kind, hyper_job)
         job: Object | None = self._jobs.get(hyper_job.key) if owner is not None else None
         return job if job is not None and owner is not None and job.metadata.uid == owner.uid else None
 
     async def reconcile(self, key: str) -> float | None:
         """Look at one job."""
         job, hyper_job = self._jobs.get(key), self._hyper_jobs.get(key)
-        owner = controller_of_kind(self.kind, hyper_job) if hyper_job is not None else None
+        owner = owners.controller_of_kind(self.kind, hyper_job) if hyper_job is not None else None
         if job is not None and job.metadata.deletion_timestamp:
             job = None
         if hyper_job is not None and owner is not None and (job is None or owner.uid != job.metadata.uid):
@@ -326,7 +309,7 @@ class DividedJobsController(Controller):
     async def _look(self, job: Any) -> float | None:
         uid = job.metadata.uid or ""
         waits = not placement_of(job).cluster and not self._is_stopped(job)
-        if not waits or controller_of_kind(HYPER_JOBS, job) is not None:
+        if not waits or owners.controller_of_kind(HYPER_JOBS, job) is not None:
             self._why.pop(uid, None)
             return None
         made = job.metadata.creation_timestamp
@@ -410,7 +393,7 @@ class DividedJobsController(Controller):
         return whole.status(self._of(hyper_job)) if isinstance(whole, Whole) else {}
 
     def _of(self, hyper_job: HyperJob) -> list[Job]:
-        return list(self._parts.by_index(_OWNER_INDEX, family(hyper_job)))
+        return list(self._parts.by_index(_OWNER_INDEX, owners.family(hyper_job)))
 
     async def _bring(self, job: Any) -> float | None:
         """Make the HyperJob of a job that is marked; where it is not to be divided any more, take the mark away."""

@@ -49,7 +49,6 @@ class Role:
         least: pods that the smallest gang has of it.
         total: pods in all.
         demand: what one of its pods needs of a machine that may come.
-
     """
 
     name: str
@@ -66,7 +65,6 @@ def roles_of(table: NodeTable, spec: JobSpec, tasks: Collection[str]) -> list[Ro
         table: the hub's nodes.
         spec: of the whole job.
         tasks: names of the tasks that are shared.
-
     """
     view, classes = JobView(Job(spec=spec)), PodClasses(table.registry)
     least = smallest_gang(view, lambda _name: 0)
@@ -171,7 +169,6 @@ class Floor:
         Args:
             amounts: ``[R, N]`` what the nodes have: ``free``, or ``whole``.
             most: clusters at most.
-
         """
         least = sum(role.least for role in self._roles)
         alone = {

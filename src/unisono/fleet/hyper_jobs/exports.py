@@ -38,7 +38,6 @@ async def export(state: HubState, member: Member, copy: Copy, job: Job, now: flo
 
     Raises:
         Busy: the member takes no writes now.
-
     """
     if not is_to_be_exported(state, copy.cluster, job) or state.names.is_exported(job.key, copy.uid):
         return ""

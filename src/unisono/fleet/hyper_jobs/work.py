@@ -68,7 +68,6 @@ class PlacedPart:
         generation: of its dispatch.
         uid: of the job that is the part; another job of its name is another part.
         machines: those that are to come there for it; None where it was sent to room.
-
     """
 
     cluster: str
@@ -87,7 +86,6 @@ class GangRecord:
         started: parts of dispatches up to this one have been seen running.
         since: seconds since 1970 of the latest dispatch, opening or release.
         parts: parts by name of their job; those that wait are absent.
-
     """
 
     number: int = 0
@@ -114,10 +112,7 @@ class GangRecord:
         return place is not None and place.machines is not None and place.generation > self.started
 
     def sent(
-        self,
-        places: Mapping[str, tuple[str, str]],
-        now: float,
-        machines: Mapping[str, PromisedMachines] | None = None,
+        self, places: Mapping[str, tuple[str, str]], now: float, machines: Mapping[str, PromisedMachines] | None = None
     ) -> GangRecord:
         """The next dispatch.
 
@@ -126,7 +121,6 @@ class GangRecord:
             now: seconds since 1970.
             machines: those that parts wait for, with the number of this dispatch. Parts that wait for none have the
                 next number: they are opened when the machines of the others have come.
-
         """
         coming = machines or {}
         number = self.number + 1
@@ -200,7 +194,6 @@ def part_environment(
         parts: all parts that have not ended, by name; their order is that of the names' numbers.
         record: where they are.
         ids: of members in whose names those of all others may be looked up: what they are called there.
-
     """
     order = sorted(parts, key=_by_number)
     pods = {each: sum(task.replicas for task in JobView(parts[each]).tasks) for each in order}
@@ -282,7 +275,6 @@ def gang_group(hyper_job: HyperJob, parts: Sequence[Job], priority: Priorities) 
 
     Raises:
         GangError: the parts name different queues.
-
     """
     views = [JobView(job) for job in parts]
     queues = sorted({view.queue for view in views})
@@ -337,7 +329,6 @@ def part_work(work: Work, group: str, clusters: Sequence[str] | None) -> Work:
         work: what would stand for the job alone.
         group: name of the gang's PodGroup.
         clusters: ``clusterNames`` of the part; None or empty for no bound.
-
     """
     meta = ObjectMeta(name=group, namespace=work.group.metadata.namespace)
     named = PodGroup(metadata=meta, spec=PodGroupSpec(min_member=work.group.spec.min_member))

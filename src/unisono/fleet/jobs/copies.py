@@ -180,7 +180,6 @@ def seal(key: bytes, origin: str, cluster: str, generation: int) -> str:
         origin: uid of the hub's job.
         cluster: the member.
         generation: number of the dispatch.
-
     """
     text = f"{len(origin)}:{origin}/{len(cluster)}:{cluster}/{generation}"
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()[:_LENGTH]
@@ -206,7 +205,6 @@ class Placement:
         cluster: the member; empty while it waits on the hub.
         generation: how many times it was sent to a member, or taken back.
         last: the member from which it is being taken back.
-
     """
 
     cluster: str = ""
@@ -241,7 +239,6 @@ class Copy:
         generation: of its dispatch.
         deleting: it is on its way out.
         sealed: the hub has sent it under this number; else the member may have written it there.
-
     """
 
     cluster: str
@@ -308,7 +305,6 @@ def copy_to_write(
         labels: those that the hub alone gives the member's nodes; what asks for them is met there.
         cluster: the member.
         key: the hub's, for its seal.
-
     """
     value = to_json(job)
     value.pop("status", None)

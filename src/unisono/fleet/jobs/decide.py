@@ -23,7 +23,6 @@ class MemberView:
     Attributes:
         reachable: it answers, and all its copies are known.
         lost_seconds: how long it has not answered.
-
     """
 
     reachable: bool
@@ -43,7 +42,6 @@ class JobView:
         placement: where it belongs.
         timeout: seconds that its member may be lost before another one gets it.
         pods_in: members where pods of an earlier dispatch have not ended, though their copy may be gone.
-
     """
 
     wanted: bool
@@ -66,7 +64,6 @@ class Steps:
         lost: the job's member does not answer.
         forged: a copy in the job's member carries a number that the hub has not given.
         kept_by: members that still have an older copy, or pods of one, for which the job waits.
-
     """
 
     place: Placement | None = None
@@ -87,7 +84,6 @@ def decide(job: JobView, copies: Sequence[Copy], members: Mapping[str, MemberVie
         copies: all copies of it that members have, in whatever generation.
         members: the members by name; one that is absent has left.
         trusted: False where so many members are lost that the fault is probably the hub's: no job is taken away.
-
     """
     steps = Steps()
     if not job.wanted:
@@ -145,7 +141,6 @@ def may_take_work(cluster: str, copies: Mapping[str, Sequence[Copy]], jobs: Mapp
         cluster: the member.
         copies: its copies, by uid of their jobs.
         jobs: placements of the hub's jobs by uid.
-
     """
     return not any(
         origin in jobs

@@ -67,7 +67,6 @@ def copy_with(
         share: replicas that the member gets.
         completions: of a batch Job; None where it says none.
         labels: those that the hub alone gives the member's nodes; what asks for them is met there.
-
     """
     value = to_json(obj)
     value.pop("status", None)

@@ -71,7 +71,6 @@ class Origin:
         labels: labels of its AttachedCluster, which its nodes get unless they have their own.
         open: whether it takes new work; else its nodes are cordoned.
         prices: of its resources, for nodes that have none of their own.
-
     """
 
     hub: str
@@ -104,7 +103,6 @@ def pod(origin: Origin, obj: Pod, place: str = "") -> Pod:
         obj: the member's pod.
         place: node in the hub's state that was chosen for the pod of a dispatched job; it counts until the member's
             scheduler has chosen one.
-
     """
     meta, spec = obj.metadata, obj.spec
     bound = within(origin.cluster, spec.node_name) if spec.node_name else ""

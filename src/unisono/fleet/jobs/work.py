@@ -12,18 +12,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from unisono.api import core
 from unisono.api.annotations import CLUSTER, CLUSTER_POINTS, PROMISED_TO, SCALED_AT
 from unisono.api.base import Object
-from unisono.api.core import (
-    Affinity,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    Pod,
-    PodSpec,
-    Toleration,
-)
 from unisono.api.groups.batch import Job, JobSpec
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.groups.topology import NetworkTopologySpec
@@ -60,7 +51,6 @@ async def bring_group(client: Client, found: PodGroup | None, wanted: PodGroup) 
         client: of the hub.
         found: the PodGroup of that name, as it is known; one that has come since then is left for the next look.
         wanted: as the job asks for it.
-
     """
     meta = wanted.metadata
     if found is None:
@@ -73,35 +63,37 @@ async def bring_group(client: Client, found: PodGroup | None, wanted: PodGroup) 
 # Pods that stand for a job of a hub, kept to some of its members, and with points for them (pure).
 
 
-def keeping_to(spec: PodSpec, clusters: Collection[str], operator: Literal["In", "NotIn"] = "In") -> PodSpec:
+def keeping_to(spec: core.PodSpec, clusters: Collection[str], operator: Literal["In", "NotIn"] = "In") -> core.PodSpec:
     """The spec with clusters as one more required expression in every term of its node affinity."""
-    return requiring(spec, NodeSelectorRequirement(key=CLUSTER, operator=operator, values=sorted(set(clusters))))
+    return requiring(spec, core.NodeSelectorRequirement(key=CLUSTER, operator=operator, values=sorted(set(clusters))))
 
 
-def requiring(spec: PodSpec, wanted: NodeSelectorRequirement) -> PodSpec:
+def requiring(spec: core.PodSpec, wanted: core.NodeSelectorRequirement) -> core.PodSpec:
     """The spec with one more required expression in every term of its node affinity."""
-    affinity = spec.affinity or Affinity()
-    nodes = affinity.node_affinity or NodeAffinity()
+    affinity = spec.affinity or core.Affinity()
+    nodes = affinity.node_affinity or core.NodeAffinity()
     required = nodes.required_during_scheduling_ignored_during_execution
-    given = (required.node_selector_terms if required is not None else None) or [NodeSelectorTerm(match_expressions=[])]
+    given = (required.node_selector_terms if required is not None else None) or [
+        core.NodeSelectorTerm(match_expressions=[])
+    ]
     terms = [
         msgspec.structs.replace(term, match_expressions=[*(term.match_expressions or ()), wanted])
         for term in given
         if required is None or term.match_expressions or term.match_fields
     ]
     bound = msgspec.structs.replace(
-        nodes, required_during_scheduling_ignored_during_execution=NodeSelector(node_selector_terms=terms)
+        nodes, required_during_scheduling_ignored_during_execution=core.NodeSelector(node_selector_terms=terms)
     )
     return msgspec.structs.replace(spec, affinity=msgspec.structs.replace(affinity, node_affinity=bound))
 
 
 def guided(
-    pods: Sequence[Pod],
+    pods: Sequence[core.Pod],
     clusters: Collection[str] | None,
     outside: Collection[str],
     points: Mapping[str, Mapping[str, float]],
     promised: str = "",
-) -> tuple[Pod, ...]:
+) -> tuple[core.Pod, ...]:
     """The pods kept to some clusters, with points for them.
 
     Args:
@@ -110,13 +102,14 @@ def guided(
         outside: those that may not.
         points: by reason and cluster.
         promised: uid of the job where machines that may come are promised to it.
-
     """
     text = msgspec.json.encode(points, order="deterministic").decode() if points else ""
     return tuple(_guided(pod, clusters, outside, text, promised) for pod in pods)
 
 
-def _guided(pod: Pod, clusters: Collection[str] | None, outside: Collection[str], text: str, promised: str) -> Pod:
+def _guided(
+    pod: core.Pod, clusters: Collection[str] | None, outside: Collection[str], text: str, promised: str
+) -> core.Pod:
     meta, spec = pod.metadata, pod.spec
     given = meta.annotations or {}
     if text or CLUSTER_POINTS in given:
@@ -128,11 +121,11 @@ def _guided(pod: Pod, clusters: Collection[str] | None, outside: Collection[str]
     elif outside:
         spec = keeping_to(spec, outside, "NotIn")
     if promised:
-        mine = Toleration(key=PROMISED_TO, operator="Equal", value=promised, effect="NoSchedule")
+        mine = core.Toleration(key=PROMISED_TO, operator="Equal", value=promised, effect="NoSchedule")
         spec = msgspec.structs.replace(spec, tolerations=[*(spec.tolerations or ()), mine])
     elif any(not each.key and each.operator == "Exists" for each in spec.tolerations or ()):
         # It endures every taint, but machines that may come for others are none of its.
-        spec = requiring(spec, NodeSelectorRequirement(key=PROMISED_TO, operator="DoesNotExist"))
+        spec = requiring(spec, core.NodeSelectorRequirement(key=PROMISED_TO, operator="DoesNotExist"))
     return pod if meta is pod.metadata and spec is pod.spec else msgspec.structs.replace(pod, metadata=meta, spec=spec)
 
 
@@ -160,11 +153,10 @@ class Work:
     Attributes:
         group: its PodGroup, bound to one cluster.
         pods: its pods, as its controller would make them, without nodes.
-
     """
 
     group: PodGroup
-    pods: tuple[Pod, ...]
+    pods: tuple[core.Pod, ...]
 
 
 def work_of(kind: Kind[Any], job: Object, now: float, priority: Priorities = lambda _name: 0) -> Work | None:
@@ -175,7 +167,6 @@ def work_of(kind: Kind[Any], job: Object, now: float, priority: Priorities = lam
         job: the job.
         now: seconds since 1970.
         priority: value of a priority class.
-
     """
     made = _volcano(job, priority) if isinstance(job, Job) else _training(kind, job, now, priority)
     if made is None or not made.pods:
@@ -203,7 +194,6 @@ class Made:
         seen: the job without a status, its admitted PodGroup, and its pods and their Services.
         group: the PodGroup as it is made.
         besides: all other objects.
-
     """
 
     seen: Seen[Any]
@@ -257,7 +247,7 @@ def bound_within(given: NetworkTopologySpec | None) -> NetworkTopologySpec:
     return NetworkTopologySpec(mode="hard", highest_tier_name=CLUSTER_TIER_NAME)
 
 
-def bare(pod: Pod) -> Pod:
+def bare(pod: core.Pod) -> core.Pod:
     """The pod without volumes and claims, which exist in members alone."""
     spec = msgspec.structs.replace(pod.spec, volumes=None, resource_claims=None)
     return msgspec.structs.replace(pod, spec=spec)
@@ -316,7 +306,6 @@ def changes(job: Object, copied: Object, *, held: bool = False) -> list[Operatio
         job: the hub's job.
         copied: its copy.
         held: of a part of a gang: the copy is to have no pods.
-
     """
     scaled_there = SCALED_AT in (copied.metadata.annotations or {})
     if isinstance(job, Job) and isinstance(copied, Job):

@@ -54,7 +54,6 @@ class Gang:
         most: members that all of them may be in; None for any number.
         fixed: members that have others of them already.
         look: looks at all of them again.
-
     """
 
     waiting: frozenset[str]
@@ -75,7 +74,6 @@ class _Promise:
         sent: monotonic time of the dispatch; None while it is an offer.
         taken: how many machines it was sent for, by group.
         look: looks at the job again.
-
     """
 
     gang: str
@@ -122,10 +120,7 @@ class Machines:
             seconds = self._learnt.get((cluster, pool.name), pool.boot_seconds)
             adjusted.append(
                 replace(
-                    pool,
-                    most=max(pool.replicas, pool.most - more),
-                    failing=pool.failing or back,
-                    boot_seconds=seconds,
+                    pool, most=max(pool.replicas, pool.most - more), failing=pool.failing or back, boot_seconds=seconds
                 )
             )
         return adjusted
@@ -199,7 +194,6 @@ class Machines:
         Args:
             ask: the job.
             cheapest: whether price counts before time, and before room that is there and costs more.
-
         """
         early = self._early(ask.uid, ask.clusters, cheapest=cheapest)
         if early is None or early > 0:
@@ -217,7 +211,6 @@ class Machines:
             gang: answers it; asked where machines may come alone.
             ask: one of its jobs.
             cheapest: see `way_for`.
-
         """
         early = self._early(uid, self._state.members(), cheapest=cheapest)  # this part alone may have room
         if early is None or early > 0:
@@ -345,13 +338,7 @@ class Machines:
         self._looked.pop(promise.gang, None)
 
     def adopt(
-        self,
-        uid: str,
-        cluster: str,
-        record: PromisedMachines,
-        look: Callable[[], None],
-        most: int,
-        gang: str = "",
+        self, uid: str, cluster: str, record: PromisedMachines, look: Callable[[], None], most: int, gang: str = ""
     ) -> None:
         """A hub before this one has sent the job there for machines; its time begins anew.
 

@@ -32,7 +32,6 @@ class Way:
         seconds: until they are expected.
         price: of all of them, an hour; of room, what it costs there.
         patience: in which they must have come.
-
     """
 
     cluster: str
@@ -51,7 +50,6 @@ class Ask:
         gang: its pods that must have places together.
         clusters: members that may have it.
         ranks: points of members by the groups of a policy; the earlier, the more.
-
     """
 
     uid: str
@@ -73,7 +71,6 @@ class Stock:
         Args:
             gang: pods that must have places together.
             cheapest: whether price counts before time.
-
         """
         left, rooms = fill(gang, self._rooms)
         if not left:
@@ -123,7 +120,6 @@ def ways(
         most: members that they may be in, with ``fixed``; None for any number.
         fixed: members that have others of them.
         cost: what the room that a job would take in a member costs in an hour.
-
     """
     if len(asks) > MOST_TOGETHER:
         return

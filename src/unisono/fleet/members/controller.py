@@ -104,7 +104,6 @@ class MembersController(Controller):
             listener: hears of each change of a member.
             news: hears of each warning of a member.
             groups: answers which machines may come in a member.
-
         """
         self._state, self._recorder, self._connect = state, recorder, connect
         self._placements, self._listener, self._news, self._groups = placements, listener, news, groups

@@ -40,7 +40,6 @@ async def bring(client: Client, kind: Kind[Any], copied: Object) -> None:
     Raises:
         AlreadyExists: something has its name.
         Invalid: the member's API has no such kind.
-
     """
     namespace = copied.metadata.namespace or ""
     try:
@@ -63,7 +62,6 @@ async def namesake(client: Client, kind: Kind[Any], copied: Object, marks: Colle
         kind: of the copy.
         copied: what was to be made.
         marks: labels by which a copy is recognised.
-
     """
     meta = copied.metadata
     existing = await client.get(kind, meta.name, meta.namespace)
@@ -102,7 +100,6 @@ async def remove_copies(
 
     Raises:
         ApiError: a member did not answer, or not as it should.
-
     """
     for copy in copies:
         member = members(copy.cluster)
@@ -132,7 +129,6 @@ def merged(configs: Mapping[str, ClusterConfig], current: str) -> dict[str, Any]
     Args:
         configs: how each cluster is reached, by the name of its context.
         current: the context that is used where none is named.
-
     """
     return {
         "apiVersion": "v1",
@@ -202,7 +198,6 @@ def member_config(data: Mapping[str, str], key: str | None, source: str) -> Clus
 
     Raises:
         ConfigError: there is no kubeconfig, it is broken, or a hub must not use it; says what to do instead.
-
     """
     value = _decoded(_entry(data, key, source), source)
     refused = refusals(value)
@@ -318,7 +313,6 @@ def account(*, applications: bool = False, resources: Collection[str] = ()) -> l
     Args:
         applications: Applications may bring objects of any kind: the account may do everything in the member.
         resources: of kinds that tables on the hub's definitions describe.
-
     """
     group = access.GROUP
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": ACCOUNT_NAMESPACE}
@@ -334,11 +328,7 @@ def account(*, applications: bool = False, resources: Collection[str] = ()) -> l
     own = {"name": ACCOUNT, "namespace": ACCOUNT_NAMESPACE}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ACCOUNT_NAMESPACE}},
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": ACCOUNT, "namespace": ACCOUNT_NAMESPACE},
-        },
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": ACCOUNT_NAMESPACE}},
         {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": ACCOUNT}, "rules": rules(resources)},
         {
             "apiVersion": f"{group}/v1",
@@ -369,7 +359,6 @@ def hub_kubeconfig(member: ClusterConfig, token: str) -> str:
 
     Raises:
         ConfigError: the member's address or authority cannot be used from elsewhere.
-
     """
     if not member.server.startswith("https://"):
         raise ConfigError(f"the member's server must be https://, not {member.server}")

@@ -127,7 +127,6 @@ class MemberSink(Generic[T]):
 
     Attributes:
         full: whether there are more objects than are taken in.
-
     """
 
     def __init__(
@@ -248,7 +247,6 @@ class Member:
         version: what its API server calls itself.
         error: why the last probe failed; empty after a success.
         answered: wall time of the last answer, 0.0 before the first.
-
     """
 
     def __init__(
@@ -358,7 +356,6 @@ class Member:
 
         Raises:
             Unavailable: it took too long.
-
         """
         most = 1 if self._is_slow else _WRITES
         if self._writes >= most:
@@ -437,13 +434,7 @@ class Member:
         self._sinks.append(sink)
         absent = 60.0 if optional else None
         return Reflector(
-            self.client,
-            kind,
-            sink,
-            clock=self._clock,
-            label_selector=labels,
-            absent_seconds=absent,
-            most=MOST_OBJECTS,
+            self.client, kind, sink, clock=self._clock, label_selector=labels, absent_seconds=absent, most=MOST_OBJECTS
         )
 
     def _groups_of(self, kind: Kind[Any]) -> Reflector[Any]:

@@ -6,20 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from unisono.api import kind_families
 from unisono.api.annotations import FLEET
 from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.groups.fleet import Fleet
 from unisono.api.groups.propagation import DataSourceClaim, DataSourceClaimStatus, DataSourceStatus
 from unisono.api.kind import Kind
-from unisono.api.kind_families import (
-    ATTACHED_CLUSTERS,
-    CLUSTER_PROPAGATION_POLICIES,
-    DATA_SOURCE_CLAIMS,
-    DATA_SOURCES,
-    FLEETS,
-    PROPAGATION_POLICIES,
-)
 from unisono.controllers.objects import write_status
 from unisono.controllers.owners import index
 from unisono.fleet.jobs.decide import MemberView
@@ -62,12 +55,12 @@ class PolicyBook(Controller):
         def rules(_: Any) -> Iterable[str]:
             return (_RULES,)
 
-        self._clusters = context.watch(ATTACHED_CLUSTERS, rules, when=_matters)
-        self._fleets = context.watch(FLEETS, rules, when=_matters)
-        self._own = context.watch(PROPAGATION_POLICIES, rules, optional=True)
-        self._all = context.watch(CLUSTER_PROPAGATION_POLICIES, rules, optional=True)
-        self._sources = context.watch(DATA_SOURCES, self._of_source, optional=True)
-        self._claims = context.watch(DATA_SOURCE_CLAIMS, self._of_claim, optional=True)
+        self._clusters = context.watch(kind_families.ATTACHED_CLUSTERS, rules, when=_matters)
+        self._fleets = context.watch(kind_families.FLEETS, rules, when=_matters)
+        self._own = context.watch(kind_families.PROPAGATION_POLICIES, rules, optional=True)
+        self._all = context.watch(kind_families.CLUSTER_PROPAGATION_POLICIES, rules, optional=True)
+        self._sources = context.watch(kind_families.DATA_SOURCES, self._of_source, optional=True)
+        self._claims = context.watch(kind_families.DATA_SOURCE_CLAIMS, self._of_claim, optional=True)
         index(self._own, _NAMESPACE, _namespace_of)
         index(self._claims, _NAMESPACE, _namespace_of)
 
@@ -125,7 +118,7 @@ class PolicyBook(Controller):
         status = DataSourceClaimStatus(
             phase="Bound" if name else "Pending", bound_data_source=name, conditions=claim.status.conditions
         )
-        await write_status(self._client, DATA_SOURCE_CLAIMS, claim, status)
+        await write_status(self._client, kind_families.DATA_SOURCE_CLAIMS, claim, status)
 
     async def _count(self, name: str) -> None:
         source = self._sources.get(name)
@@ -134,7 +127,7 @@ class PolicyBook(Controller):
         bound = sorted(each.key for each in self._claims.items() if each.status.bound_data_source == name)
         refs = [dict(zip(("namespace", "name"), key.split("/"), strict=True)) for key in bound[:_MOST_REFS]]
         status = DataSourceStatus(claim_refs=refs or None, bound_claims=len(bound), conditions=source.status.conditions)
-        await write_status(self._client, DATA_SOURCES, source, status)
+        await write_status(self._client, kind_families.DATA_SOURCES, source, status)
 
     def _fleet(self, name: str | None, namespace: str) -> Collection[str] | None:
         """Members of the Fleet of a name: that of the namespace itself before others."""

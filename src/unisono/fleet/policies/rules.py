@@ -9,17 +9,8 @@ from typing import Any, Final
 from unisono.api.annotations import BANDWIDTH, DRAINED, FLEET, GIGABYTES, LAST_CLUSTER
 from unisono.api.base import LabelSelector, LabelSelectorRequirement, Object
 from unisono.api.core import Pod, PreferredSchedulingTerm
+from unisono.api.groups import propagation
 from unisono.api.groups.fleet import AttachedCluster
-from unisono.api.groups.propagation import (
-    SOONEST,
-    ClusterAffinity,
-    ClusterAffinityTerm,
-    ClusterPropagationPolicy,
-    DataSource,
-    DataSourceClaim,
-    PropagationPolicy,
-    ResourceSelector,
-)
 from unisono.api.keys import TOPOLOGY_ZONE
 from unisono.api.kind import Kind
 from unisono.api.selecting import is_empty, selects
@@ -38,7 +29,6 @@ class Subject:
         kind, api_versions: of the job.
         namespace, name, labels, annotations: of it.
         preferred: preferred node affinity of its first pod.
-
     """
 
     kind: str
@@ -64,11 +54,11 @@ def subject_of(kind: Kind[Any], job: Object, pods: Sequence[Pod] = ()) -> Subjec
 
 # Which PropagationPolicy is about a job (pure), by Karmada's order.
 
-Policy = PropagationPolicy | ClusterPropagationPolicy
+Policy = propagation.PropagationPolicy | propagation.ClusterPropagationPolicy
 
 
 def policy_of(
-    subject: Subject, own: Iterable[PropagationPolicy], all_: Iterable[ClusterPropagationPolicy]
+    subject: Subject, own: Iterable[propagation.PropagationPolicy], all_: Iterable[propagation.ClusterPropagationPolicy]
 ) -> Policy | None:
     """The policy that counts: of the namespace before those of all, then by priority, closeness and name.
 
@@ -76,7 +66,6 @@ def policy_of(
         subject: the job.
         own: policies of its namespace.
         all_: policies of all namespaces.
-
     """
     return _best(subject, own) or _best(subject, all_)
 
@@ -90,7 +79,7 @@ def _best(subject: Subject, policies: Iterable[Policy]) -> Policy | None:
     return min(candidates, key=lambda each: each[:3])[3] if candidates else None
 
 
-def _closeness(selector: ResourceSelector, subject: Subject) -> int:
+def _closeness(selector: propagation.ResourceSelector, subject: Subject) -> int:
     """3 where it names the job, 2 where it selects its labels, 1 where it means the kind, else 0."""
     if selector.kind != subject.kind or selector.api_version not in subject.api_versions:
         return 0
@@ -120,7 +109,6 @@ class Cluster:
         labels: of its AttachedCluster.
         gone: it is lost or drained.
         gigabits: per second at which it gets data.
-
     """
 
     name: str
@@ -151,12 +139,12 @@ def cluster_of_object(attached: AttachedCluster, *, lost: bool) -> Cluster:
     )
 
 
-def meant(affinity: ClusterAffinity | None, clusters: Iterable[Cluster]) -> list[str]:
+def meant(affinity: propagation.ClusterAffinity | None, clusters: Iterable[Cluster]) -> list[str]:
     """Names of the clusters that meet an affinity; all of them without one."""
     return [each.name for each in clusters if affinity is None or _meets(affinity, each)]
 
 
-def _meets(affinity: ClusterAffinity, cluster: Cluster) -> bool:
+def _meets(affinity: propagation.ClusterAffinity, cluster: Cluster) -> bool:
     if cluster.name in (affinity.exclude or ()):
         return False
     if affinity.cluster_names and cluster.name not in affinity.cluster_names:
@@ -181,7 +169,6 @@ class DataWish:
         source: name of the DataSource; empty while there is none.
         clusters: that have it.
         gigabytes: to bring to another; None where it cannot be brought.
-
     """
 
     claim: str
@@ -211,7 +198,9 @@ class DataWish:
         return {each.name: 0.0 if each.name in self.clusters else size / each.gigabits for each in clusters}
 
 
-def source_of(claim: DataSourceClaim, sources: Iterable[DataSource]) -> DataSource | None:
+def source_of(
+    claim: propagation.DataSourceClaim, sources: Iterable[propagation.DataSource]
+) -> propagation.DataSource | None:
     """The DataSource that a claim means: the first by name with all that it asks for."""
     asked = claim.spec
     candidates = [
@@ -225,7 +214,7 @@ def source_of(claim: DataSourceClaim, sources: Iterable[DataSource]) -> DataSour
     return min(candidates, key=lambda source: source.metadata.name, default=None)
 
 
-def is_about(claim: DataSourceClaim, subject: Subject) -> bool:
+def is_about(claim: propagation.DataSourceClaim, subject: Subject) -> bool:
     """Whether a claim is a job's."""
     workload = claim.spec.workload
     return (
@@ -238,7 +227,7 @@ def is_about(claim: DataSourceClaim, subject: Subject) -> bool:
     )
 
 
-def wish_of(claim: DataSourceClaim, sources: Iterable[DataSource]) -> DataWish:
+def wish_of(claim: propagation.DataSourceClaim, sources: Iterable[propagation.DataSource]) -> DataWish:
     """What a claim means for its job."""
     source = source_of(claim, sources)
     if source is None:
@@ -272,14 +261,13 @@ class Rules:
         again: the rules change by themselves after so many seconds; None when they do not.
         bound: something bounds the job to clusters, also to those that join later.
         choice: what the policy says of machines that may come.
-
     """
 
     outside: Mapping[str, str] = field(default_factory=dict)
     points: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     again: float | None = None
     bound: bool = False
-    choice: str = SOONEST
+    choice: str = propagation.SOONEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +282,6 @@ class Asked:
         data: what it needs of data.
         waited: seconds that it has waited for a cluster.
         avoided: clusters that have failed it lately, and for how many seconds they are still avoided.
-
     """
 
     subject: Subject
@@ -339,7 +326,7 @@ def rules_of(asked: Asked) -> Rules:
     if last_one and any(each.name == last_one for each in asked.clusters):
         points[STICKINESS] = {last_one: 100.0}
     bound = asked.fleet is not None or asked.policy is not None or bool(asked.data)
-    choice = (asked.policy.spec.placement.choice if asked.policy is not None else None) or SOONEST
+    choice = (asked.policy.spec.placement.choice if asked.policy is not None else None) or propagation.SOONEST
     return Rules(outside, points, min(again) if again else None, bound, choice)
 
 
@@ -373,7 +360,7 @@ def _groups(asked: Asked, before: Mapping[str, str], again: list[float]) -> tupl
     return ranks, after | dict.fromkeys(others, f"is not meant by PropagationPolicy {name}")
 
 
-def _wait(term: ClusterAffinityTerm) -> float:
+def _wait(term: propagation.ClusterAffinityTerm) -> float:
     seconds = duration_or_none(term.burst_after)
     return FALLBACK_SECONDS if seconds is None else max(0.0, seconds)
 

@@ -42,7 +42,6 @@ MANY = 1 << 30
 _BLOCK = 256
 """Nodes that are looked at together at first."""
 
-
 _ACTIONS_LEFT_OUT = frozenset(("reclaim", "gangpreempt", "gangreclaim", "shuffle"))
 _PLUGINS_LEFT_OUT = frozenset(
     (

@@ -30,7 +30,6 @@ class Future:
         coming: jobs that come, in the order of their times.
         until: seconds after which it ends.
         whole: go on when all jobs that wait have started.
-
     """
 
     def __init__(

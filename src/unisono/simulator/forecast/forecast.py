@@ -9,22 +9,10 @@ from functools import cached_property
 from math import ceil, floor, inf
 from typing import Any
 
+from unisono.api import kinds
 from unisono.api.budgets import with_tally
 from unisono.api.core import Pod
 from unisono.api.groups.scheduling import PodGroup
-from unisono.api.kinds import (
-    BUDGETS,
-    FLOATING_RESOURCES,
-    HYPER_NODES,
-    NODES,
-    POD_GROUPS,
-    PODS,
-    PRICE_LISTS,
-    PRIORITY_CLASSES,
-    QUEUES,
-    RESERVATIONS,
-    TEMPORARY_QUOTAS,
-)
 from unisono.api.messages import counted
 from unisono.cluster.recent import RunTimes
 from unisono.engine.config.model import SchedulerConfig
@@ -160,7 +148,6 @@ def forecast(
         budget: a fast model answers first; then the engine simulates the same futures one by one, and the answer
             narrows to its own. None: the engine alone, however long it takes.
         progress: is told how many futures are done.
-
     """
     side = Side(objects, config, now, past=past, run_times=run_times, futures=futures, until=until, seed=seed)
     side.settings, side.all_time, side.by_limits = settings or Settings(), whole, by_limits
@@ -173,7 +160,6 @@ class Side:
 
     Args:
         objects, config, now, past, run_times, futures, until, seed: as for `forecast`.
-
     """
 
     def __init__(
@@ -228,7 +214,7 @@ class Side:
             self._cluster,
             [*(each.job for each in adopted), *coming],
             self._config,
-            _settings(self.settings, self._now, self._until, self._seed),
+            replace(self.settings, epoch=self._now, until=self._until, seed=self._seed),
             state=self._objects.state(self._learnt),
             adopted=adopted,
             until_started=not self.all_time,
@@ -309,10 +295,6 @@ def run_sides(sides: Sequence[Side], budget: Budget | None, progress: Callable[[
 def _began(run: Run, at: int) -> float:
     begun = run.outcomes[at].started
     return inf if begun is None else begun
-
-
-def _settings(base: Settings, now: float, until: float, seed: int) -> Settings:
-    return replace(base, epoch=now, until=until, seed=seed)
 
 
 def _start(job: LiveJobFacts, begun: Sequence[float], never: Mapping[str, str], source: str) -> Start:
@@ -443,7 +425,6 @@ def calibrate(
         most_jobs: waiting jobs of each moment that count, the first ones.
         budget: of each forecast; None: the engine alone.
         progress: is told how many moments are done.
-
     """
     first, last = jobs[0].submit, jobs[-1].submit
     times = [first + (last - first) * (0.2 + 0.6 * number / moments) for number in range(moments)]
@@ -498,8 +479,8 @@ class _Ended:
             if number not in self._made:
                 self._made[number] = self._make(world.outcomes[number], number)
             group, pods = self._made[number]
-            objects.add(POD_GROUPS, [group])
-            objects.add(PODS, pods)
+            objects.add(kinds.POD_GROUPS, [group])
+            objects.add(kinds.PODS, pods)
 
     def _make(self, outcome: JobOutcome, number: int) -> tuple[PodGroup, list[Pod]]:
         job, maker = outcome.job, self._maker
@@ -516,21 +497,21 @@ class _Ended:
 def objects_of(world: World) -> LiveObjects:
     """The objects of a world at this moment, as a live cluster would list them."""
     objects = LiveObjects()
-    objects.add(NODES, [node for node in world.cluster.nodes if node.metadata.name in world.up])
-    objects.add(HYPER_NODES, world.cluster.hyper_nodes)
-    objects.add(RESERVATIONS, world.cluster.reservations)
-    objects.add(TEMPORARY_QUOTAS, world.cluster.temporary_quotas)
-    objects.add(FLOATING_RESOURCES, world.cluster.floating)
+    objects.add(kinds.NODES, [node for node in world.cluster.nodes if node.metadata.name in world.up])
+    objects.add(kinds.HYPER_NODES, world.cluster.hyper_nodes)
+    objects.add(kinds.RESERVATIONS, world.cluster.reservations)
+    objects.add(kinds.TEMPORARY_QUOTAS, world.cluster.temporary_quotas)
+    objects.add(kinds.FLOATING_RESOURCES, world.cluster.floating)
     tallies = world.state.catalogue.budgets.tallies
-    objects.add(BUDGETS, [with_tally(one, tallies[one.metadata.name]) for one in world.cluster.budgets])
-    objects.add(PRICE_LISTS, world.cluster.price_lists)
+    objects.add(kinds.BUDGETS, [with_tally(one, tallies[one.metadata.name]) for one in world.cluster.budgets])
+    objects.add(kinds.PRICE_LISTS, world.cluster.price_lists)
     queues = {queue.metadata.name: queue for queue in world.cluster.queues}
     for name in ("default", *sorted({job.queue for job in world.jobs})):
         queues.setdefault(name, make_queue(name))
-    objects.add(QUEUES, queues.values())
+    objects.add(kinds.QUEUES, queues.values())
     objects.add(
-        PRIORITY_CLASSES, [priority_object(value) for value in sorted({job.priority for job in world.jobs} - {0})]
+        kinds.PRIORITY_CLASSES, [priority_object(value) for value in sorted({job.priority for job in world.jobs} - {0})]
     )
-    objects.add(POD_GROUPS, [live.group for live in world.live.values()])
-    objects.add(PODS, [pod for live in world.live.values() for pod in live.pods])
+    objects.add(kinds.POD_GROUPS, [live.group for live in world.live.values()])
+    objects.add(kinds.PODS, [pod for live in world.live.values() for pod in live.pods])
     return objects

@@ -55,7 +55,6 @@ class Followed:
         text: as it is written.
         name: where it stands, in words.
         hidden: where the one in force stands, when it cannot be read and this is the default one; else empty.
-
     """
 
     text: str
@@ -75,7 +74,6 @@ async def configuration_in_force(client: Client, namespaces: tuple[str, ...] = (
     Args:
         client: with the credentials of the one who asks.
         namespaces: where the installation may be.
-
     """
     configuration, hidden = await configuration_in_maps(client, namespaces)
     if configuration is not None:
@@ -95,7 +93,6 @@ async def configuration_in_maps(client: Client, namespaces: tuple[str, ...] = ()
     Args:
         client: with the credentials of the one who asks.
         namespaces: where the installation may be; the ConfigMap of Volcano's users comes first in any case.
-
     """
     maps = [(CONFIG_MAP_NAMESPACE, name, "") for name in (*CONFIG_MAP_NAMES, *await _other_releases(client))]
     maps += [(namespace, INSTALLED_NAME, INSTALLED_KEY) for namespace in namespaces]
@@ -267,7 +264,6 @@ def live_jobs(
         objects: of the cluster.
         now: seconds since 1970.
         run_times: how long jobs of one kind have run, as the scheduler has learnt it.
-
     """
     members: dict[str, list[Pod]] = {}
     for pod in objects.of("Pod"):
@@ -372,8 +368,7 @@ def _pods_of(group: PodGroup, now: float) -> list[Pod]:
     each = {name: -(-amount // count) for name, amount in amounts.items() if name != "pods"}
     requests: dict[str, str | int | float] = {**to_wire(each)}
     spec = PodSpec(
-        scheduler_name=SCHEDULER,
-        containers=[Container(name="main", resources=ResourceRequirements(requests=requests))],
+        scheduler_name=SCHEDULER, containers=[Container(name="main", resources=ResourceRequirements(requests=requests))]
     )
     meta = group.metadata
     return [
@@ -407,17 +402,11 @@ def pods_of_job(view: JobView, now: float) -> list[Pod]:
     return made
 
 
-def waiting(jobs: Sequence[LiveJobFacts]) -> list[LiveJobFacts]:
-    """Those that have not begun."""
-    return [each for each in jobs if each.elapsed is None]
-
-
 def read_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> LiveObjects:
     """Objects of files, each with the place where it stands (for messages); kinds that do not matter are left out.
 
     Raises:
         InputError: a field has a wrong type, or there is no node.
-
     """
     live_objects = LiveObjects()
     for value, where in values:
@@ -445,7 +434,6 @@ async def list_objects(client: Client) -> LiveObjects:
 
     Raises:
         ApiError: a list cannot be read; kinds that a cluster may lack are left out.
-
     """
     live_objects = LiveObjects()
     for kind in (*KINDS, JOBS):

@@ -81,7 +81,6 @@ class Spread:
             share: from 0 to 1.
             guess: of the job.
             elapsed: seconds that it has run; its run time is longer.
-
         """
         run_times = self._known.get((guess, elapsed))
         if run_times is None:
@@ -169,7 +168,6 @@ def to_earlier(runs: Iterable[tuple[Hashable, float]]) -> list[float]:
 
     Args:
         runs: kinds and seconds, oldest first.
-
     """
     before: dict[Hashable, tuple[float, ...]] = {}
     means: list[float] = []
@@ -277,7 +275,6 @@ def past_of(objects: LiveObjects, now: float, run_times: RunTimes | None = None)
         objects: of the cluster.
         now: seconds since 1970.
         run_times: how long jobs of one kind have run, as the scheduler has learnt it.
-
     """
     state = objects.state(run_times)
     estimates = RunEstimates(Session(state.snapshot(), now, 0), learned=True)

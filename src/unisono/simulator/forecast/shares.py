@@ -37,7 +37,6 @@ class Bounds:
         limits: ``[L, R]`` most that a family of queues holds together.
         member: ``[L, Q]`` whether a queue is of that family.
         held: ``[Q, R]`` what queues hold now.
-
     """
 
     def __init__(self, session: Session, config: SchedulerConfig, more: Iterable[str]) -> None:
@@ -90,7 +89,6 @@ class Bounds:
 
         Args:
             asked: ``[Q, R]`` what they hold and ask for.
-
         """
         amounts = {name: asked[at].tolist() for at, name in enumerate(self.queues)}
         shares = divide(self._session, deserved=self._stated, asked=amounts)
@@ -111,7 +109,6 @@ class Shares:
         bounds: see there.
         asked: ``[Q, R]`` what jobs ask for that wait.
         jobs: how many there are in all.
-
     """
 
     def __init__(self, bounds: Bounds, asked: Vector, jobs: int) -> None:

@@ -74,7 +74,6 @@ class Changed:
         objects: its objects; those that did not change are the same.
         config: another configuration of the scheduler, None for the one before.
         told: what was changed, one line each.
-
     """
 
     objects: LiveObjects
@@ -94,7 +93,6 @@ def apply_changes(
 
     Raises:
         InputError: a document is no change, names a kind that is not known, or deletes what is not there.
-
     """
     changed = LiveObjects({name: (kind, list(items)) for name, (kind, items) in objects.by_kind.items()})
     config: SchedulerConfig | None = None
@@ -349,7 +347,6 @@ def what_if(
         budget: the fast model answers first, for both sides; the engine's futures count where all of them are done in
             time. None: the engine alone, however long it takes.
         progress: is told how many futures are done, of both sides.
-
     """
     past = past_of(objects, now, run_times)
     common: dict[str, Any] = {"futures": futures, "until": until, "seed": seed, "past": past, "run_times": run_times}

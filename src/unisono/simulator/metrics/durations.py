@@ -100,7 +100,6 @@ def durations(run: Run) -> dict[str, Any]:
     Attributes:
         makespan: last end less first submission.
         gpuWeightedJct: mean JCT weighted by GPUs.
-
     """
     done = [outcome for outcome in run.outcomes if outcome.state == COMPLETED]
     jcts = [completion_time(outcome) or 0.0 for outcome in done]

@@ -16,7 +16,6 @@ from unisono.simulator.world.outcome import COMPLETED, DROPPED, Run
 
 # Whether tenants, queues and jobs get their shares: entitled ones by weighted max-min water-filling, and held ones.
 
-
 SLACK = 1.05
 """A job counts as treated unfairly when it takes this much longer than with its share."""
 
@@ -70,7 +69,6 @@ def fairness(run: Run) -> dict[str, Any]:
         unfair: share of jobs above `SLACK`.
         jain: Jain's index over queues of held over entitled GPU time, counted while a queue has demand.
         shareDeviation, worstShortfall: see `share_deviation`.
-
     """
     rhos = finish_time_fairness(run)
     return {

@@ -87,7 +87,6 @@ def usage(run: Run) -> dict[str, Any]:
         allocationToEnd: the same until the end of the run.
         useful: share of the GPU time held that led to the end of jobs: without what was lost by interruptions,
             overheads, and jobs that were given up.
-
     """
     gpus = run.cluster.gpu_total > 0
     capacity = [(at, 1000.0 * count if gpus else float(cpu)) for at, count, cpu in run.capacity]
@@ -154,7 +153,6 @@ def waste(run: Run) -> dict[str, Any]:
         byCause: GPU hours lost by evictions and by failures.
         futile: evictions for a job that did not start within a second afterwards.
         overEvictedGpus: GPUs freed by evictions beyond what their beneficiary, starting within a second, asked for.
-
     """
     lost: defaultdict[str, float] = defaultdict(float)
     useful = 0.0
@@ -210,7 +208,6 @@ def lca_cost(hosts: Sequence[Sequence[str]]) -> float:
 
     Args:
         hosts: path of each host, from its leaf upwards. Two hosts without a common domain meet one tier above the top.
-
     """
     count = len(hosts)
     pairs = count * (count - 1) // 2
@@ -266,7 +263,6 @@ def topology(run: Run) -> dict[str, Any] | None:
         least: mean of `least_cost`, and ``ratio`` of the two.
         atLeast: share of gangs at their least cost.
         acrossTop: share of gangs that only the top of the tree joins.
-
     """
     paths = run.cluster.paths
     if not paths:

@@ -31,7 +31,6 @@ def read_results(path: Path) -> list[dict[str, Any]]:
 
     Raises:
         InputError: a line is no result.
-
     """
     results = []
     with open_text(path) as lines:
@@ -68,7 +67,6 @@ def read_jobs(path: Path) -> list[dict[str, Any]]:
 
     Raises:
         InputError: a line is no record of a job.
-
     """
     jobs = []
     with open_text(path) as lines:
@@ -104,7 +102,6 @@ class Change:
         pairs: of runs.
         distinct: how many pairs differ in this metric from all others of their workload; as many as there are workloads
             means that seeds change nothing.
-
     """
 
     metric: str
@@ -125,7 +122,6 @@ def compare(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, An
 
     Raises:
         InputError: no run of one set has a partner in the other, or two runs of a set would be the same partner.
-
     """
     before, after = _by_pair(first), _by_pair(second)
     pairs = [pair for pair in before if pair in after]

@@ -40,7 +40,6 @@ def page(run: Run, result: Mapping[str, Any]) -> str:
     Args:
         run: the run, for what happens over time.
         result: its metrics, as `summary` makes them.
-
     """
     about = ", ".join(f"{key} {result[key]}" for key in ("workload", "cluster", "config", "seed") if key in result)
     parts = [

@@ -55,7 +55,6 @@ def points(
 
     Raises:
         InputError: there are too many.
-
     """
     total = len(workloads) * len(clusters) * max(len(configs), 1) * len(seeds)
     if total > MOST_RUNS:
@@ -101,7 +100,6 @@ def sweep(
         processes: how many run at a time.
         progress: is told how many are done, of all.
         run_all: runs points and yields (number, line) as they end; None for processes of this machine.
-
     """
     store = Kept(out.with_name(out.name + ".parts"))
     keys = [key_of(point) for point in todo]
@@ -207,7 +205,6 @@ def ship(todo: Sequence[Point]) -> list[Shipped]:
 
     Raises:
         InputError: a file cannot be read.
-
     """
     files: dict[str, bytes] = {}
     for name in sorted({name for point in todo for name in _names(point) if name}):

@@ -62,7 +62,6 @@ def read_pai(path: Path, _: object = None) -> list[Job]:
 
     Raises:
         InputError: names line and column.
-
     """
     tasks_by_job: dict[str, _Tasks] = {}
     last = 0.0
@@ -134,7 +133,6 @@ def read_dlrm(path: Path, _: object = None) -> list[Job]:
 
     Raises:
         InputError: names line and column.
-
     """
     return sorted((_dlrm_job(row) for row in rows(path, DLRM_COLUMNS)), key=lambda job: (job.submit, job.name))
 
@@ -179,7 +177,6 @@ def read_spot(path: Path, _: object = None) -> list[Job]:
 
     Raises:
         InputError: names line and column.
-
     """
     return sorted((_spot_job(row) for row in rows(path, SPOT_COLUMNS)), key=lambda job: job.submit)
 
@@ -240,7 +237,6 @@ def read_philly_log(path: Path, shape: NodeShape) -> list[Job]:
 
     Raises:
         InputError: the file is no such list; names the job.
-
     """
     with open_bytes(path) as lines:
         text = b"".join(lines)
@@ -314,7 +310,6 @@ class _Collection:
         ran: how long each ran before.
         instances: CPU and memory of each.
         priority: the last one that is known.
-
     """
 
     submitted: float = math.inf
@@ -333,7 +328,6 @@ def read_borg(path: Path, shape: NodeShape) -> list[Job]:
 
     Raises:
         InputError: names line and field.
-
     """
     collections: dict[str, _Collection] = {}
     last = 0.0

@@ -30,7 +30,6 @@ def read(path: Path) -> list[Job]:
 
     Raises:
         WorkloadError: names line and field.
-
     """
     with open_text(path) as file:
         jobs = sorted(_jobs(file, str(path)), key=lambda job: job.submit)
@@ -98,7 +97,6 @@ class Format:
         meaning: one line for people.
         read: reads a file; the shape says how jobs are cut into pods.
         knows: whether a file's name, or its first line, looks like the form.
-
     """
 
     meaning: str
@@ -171,7 +169,6 @@ def recognise(path: Path) -> str:
 
     Raises:
         WorkloadError: it looks like none.
-
     """
     with open_text(path) as lines:
         first = next((line for line in lines if line.strip()), "")
@@ -192,7 +189,6 @@ def load(path: Path, form: str | None = None, shape: NodeShape | None = None) ->
 
     Raises:
         WorkloadError: names file, line and field.
-
     """
     form = form or recognise(path)
     if form not in FORMATS:

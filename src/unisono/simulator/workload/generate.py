@@ -34,7 +34,6 @@ class Recipe:
         users: how many, each with a few families of jobs.
         queues: names of queues with the weight by which jobs choose them.
         seed: of everything random.
-
     """
 
     kind: str = "poisson"
@@ -52,7 +51,6 @@ def generate(recipe: Recipe, shape: NodeShape) -> list[Job]:
 
     Raises:
         WorkloadError: the recipe cannot be followed.
-
     """
     _check(recipe)
     draw = random.Random(f"{recipe.seed}/{recipe.kind}")  # nosec B311 # draws of a simulation, no secret
@@ -138,7 +136,6 @@ def _arrivals(draw: random.Random, recipe: Recipe, bodies: Sequence[tuple[int, f
 
     Raises:
         WorkloadError: so few jobs do not reach the load, however fast they come.
-
     """
     parts, at = [], 0.0
     for _ in bodies:
@@ -198,9 +195,7 @@ _INTENSITIES: Mapping[str, Callable[[Sequence[float], float], list[float]]] = {
 
 GENERATORS = tuple(_INTENSITIES)
 
-
 # ---- U. Lublin and D. Feitelson, "The workload on parallel supercomputers", JPDC 63 (2003): sizes and run times
-
 
 _SERIAL, _POWER_OF_TWO = 0.244, 0.576
 _LOW, _BELOW_TOP, _FIRST_STAGE = 0.8, 2.5, 0.86

@@ -46,7 +46,6 @@ class Role(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
         gpu_models: models that the pod can use; empty means any.
         resources: further resources of one pod, as Kubernetes quantities.
         node_labels: labels that the pod's node must have.
-
     """
 
     name: str = "worker"
@@ -93,7 +92,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
         after: name of a job that must have ended before it arrives.
         think_seconds: how long after that end it arrives; None: at once, but not before ``submit``.
         censored: its end was not seen when it was recorded, so that ``run_seconds`` is assumed.
-
     """
 
     name: str
@@ -235,7 +233,6 @@ class NodeShape:
     Attributes:
         gpus: GPUs.
         cpus: whole CPUs.
-
     """
 
     gpus: int = 8

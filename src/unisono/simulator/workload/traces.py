@@ -25,7 +25,6 @@ from unisono.simulator.workload.job import (
 # Strict and soft jobs have a priority above best-effort jobs, which may be evicted for them. The deadline is the first
 # of ``expect_time_list``, counted from the submission.
 
-
 CHRONUS_COLUMNS = ("job_id", "user", "num_gpu", "submit_time", "duration", "expect_time_list", "job_type")
 HIGH = 100
 """Priority of strict and soft jobs."""
@@ -37,7 +36,6 @@ def read_chronus(path: Path, shape: NodeShape) -> list[Job]:
 
     Raises:
         InputError: names line and column.
-
     """
     return sorted((_chronus_job(row, shape) for row in rows(path, CHRONUS_COLUMNS)), key=lambda job: job.submit)
 
@@ -86,7 +84,6 @@ def read_muri(path: Path, shape: NodeShape) -> list[Job]:
 
     Raises:
         InputError: names line and column.
-
     """
     jobs = [
         Job(
@@ -105,7 +102,6 @@ def read_tiresias(path: Path, shape: NodeShape) -> list[Job]:
 
     Raises:
         InputError: names line and column.
-
     """
     jobs = [
         Job(
@@ -133,7 +129,6 @@ def read_openb(path: Path, _: object = None) -> list[Job]:
 
     Raises:
         InputError: names line and column.
-
     """
     return sorted((_openb_job(row) for row in rows(path, OPENB_COLUMNS)), key=lambda job: (job.submit, job.name))
 
@@ -173,7 +168,6 @@ def seconds_of(row: Row, column: str) -> float:
 
     Raises:
         InputError: the cell holds none.
-
     """
     return moment_of(row.text(column), f"{row.where}: {column}")
 
@@ -183,7 +177,6 @@ def moment_of(text: str, where: str) -> float:
 
     Raises:
         InputError: it is no time.
-
     """
     try:
         moment = datetime.fromisoformat(text)
@@ -202,7 +195,6 @@ def read_philly(path: Path, shape: NodeShape) -> list[Job]:
 
     Raises:
         InputError: names line and column.
-
     """
     submissions = [
         (
@@ -241,7 +233,6 @@ def read_helios(path: Path, shape: NodeShape) -> list[Job]:
 
     Raises:
         InputError: names line and column.
-
     """
     return from_first(
         [
@@ -281,7 +272,6 @@ def read_shockwave(path: Path, shape: NodeShape) -> list[Job]:
 
     Raises:
         InputError: names line and field.
-
     """
     jobs: list[Job] = []
     with open_text(path) as lines:
@@ -330,25 +320,10 @@ def _shockwave_number(cell: str, name: str, where: str) -> float:
 
 
 _FIELDS = (
-    "job number",
-    "submit time",
-    "wait time",
-    "run time",
-    "allocated processors",
-    "average CPU time",
-    "used memory",
-    "requested processors",
-    "requested time",
-    "requested memory",
-    "status",
-    "user",
-    "group",
-    "executable",
-    "queue",
-    "partition",
-    "preceding job",
-    "think time",
-)
+    "job number", "submit time", "wait time", "run time", "allocated processors", "average CPU time", "used memory",
+    "requested processors", "requested time", "requested memory", "status", "user", "group", "executable", "queue",
+    "partition", "preceding job", "think time",
+)  # fmt: skip
 
 
 def read_swf(path: Path, shape: NodeShape, *, allocated: bool = False) -> list[Job]:
@@ -356,7 +331,6 @@ def read_swf(path: Path, shape: NodeShape, *, allocated: bool = False) -> list[J
 
     Raises:
         InputError: names line and field.
-
     """
     jobs: list[Job] = []
     with open_text(path) as lines:

@@ -38,7 +38,6 @@ class Unit:
         over: it has ended.
         attempts: how often it has begun.
         attained: seconds for which it has held its places before the open stretch.
-
     """
 
     number: int
@@ -143,7 +142,6 @@ class LiveJob:
         incarnations: how often each pod has been made.
         saved: when it was last said to have saved its work, seconds since the beginning.
         templates: real pods, of which those that are made again are copies; empty for pods of a workload.
-
     """
 
     number: int
@@ -196,7 +194,6 @@ class Adopted:
         left: for each pod how long it has still to run, or will run.
         started: when it began (below 0), None while it waits.
         unmade: its pods are made when it is admitted.
-
     """
 
     job: Job

@@ -7,24 +7,9 @@ from typing import Any
 
 import msgspec
 
+from unisono.api import core
 from unisono.api.annotations import CHECKPOINT_TIME, GANG_PARTS, RUN_SECONDS, USER
 from unisono.api.base import ObjectMeta, OwnerReference
-from unisono.api.core import (
-    Affinity,
-    Container,
-    ContainerState,
-    ContainerStateTerminated,
-    ContainerStatus,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    Pod,
-    PodSpec,
-    PodStatus,
-    PriorityClass,
-    ResourceRequirements,
-)
 from unisono.api.gang_parts import Part, encode_parts
 from unisono.api.groups.scheduling import PodGroup, PodGroupCondition, PodGroupSpec, PodGroupStatus
 from unisono.api.groups.topology import NetworkTopologySpec
@@ -50,10 +35,12 @@ class ObjectMaker:
         self._epoch = epoch
         self._shared = shared
         self._run_times = run_times
-        self._specs: dict[tuple[Any, ...], PodSpec] = {}
+        self._specs: dict[tuple[Any, ...], core.PodSpec] = {}
         self._texts: dict[tuple[Any, ...], str] = {}  # of gangs, whose specs stay in the table above
         self._owner: tuple[Job, list[OwnerReference]] | None = None  # of the last job: its pods come together
-        self._placed: dict[tuple[int, str], tuple[PodSpec, PodSpec]] = {}  # the first keeps its id from being reused
+        self._placed: dict[
+            tuple[int, str], tuple[core.PodSpec, core.PodSpec]
+        ] = {}  # the first keeps its id from being reused
 
     def group(self, job: Job, number: int) -> PodGroup:
         """The PodGroup of the ``number``-th job; jobs of one moment are told apart by microseconds."""
@@ -121,7 +108,7 @@ class ObjectMaker:
             amounts[NVIDIA_GPU] = role.gpus
         return {name: amount for name, amount in amounts.items() if amount}
 
-    def pod(self, job: Job, role: Role, name: str, now: float) -> Pod:
+    def pod(self, job: Job, role: Role, name: str, now: float) -> core.Pod:
         """A pod that waits for a node; its UID is its name, and so names must not come back."""
         notes = {**job.annotations, GROUP_NAME: job.name, TASK_SPEC: role.name}
         if not job.preemptable:
@@ -135,7 +122,7 @@ class ObjectMaker:
             annotations=notes,
             owner_references=self._owners(job),
         )
-        return Pod(metadata=meta, spec=self._spec(role, job.priority), status=PodStatus(phase="Pending"))
+        return core.Pod(metadata=meta, spec=self._spec(role, job.priority), status=core.PodStatus(phase="Pending"))
 
     def _owners(self, job: Job) -> list[OwnerReference]:
         """Its controller, which makes a new pod for each that is gone."""
@@ -146,7 +133,7 @@ class ObjectMaker:
             self._owner = job, [owner]
         return self._owner[1]
 
-    def _spec(self, role: Role, priority: int) -> PodSpec:
+    def _spec(self, role: Role, priority: int) -> core.PodSpec:
         extra = tuple(sorted(role.resources.items())) if role.resources else ()
         labels = tuple(sorted(role.node_labels.items())) if role.node_labels else ()
         key = (role.cpu_milli, role.memory_mib, role.gpus, role.gpu_milli, role.gpu_models, extra, labels, priority)
@@ -155,7 +142,7 @@ class ObjectMaker:
             spec = self._specs[key] = self._make_spec(role, priority)
         return spec
 
-    def _make_spec(self, role: Role, priority: int) -> PodSpec:
+    def _make_spec(self, role: Role, priority: int) -> core.PodSpec:
         suffixes = {"cpu": "m", "memory": "Mi"}
         requests: dict[str, str | int | float] = {
             name: f"{amount}{suffixes.get(name, '')}" for name, amount in self._amounts(role).items()
@@ -163,40 +150,42 @@ class ObjectMaker:
         requests |= role.resources
         affinity = None
         if role.gpu_models:
-            models = NodeSelectorRequirement(key=GPU_PRODUCT, operator="In", values=list(role.gpu_models))
-            terms = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=[models])])
-            affinity = Affinity(node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=terms))
-        return PodSpec(
+            models = core.NodeSelectorRequirement(key=GPU_PRODUCT, operator="In", values=list(role.gpu_models))
+            terms = core.NodeSelector(node_selector_terms=[core.NodeSelectorTerm(match_expressions=[models])])
+            affinity = core.Affinity(
+                node_affinity=core.NodeAffinity(required_during_scheduling_ignored_during_execution=terms)
+            )
+        return core.PodSpec(
             scheduler_name=SCHEDULER,
             priority=priority or None,
             priority_class_name=priority_class(priority) if priority else None,
             affinity=affinity,
             node_selector=dict(role.node_labels) or None,
-            containers=[Container(name="main", resources=ResourceRequirements(requests=requests))],
+            containers=[core.Container(name="main", resources=core.ResourceRequirements(requests=requests))],
         )
 
-    def running(self, pod: Pod, node: str, now: float, annotations: Mapping[str, str]) -> Pod:
+    def running(self, pod: core.Pod, node: str, now: float, annotations: Mapping[str, str]) -> core.Pod:
         """The pod as it runs on its node."""
-        status = PodStatus(phase="Running", start_time=rfc3339(self._epoch + now))
+        status = core.PodStatus(phase="Running", start_time=rfc3339(self._epoch + now))
         if annotations:
             notes = {**(pod.metadata.annotations or {}), **annotations}
             pod.metadata.annotations = notes
-        return Pod(metadata=pod.metadata, spec=self._on(pod.spec, node), status=status)
+        return core.Pod(metadata=pod.metadata, spec=self._on(pod.spec, node), status=status)
 
-    def again(self, pod: Pod, name: str, now: float) -> Pod:
+    def again(self, pod: core.Pod, name: str, now: float) -> core.Pod:
         """A pod like another one that has ended or was evicted; it waits for a node."""
         meta = msgspec.structs.replace(
             pod.metadata, name=name, uid=name, creation_timestamp=rfc3339(self._epoch + now), deletion_timestamp=None
         )
         spec = pod.spec if not pod.spec.node_name else msgspec.structs.replace(pod.spec, node_name=None)
-        return Pod(metadata=meta, spec=spec, status=PodStatus(phase="Pending"))
+        return core.Pod(metadata=meta, spec=spec, status=core.PodStatus(phase="Pending"))
 
-    def nominated(self, pod: Pod, node: str) -> Pod:
+    def nominated(self, pod: core.Pod, node: str) -> core.Pod:
         """The pod with a node that it waits for."""
-        status = PodStatus(phase="Pending", nominated_node_name=node)
-        return Pod(metadata=pod.metadata, spec=pod.spec, status=status)
+        status = core.PodStatus(phase="Pending", nominated_node_name=node)
+        return core.Pod(metadata=pod.metadata, spec=pod.spec, status=status)
 
-    def _on(self, spec: PodSpec, node: str) -> PodSpec:
+    def _on(self, spec: core.PodSpec, node: str) -> core.PodSpec:
         key = (id(spec), node)
         cached = self._placed.get(key)
         if cached is None:
@@ -206,15 +195,15 @@ class ObjectMaker:
         return cached[1]
 
 
-def succeeded(pod: Pod, at: float) -> Pod:
+def succeeded(pod: core.Pod, at: float) -> core.Pod:
     """A running pod at its end, ``at`` seconds since 1970."""
-    ended = ContainerState(terminated=ContainerStateTerminated(exit_code=0, finished_at=rfc3339(at)))
-    status = PodStatus(
+    ended = core.ContainerState(terminated=core.ContainerStateTerminated(exit_code=0, finished_at=rfc3339(at)))
+    status = core.PodStatus(
         phase="Succeeded",
         start_time=pod.status.start_time,
-        container_statuses=[ContainerStatus(name="main", state=ended)],
+        container_statuses=[core.ContainerStatus(name="main", state=ended)],
     )
-    return Pod(metadata=pod.metadata, spec=pod.spec, status=status)
+    return core.Pod(metadata=pod.metadata, spec=pod.spec, status=status)
 
 
 def with_status(group: PodGroup, update: PodGroupUpdate) -> PodGroup:
@@ -252,7 +241,7 @@ def priority_class(value: int) -> str:
     return f"priority-{value}"
 
 
-def priority_object(value: int) -> PriorityClass:
+def priority_object(value: int) -> core.PriorityClass:
     """The PriorityClass of a value."""
     name = priority_class(value)
-    return PriorityClass(metadata=ObjectMeta(name=name, uid=name), value=value)
+    return core.PriorityClass(metadata=ObjectMeta(name=name, uid=name), value=value)

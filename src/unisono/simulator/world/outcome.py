@@ -29,7 +29,6 @@ class Stretch:
             fewer pods), or ``end`` (of the simulation).
         lost: seconds of progress lost with it.
         overhead: seconds at its beginning without progress.
-
     """
 
     start: float
@@ -55,7 +54,6 @@ class JobOutcome:
         state: see above.
         evictions: pods of it that the scheduler evicted.
         failures: failures of its pods and nodes.
-
     """
 
     job: Job
@@ -92,7 +90,6 @@ class Run:
         binds: pods bound.
         violations: what the engine left out of its decisions; always empty unless there is a bug or a broken plug-in.
         capacity: (time, GPUs, thousandths of cores) after each change of the nodes, the first at 0.
-
     """
 
     cluster: Cluster

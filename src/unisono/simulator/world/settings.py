@@ -23,7 +23,6 @@ class Failures:
         domain: the same of one topology domain of ``tier``; all of its nodes fail together.
         tier: which tier, 1 for the lowest.
         repair: mean time until a node is back.
-
     """
 
     pod: float = 0.0
@@ -39,7 +38,6 @@ class NodeChange:
 
     Attributes:
         cause: which random failure it is; empty for a change that was planned.
-
     """
 
     at: float
@@ -70,7 +68,6 @@ class Settings:
         failures: random failures.
         changes: nodes that go and come at given times.
         epoch: seconds since 1970 at which the simulation begins.
-
     """
 
     seed: int = 0
@@ -105,7 +102,6 @@ def failures_from(text: str) -> Failures:
 
     Raises:
         InputError: the text says something else.
-
     """
     values: dict[str, float | int] = {}
     for key, value in _pairs("--failures", text):
@@ -125,7 +121,6 @@ def slowdown_from(text: str) -> dict[int, float]:
 
     Raises:
         InputError: the text says something else.
-
     """
     option = "--topology-slowdown"
     return {
@@ -138,7 +133,6 @@ def speeds_from(text: str) -> dict[str, float]:
 
     Raises:
         InputError: the text says something else.
-
     """
     return {model: _above_zero("--model-speed", value) for model, value in _pairs("--model-speed", text)}
 
@@ -148,7 +142,6 @@ def changes_from(texts: Sequence[str]) -> tuple[NodeChange, ...]:
 
     Raises:
         InputError: a text says something else.
-
     """
     changes = []
     for text in texts:
@@ -173,7 +166,6 @@ def refuse_unused(settings: Settings, models: Collection[str], tiers: int) -> No
 
     Raises:
         InputError: one of them names what the cluster does not have.
-
     """
     for model in settings.model_speed:
         if model not in models:

@@ -18,20 +18,10 @@ from math import inf
 from msgspec.structs import replace
 
 from unisono import engine
+from unisono.api import kinds
 from unisono.api.budget_use import Uses
 from unisono.api.budgets import count
 from unisono.api.groups.scheduling import Queue
-from unisono.api.kinds import (
-    BUDGETS,
-    FLOATING_RESOURCES,
-    HYPER_NODES,
-    NODES,
-    PRICE_LISTS,
-    PRIORITY_CLASSES,
-    QUEUES,
-    RESERVATIONS,
-    TEMPORARY_QUOTAS,
-)
 from unisono.api.resources import resource_list
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig
@@ -325,7 +315,6 @@ class World:
 
         Raises:
             SimulationError: the settings do not fit the cluster, or the cluster is broken.
-
         """
         until = inf if self.settings.until is None else self.settings.until
         heap, run = self._heap, self._run
@@ -450,14 +439,14 @@ class World:
         number = places.numbers[name]
         if change.up:
             self._up.add(name)
-            self.state.apply("ADDED", NODES, self.cluster.nodes[number])
+            self.state.apply("ADDED", kinds.NODES, self.cluster.nodes[number])
         else:
             self._up.discard(name)
             hit = [live for live in self.live.values() if any(number in unit.placed.values() for unit in live.units)]
             for live in hit:
                 lost = [at for unit in live.units for at, place in unit.placed.items() if place == number]
                 places.fail(live, lost, "node lost")
-            self.state.apply("DELETED", NODES, self.cluster.nodes[number])
+            self.state.apply("DELETED", kinds.NODES, self.cluster.nodes[number])
         places.room.note(number, up=change.up)
         for later in self._trouble.repair(change, self.now):
             self._heap.push(later.at, "node", later)
@@ -528,25 +517,20 @@ def fill(state: ClusterState, cluster: Cluster, jobs: Sequence[Job]) -> None:
 
     Raises:
         SimulationError: one of them is not valid.
-
     """
-    for node in cluster.nodes:
-        state.apply("ADDED", NODES, node)
-    for hyper_node in cluster.hyper_nodes:
-        state.apply("ADDED", HYPER_NODES, hyper_node)
-    for floating in cluster.floating:
-        state.apply("ADDED", FLOATING_RESOURCES, floating)
-    for queue in queues_of(cluster, jobs):
-        state.apply("ADDED", QUEUES, queue)
-    for reservation in cluster.reservations:
-        state.apply("ADDED", RESERVATIONS, reservation)
-    for quota in cluster.temporary_quotas:
-        state.apply("ADDED", TEMPORARY_QUOTAS, quota)
-    for budget in cluster.budgets:
-        state.apply("ADDED", BUDGETS, budget)
-    for prices in cluster.price_lists:
-        state.apply("ADDED", PRICE_LISTS, prices)
-    for value in sorted({job.priority for job in jobs} - {0}):
-        state.apply("ADDED", PRIORITY_CLASSES, priority_object(value))
+    priorities = sorted({job.priority for job in jobs} - {0})
+    for kind, objects in (
+        (kinds.NODES, cluster.nodes),
+        (kinds.HYPER_NODES, cluster.hyper_nodes),
+        (kinds.FLOATING_RESOURCES, cluster.floating),
+        (kinds.QUEUES, queues_of(cluster, jobs)),
+        (kinds.RESERVATIONS, cluster.reservations),
+        (kinds.TEMPORARY_QUOTAS, cluster.temporary_quotas),
+        (kinds.BUDGETS, cluster.budgets),
+        (kinds.PRICE_LISTS, cluster.price_lists),
+        (kinds.PRIORITY_CLASSES, map(priority_object, priorities)),
+    ):
+        for obj in objects:
+            state.apply("ADDED", kind, obj)
     for rejected in state.rejected.all():
         raise SimulationError(f"{rejected.kind} {rejected.key}: {rejected.message}")

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from unisono.engine.session.session import Session
     from unisono.engine.session.victims import VictimJobs
 
-
 # Whose tasks the capacity plug-in lets go when a queue takes back what it deserves.
 
 Demand = list[tuple[int, int]]
@@ -51,7 +50,6 @@ class Reclaim:
         actor: branch of the queue that takes.
         wanted: what its task asks for, None for a whole gang.
         level: up to which ancestor a branch must be over its share as well.
-
     """
 
     def __init__(self, actor: Branch, wanted: Demand | None, level: int) -> None:

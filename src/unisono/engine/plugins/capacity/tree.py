@@ -41,23 +41,12 @@ class Branch:
         ceiling: what it may hold: as ``admission``, and never more than queues can share of the cluster.
         held: claimed by it and its descendants, kept up to date during the session.
         members: the queues among it and its descendants.
-
     """
 
     __slots__ = (
-        "admission",
-        "ceiling",
-        "children",
-        "deserved",
-        "fault",
-        "guarantee",
-        "held",
-        "members",
-        "name",
-        "own",
-        "parent",
-        "queue",
-    )
+        "admission", "ceiling", "children", "deserved", "fault", "guarantee", "held", "members", "name", "own",
+        "parent", "queue",
+    )  # fmt: skip
 
     def __init__(self, name: str, queue: QueueState | None, width: int) -> None:
         self.name = name
@@ -114,7 +103,6 @@ class Branches(dict[str, Branch]):
     Args:
         session: the session, at its opening.
         hierarchical: whether ``spec.parent`` counts.
-
     """
 
     def __init__(self, session: Session, *, hierarchical: bool) -> None:
@@ -284,7 +272,6 @@ class DeviceQuotas:
         session: the session, at its opening.
         branches: the queues.
         consumable: whether amounts that devices share out are counted, too.
-
     """
 
     def __init__(self, session: Session, branches: Branches, *, consumable: bool) -> None:

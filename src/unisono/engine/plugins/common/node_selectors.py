@@ -8,32 +8,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from unisono.api import keys
 from unisono.api.annotations import QUARANTINE
 from unisono.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration
-from unisono.api.keys import (
-    AKS_PREEMPTION,
-    AUTOSCALER_DELETES,
-    GKE_TERMINATION,
-    KARPENTER_DISRUPTED,
-    KARPENTER_DISRUPTION,
-    KARPENTER_UNREGISTERED,
-    NODE_NOT_READY,
-    NODE_UNSCHEDULABLE,
-)
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.taints import repels, tolerated
 from unisono.engine.answers import BoolArray
 from unisono.engine.session.node_view import NodeView
 
-UNSCHEDULABLE = Taint(key=NODE_UNSCHEDULABLE, effect="NoSchedule")
-NOT_READY = Taint(key=NODE_NOT_READY, effect="NoSchedule")
+UNSCHEDULABLE = Taint(key=keys.NODE_UNSCHEDULABLE, effect="NoSchedule")
+NOT_READY = Taint(key=keys.NODE_NOT_READY, effect="NoSchedule")
 _STATES = (
     *("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "aws-node-termination-handler/"),
-    *(AUTOSCALER_DELETES, "DeletionCandidateOfClusterAutoscaler"),
-    *(KARPENTER_DISRUPTED, KARPENTER_DISRUPTION, KARPENTER_UNREGISTERED),
+    *(keys.AUTOSCALER_DELETES, "DeletionCandidateOfClusterAutoscaler"),
+    *(keys.KARPENTER_DISRUPTED, keys.KARPENTER_DISRUPTION, keys.KARPENTER_UNREGISTERED),
     QUARANTINE,
     *("startup-taint.cluster-autoscaler.kubernetes.io/", "status-taint.cluster-autoscaler.kubernetes.io/"),
-    *("ignore-taint.cluster-autoscaler.kubernetes.io/", GKE_TERMINATION, AKS_PREEMPTION),
+    *("ignore-taint.cluster-autoscaler.kubernetes.io/", keys.GKE_TERMINATION, keys.AKS_PREEMPTION),
 )
 _BEGINNING = ("/agent-not-ready", "/not-ready")
 

@@ -24,11 +24,9 @@ from unisono.engine.session.session import Session
 # Three things refuse a node: the pod's own required affinity finds no pod in the node's domains, its own anti-affinity
 # finds one, or a pod that stands there has an anti-affinity to it. Preferences count in both directions too.
 
-
 NOT_NEAR = Reason("node(s) didn't match pod affinity rules", unresolvable=True)
 TOO_NEAR = Reason("node(s) didn't match pod anti-affinity rules")
 UNWANTED = Reason("node(s) didn't satisfy existing pods anti-affinity rules")
-
 
 MOST_PREFERENCES: Final = 64
 """Preferences of others that a pod's points heed. A pod may state any number of them about pods of any namespace."""
@@ -67,7 +65,6 @@ class InterPodFilter:
     Attributes:
         sources: what the answer depends on.
         self_affecting: a pod of the class, once placed, matters to the next one.
-
     """
 
     def __init__(self, pod_class: PodClass, domains: Domains, table: NodeTable) -> None:
@@ -172,7 +169,8 @@ class InterPodScore:
 
     def __init__(self, pod_class: PodClass, domains: Domains) -> None:
         own = [
-            (held.weight, domains.selected(held.term.selector).tally(held.term.key)) for held in _preferred(pod_class)
+            (held.weight, domains.selected(held.term.selector).tally(held.term.key))
+            for held in pod_class.terms.preferred
         ]
         others = [
             (held.weight, domains.holding(held).tally(held.term.key))
@@ -192,10 +190,6 @@ class InterPodScore:
         for weight, tally in self._parts:
             raw += weight * tally.on_nodes()
         return min_max(raw, candidates)
-
-
-def _preferred(pod_class: PodClass) -> Sequence[Held]:
-    return pod_class.terms.preferred
 
 
 def min_max(raw: np.ndarray[tuple[int, ...], np.dtype[np.int64]], candidates: BoolArray) -> FloatArray:
@@ -244,7 +238,6 @@ class _Hard:
         present, number: the domains that count, and how many these are.
         lacking: nodes without the label.
         own: 1 where the pod itself counts.
-
     """
 
     spread: Spread
@@ -270,7 +263,6 @@ class SpreadFilter:
     Attributes:
         sources: what the answer depends on.
         self_affecting: a pod of the class, once placed, counts for the next one.
-
     """
 
     def __init__(self, pod_class: PodClass, session: Session, spreads: Sequence[Spread]) -> None:

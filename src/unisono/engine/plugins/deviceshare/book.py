@@ -21,7 +21,6 @@ from unisono.engine.session.session import Session
 Preference = Callable[["FamilyBook", PodClass, Index, bool], Ints | None]
 """``(book, class, rows, placed) -> [M, C]`` points per card, highest first, or None; ``placed``: its CPU is taken."""
 
-
 _SHARED = frozenset(("hami-core", "mps"))
 """Modes of a node in which cards are shared by memory and cores; instances of partitioned cards are apart anyway."""
 
@@ -47,7 +46,6 @@ class FamilyBook:
         holds: by pod key, row and shares of pods that hold cards.
         order: in which cards are tried.
         preference: replaces the order for demands of a single card.
-
     """
 
     def __init__(self, family: Family, session: Session, order: Order) -> None:

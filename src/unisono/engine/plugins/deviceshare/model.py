@@ -83,7 +83,6 @@ def read_models(given: Iterable[Mapping[str, Any]]) -> tuple[Model, ...]:
 
     Raises:
         ValueError: an entry is not of that form; the message says which.
-
     """
     models = []
     for number, entry in enumerate(given):
@@ -145,7 +144,6 @@ class Part:
         percent: of each card's memory, rounded down; 0 when ``memory`` counts.
         cores: percent of each card.
         whole: only cards without pods, and no other pod may use them then.
-
     """
 
     count: int = 1
@@ -165,7 +163,6 @@ class Card:
         slots: how many pods may share it.
         model: product name.
         usable: it is healthy.
-
     """
 
     uuid: str
@@ -182,7 +179,6 @@ class NodeCards:
     Attributes:
         mode: how they are shared, where a family has several ways.
         geometries: per card how it is cut into instances (None: it is not); empty where no card is.
-
     """
 
     cards: tuple[Card, ...]
@@ -214,7 +210,6 @@ class Family(Protocol):
         short: why a node whose cards are too full is refused.
         offered: resource that every node with such cards offers.
         resource: asks for memory of a card, or for whole cards where that is all that can be asked for.
-
     """
 
     name: str

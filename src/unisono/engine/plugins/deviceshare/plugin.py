@@ -146,14 +146,7 @@ class VirtualGpus:
             texts.append("".join(_share(cards, hold) for hold in part))
         text = ";".join(texts)
         seconds = str(int(now))
-        return {
-            NODE: node,
-            TIME: seconds,
-            IDS: text,
-            TO_ALLOCATE: text,
-            BIND_PHASE: "allocating",
-            BIND_TIME: seconds,
-        }
+        return {NODE: node, TIME: seconds, IDS: text, TO_ALLOCATE: text, BIND_PHASE: "allocating", BIND_TIME: seconds}
 
 
 def _part(wanted: Mapping[str, int]) -> Part | None:
@@ -292,13 +285,7 @@ class DeviceSharePlugin(Plugin):
         """Families of which some node has cards; whole cards of ``volcano.sh/gpu-number`` need no book."""
         if all(session.registry.find(resource) is None for resource in _SHARED):
             return []
-        families = (
-            GpuMemory(),
-            VirtualGpus(self._known, self._rules),
-            AliyunGpuMemory(),
-            QGpu(),
-            GpuMilli(),
-        )
+        families = (GpuMemory(), VirtualGpus(self._known, self._rules), AliyunGpuMemory(), QGpu(), GpuMilli())
         return [family for family in families if is_offered(family, session)]
 
     @classmethod

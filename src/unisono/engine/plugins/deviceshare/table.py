@@ -31,7 +31,6 @@ def read_rules(given: Iterable[object]) -> Rules:
 
     Raises:
         ValueError: an entry is no map of texts, or is empty (it would keep all pods apart); the message says which.
-
     """
     rules = []
     for number, entry in enumerate(given):
@@ -119,7 +118,6 @@ class Plan:
         packed: ``[M]`` percent of memory in use, summed over the taken cards, with the demand on them.
         alone: ``[M]`` how many of the taken cards no pod used before.
         slots: by position among the ``M``: per part the instances taken, where cards are partitioned.
-
     """
 
     ok: BoolArray
@@ -155,7 +153,6 @@ class CardTable:
         memory, slots: ``[n, C]``; 0 where there is no such card.
         usable: ``[n, C]`` there is such a card, and it is healthy.
         used, releasing, pipelined: what pods hold; ``used`` contains what is being released.
-
     """
 
     def __init__(self, nodes: Sequence[NodeCards]) -> None:
@@ -233,7 +230,6 @@ class CardTable:
             allowed: ``[M, C]`` cards that the pod may use at all; None: all.
             preferred: ``[M, C]`` highest first, instead of ``order``.
             future: count resources that are being released.
-
         """
         before = self.loads(rows, future=future)
         memory, slots = self.memory[rows], self.slots[rows]

@@ -59,7 +59,6 @@ def prices(target: Target, cards: Ints) -> Floats:
     Args:
         target: what usual pods ask for, and where they may go.
         cards: ``[N]`` GPUs of each node.
-
     """
     has = cards > 0
     node_prices = np.zeros(len(cards))
@@ -154,7 +153,6 @@ class GivenUsual:
 
     Raises:
         ValueError: an entry cannot be read; the message says which.
-
     """
 
     def __init__(self, given: Sequence[Any]) -> None:
@@ -192,7 +190,6 @@ class Fragmentation:
         idle: idle parts of cards, summed.
         fragments: the part of ``idle`` that a pod of the target workload is expected not to be able to use.
         by_node: ``fragments`` by node name, nodes with GPUs only.
-
     """
 
     gpus: float
@@ -214,7 +211,6 @@ class Gpus:
     Attributes:
         whole: ``[N]`` nodes with whole GPUs.
         present: ``[N]`` nodes with any.
-
     """
 
     def __init__(
@@ -422,7 +418,6 @@ def measure(snapshot: Snapshot, *, resource: str = NVIDIA_GPU, coverage: float =
         snapshot: the cluster.
         resource: name of whole GPUs.
         coverage: the target workload is the most frequent pods that make up this share of all.
-
     """
     session = Session(snapshot, now=0.0)
     devices = DeviceBook(session)

@@ -53,7 +53,6 @@ class Workload:
         need: ``[G, N]`` what it needs of each card, by node; `NEVER` on nodes that cannot run it.
         balance: thousandths; with it a node is of use to an item only as far as its CPU reaches: for so many times the
             GPUs that pods of this item could fill with the node's idle CPU. 0: as published, CPU for one pod is enough.
-
     """
 
     total: int
@@ -85,7 +84,6 @@ class Workload:
             cpu: ``[n]`` idle CPU.
             idle: ``[G, n]`` idle parts of cards with enough room for a group; 0 where too few have.
             ask: ``[G, n]`` GPUs of one pod.
-
         """
         if not len(self.starts):
             return np.zeros(len(cpu), dtype=np.int64)
@@ -109,7 +107,6 @@ def fragments(work: Workload, columns: Index, cpu: Ints, free: Ints) -> Ints:
         columns: ``[n]`` positions of the nodes in ``work.need``.
         cpu: ``[n]`` idle CPU.
         free: ``[n, C]`` idle part of each card.
-
     """
     if len(cpu) < _MANY:
         return _fragments(work, columns, cpu, free)
@@ -190,7 +187,6 @@ class Item:
         parts: what is asked of shared cards.
         whole: whole GPUs.
         selector: node selector and required node affinity, encoded.
-
     """
 
     cpu: int
@@ -241,7 +237,6 @@ class Measure:
         coverage: the most frequent items that make up this share of the pods count.
         balance: see `Workload`, but not in thousandths.
         size_exponent: pods count by their GPUs to the power of this; 0: each counts as one.
-
     """
 
     coverage: float = COVERAGE
@@ -257,7 +252,6 @@ class Target:
         work: for the formulas.
         demand: ``[G]`` GPUs, in thousandths, that the pods of a group ask for together.
         allowed: ``[G, N]`` nodes that their selectors allow.
-
     """
 
     work: Workload

@@ -24,7 +24,6 @@ class DomainAmounts:
     Attributes:
         log: columns of nodes under HyperNodes of which the use has changed: each time that `used` noticed, one for all
             that the same HyperNodes hold.
-
     """
 
     def __init__(self, session: Session, rows: Index) -> None:
@@ -79,7 +78,6 @@ class Filling:
         amounts: sums per HyperNode.
         request: ``[len(rows)]`` what is asked for of the rows of ``amounts``.
         weights: ``[len(rows)]`` how much each row counts.
-
     """
 
     def __init__(self, amounts: DomainAmounts, request: Vector, weights: FloatArray) -> None:
@@ -145,7 +143,6 @@ class FillingOfLines:
         tree: the HyperNodes.
         weights: one per tier, from below; their sum is above 0.
         most: points where all are full.
-
     """
 
     def __init__(self, filling: Filling, tree: HyperNodeTree, weights: list[float], most: float) -> None:
@@ -197,7 +194,6 @@ class FewestDomains:
     Attributes:
         own: ``[leaves]`` tasks of the sub-group that have a place there, as of the last call of `points`; read only.
         changed: the leaves of which the last call of `points` found points or ``own`` other than the call before.
-
     """
 
     def __init__(

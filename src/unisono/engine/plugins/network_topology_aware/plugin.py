@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from unisono.engine.session.session import Session
     from unisono.engine.session.sub_groups import SubGroup
 
-
 # Points of the lowest HyperNodes of a domain for a sub-group, of which a placement changes few.
 
 Nearness = tuple[FloatArray, FloatArray]
@@ -47,7 +46,6 @@ class LeafPoints:
         leaves: the lowest HyperNodes of the domain.
         scale: what a leaf gets that is the sub-group's own HyperNode.
         near: nearness by HyperNode and domain, kept for the session.
-
     """
 
     def __init__(

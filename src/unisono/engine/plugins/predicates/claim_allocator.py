@@ -10,16 +10,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
+from unisono.api import core
 from unisono.api.base import Quantity
-from unisono.api.core import (
-    DeviceClass,
-    DeviceConstraint,
-    DeviceSelector,
-    DeviceSubRequest,
-    DeviceToleration,
-    ExactDeviceRequest,
-    ResourceClaim,
-)
 from unisono.cluster.devices import CompiledSelector, SelectorError, compile_selector
 from unisono.engine.plugins.predicates.device_inventory import (
     Amounts,
@@ -51,7 +43,6 @@ class Want:
         admin: devices may be in use, and stay free for others.
         tolerations: taints of devices that it endures.
         capacity: amounts that each device must have, or of a shared one have left.
-
     """
 
     request: str
@@ -59,7 +50,7 @@ class Want:
     count: int
     admin: bool
     matches: Callable[[Unit], bool]
-    tolerations: Sequence[DeviceToleration] = ()
+    tolerations: Sequence[core.DeviceToleration] = ()
     capacity: Mapping[str, Quantity] = field(default_factory=dict)
 
 
@@ -69,7 +60,7 @@ class ClaimPlan:
 
     key: str
     requests: tuple[tuple[Want, ...], ...]
-    constraints: tuple[DeviceConstraint, ...]
+    constraints: tuple[core.DeviceConstraint, ...]
 
 
 class Gift(NamedTuple):
@@ -84,12 +75,11 @@ class Gift(NamedTuple):
 Given = list[Gift]
 
 
-def plan(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> ClaimPlan:
+def plan(claim: core.ResourceClaim, classes: Mapping[str, core.DeviceClass]) -> ClaimPlan:
     """Read a claim.
 
     Raises:
         ClaimError: a class does not exist, or a selector cannot be compiled.
-
     """
     requests: list[tuple[Want, ...]] = []
     for request in claim.spec.devices.requests or ():
@@ -102,13 +92,16 @@ def plan(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> ClaimPlan:
 
 
 def _want(
-    name: str, parent: str, given: ExactDeviceRequest | DeviceSubRequest, classes: Mapping[str, DeviceClass]
+    name: str,
+    parent: str,
+    given: core.ExactDeviceRequest | core.DeviceSubRequest,
+    classes: Mapping[str, core.DeviceClass],
 ) -> Want:
     device_class = classes.get(given.device_class_name)
     if device_class is None:
         raise ClaimError(f"request {name}: device class {given.device_class_name} does not exist")
     selectors = [*(device_class.spec.selectors or ()), *(given.selectors or ())]
-    admin = isinstance(given, ExactDeviceRequest) and bool(given.admin_access)
+    admin = isinstance(given, core.ExactDeviceRequest) and bool(given.admin_access)
     count = 0 if given.allocation_mode == "All" else given.count or 1
     tolerations = given.tolerations or ()
     amounts = (given.capacity.requests if given.capacity is not None else None) or {}
@@ -116,13 +109,12 @@ def _want(
 
 
 def matcher_of(
-    name: str, selectors: Sequence[DeviceSelector], tolerations: Sequence[DeviceToleration] = ()
+    name: str, selectors: Sequence[core.DeviceSelector], tolerations: Sequence[core.DeviceToleration] = ()
 ) -> Callable[[Unit], bool]:
     """Whether selectors choose a device, and its taints are tolerated; ``name``: of the request, for errors.
 
     Raises:
         ClaimError: a selector cannot be compiled; also when it has no answer for a device.
-
     """
     tests: list[CompiledSelector] = []
     for selector in selectors:
@@ -150,7 +142,7 @@ def _selected(name: str, tests: Sequence[CompiledSelector], unit: Unit) -> bool:
         raise ClaimError(f"request {name}: device {'/'.join(unit.name)}: {error}") from error
 
 
-def _tolerates(toleration: DeviceToleration, taint: object) -> bool:
+def _tolerates(toleration: core.DeviceToleration, taint: object) -> bool:
     key, value, effect = (getattr(taint, name) for name in ("key", "value", "effect"))
     if (toleration.effect and toleration.effect != effect) or (toleration.key and toleration.key != key):
         return False
@@ -316,7 +308,6 @@ def allocate(
 
     Raises:
         ClaimError: a selector has no answer for a device.
-
     """
     search = _Search(units, free, book, incomplete)
     return search.given if search.run(plans) else None

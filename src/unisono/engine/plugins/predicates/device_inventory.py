@@ -11,17 +11,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from unisono.api import core
 from unisono.api.base import Quantity
-from unisono.api.core import (
-    CapacityRequestPolicy,
-    Device,
-    DeviceClass,
-    DeviceRequestAllocationResult,
-    DeviceTaint,
-    NodeSelector,
-    ResourceClaim,
-    ResourceSlice,
-)
 from unisono.api.quantity import format_bytes, format_milli, parse_quantity
 from unisono.cluster.devices import DeviceFacts, facts_of, selects
 from unisono.engine.answers import BoolArray
@@ -29,7 +20,6 @@ from unisono.engine.plugins.common.node_selectors import match_selector
 from unisono.engine.session.node_view import NodeView
 
 # What devices share out: amounts of a device that several claims may use, and counters from which devices draw.
-
 
 DeviceName = tuple[str, str, str]
 """(driver, pool, device)."""
@@ -44,14 +34,13 @@ class Capacity:
     """One amount of a device, and in which portions it is given."""
 
     value: Fraction
-    policy: CapacityRequestPolicy | None = None
+    policy: core.CapacityRequestPolicy | None = None
 
     def portion(self, asked: Fraction | None) -> Fraction | None:
         """What a request consumes: the smallest permitted amount that is enough; None when there is none.
 
         Args:
             asked: None where the request does not name the amount.
-
         """
         policy = self.policy
         if asked is None:
@@ -64,7 +53,7 @@ class Capacity:
         return _in_range(policy, asked)
 
 
-def _in_range(policy: CapacityRequestPolicy, asked: Fraction) -> Fraction | None:
+def _in_range(policy: core.CapacityRequestPolicy, asked: Fraction) -> Fraction | None:
     bounds = policy.valid_range
     if bounds is None:
         return asked
@@ -81,7 +70,6 @@ def portions(capacity: Mapping[str, Capacity], asked: Amounts) -> Amounts | None
     Args:
         capacity: of the device, by its full name.
         asked: amounts that the request names, by full name.
-
     """
     if not asked.keys() <= capacity.keys():
         return None
@@ -104,7 +92,6 @@ class DevicesInUse:
         consumed: by such a device, how much of each capacity is consumed.
         totals: counters of all pools.
         drawn: what devices in use draw from them.
-
     """
 
     taken: set[DeviceName] = field(default_factory=set)
@@ -139,7 +126,7 @@ class DevicesInUse:
             consumed[key] = consumed.get(key, Fraction(0)) + sign * amount
 
 
-def consumed_by(result: DeviceRequestAllocationResult) -> Amounts:
+def consumed_by(result: core.DeviceRequestAllocationResult) -> Amounts:
     """What an allocated share consumes."""
     return full_names(result.consumed_capacity or {}, result.driver)
 
@@ -181,20 +168,19 @@ class Unit:
         shared: several claims may use it, as far as its capacity goes.
         plain: it is free or in use, and nothing else.
         device: as its slice has it.
-
     """
 
     name: DeviceName
     facts: DeviceFacts
     kind: int
     alike: int
-    taints: tuple[DeviceTaint, ...]
-    scope: NodeSelector | None
+    taints: tuple[core.DeviceTaint, ...]
+    scope: core.NodeSelector | None
     capacity: Mapping[str, Capacity]
     draws: Mapping[CounterName, Fraction]
     shared: bool
     plain: bool
-    device: Device
+    device: core.Device
 
 
 class _Limit(NamedTuple):
@@ -204,7 +190,6 @@ class _Limit(NamedTuple):
         column: of the node.
         row: of the resource.
         claimed: devices that claims had when the session began; the node's ``allocatable`` is without them.
-
     """
 
     column: int
@@ -220,15 +205,14 @@ class Inventory:
             conditions come last.
         incomplete: ``[N]`` some pool of the node is not complete.
         book: what is in use.
-
     """
 
     def __init__(
         self,
-        slices: Iterable[ResourceSlice],
-        claims: Iterable[ResourceClaim],
+        slices: Iterable[core.ResourceSlice],
+        claims: Iterable[core.ResourceClaim],
         nodes: NodeView,
-        served: Mapping[str, DeviceClass] | None = None,
+        served: Mapping[str, core.DeviceClass] | None = None,
     ) -> None:
         """``served`` are the classes of extended resources that some node reports itself."""
         self._nodes = nodes
@@ -244,7 +228,7 @@ class Inventory:
         self._kinds: dict[bytes, int] = {}
         self._known: dict[bytes, tuple[DeviceFacts, Mapping[str, Capacity]]] = {}
         self._reach: dict[bytes, list[int]] = {}
-        pools: dict[tuple[str, str], list[ResourceSlice]] = {}
+        pools: dict[tuple[str, str], list[core.ResourceSlice]] = {}
         for one in slices:
             pools.setdefault((one.spec.driver, one.spec.pool.name), []).append(one)
         for name in sorted(pools, key=lambda name: (_binds_late(pools[name]), name)):
@@ -257,7 +241,7 @@ class Inventory:
         for counter, limit in self._limits.items():
             self._limits[counter] = limit._replace(claimed=self.book.drawn.get(counter, Fraction(0)))
 
-    def _add_pool(self, slices: list[ResourceSlice]) -> None:
+    def _add_pool(self, slices: list[core.ResourceSlice]) -> None:
         newest = max(one.spec.pool.generation or 0 for one in slices)
         current = sorted(
             (one for one in slices if (one.spec.pool.generation or 0) == newest), key=lambda one: one.metadata.name
@@ -293,7 +277,6 @@ class Inventory:
             unit: the device.
             amounts: what a share consumes; None for the whole device.
             sign: 1 or -1.
-
         """
         self._use(unit.name, unit, amounts, sign)
 
@@ -326,7 +309,7 @@ class Inventory:
                 amounts[limit.column] = int((self.book.drawn.get(counter, Fraction(0)) - limit.claimed) * 1000)
         return amounts
 
-    def _limits_for(self, one: ResourceSlice, device: Device, facts: DeviceFacts) -> Iterator[CounterName]:
+    def _limits_for(self, one: core.ResourceSlice, device: core.Device, facts: DeviceFacts) -> Iterator[CounterName]:
         """Counters of the extended resources for which the device counts, on a node that reports them itself."""
         node = device.node_name if one.spec.per_device_node_selection else one.spec.node_name
         column = self._nodes.table.index.get(node or "")
@@ -358,7 +341,7 @@ class Inventory:
             states.append((draws, consumed, self.book.shares.get(unit.name, 0) > 0))
         return tuple(states)
 
-    def _place(self, one: ResourceSlice, device: Device) -> tuple[list[int], NodeSelector | None]:
+    def _place(self, one: core.ResourceSlice, device: core.Device) -> tuple[list[int], core.NodeSelector | None]:
         """Columns of the nodes that can use a device, and the selector that says so."""
         owner = device if one.spec.per_device_node_selection else one.spec
         if owner.node_name:
@@ -372,7 +355,7 @@ class Inventory:
             columns = self._reach[key] = np.flatnonzero(match_selector(owner.node_selector, self._nodes)).tolist()
         return columns, owner.node_selector
 
-    def _unit(self, one: ResourceSlice, device: Device, scope: NodeSelector | None) -> Unit:
+    def _unit(self, one: core.ResourceSlice, device: core.Device, scope: core.NodeSelector | None) -> Unit:
         driver, pool = one.spec.driver, one.spec.pool.name
         taints = tuple(taint for taint in device.taints or () if taint.effect in ("NoSchedule", "NoExecute"))
         draws = {
@@ -407,13 +390,13 @@ class Inventory:
         return [unit for unit in self.by_node[column] if unit.name not in self.book.taken]
 
 
-def on_node(name: str) -> NodeSelector:
+def on_node(name: str) -> core.NodeSelector:
     """The selector of one node."""
     fields = [{"key": "metadata.name", "operator": "In", "values": [name]}]
-    return msgspec.convert({"nodeSelectorTerms": [{"matchFields": fields}]}, NodeSelector)
+    return msgspec.convert({"nodeSelectorTerms": [{"matchFields": fields}]}, core.NodeSelector)
 
 
-def _binds_late(slices: Iterable[ResourceSlice]) -> bool:
+def _binds_late(slices: Iterable[core.ResourceSlice]) -> bool:
     return any(device.binding_conditions for one in slices for device in one.spec.devices or ())
 
 

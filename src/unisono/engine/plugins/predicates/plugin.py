@@ -21,13 +21,7 @@ from unisono.engine.contract.plugin import Plugin
 from unisono.engine.decisions import Preparation
 from unisono.engine.plugins.common.node_selectors import NOT_READY, UNSCHEDULABLE, match_pod, per_node, required_of
 from unisono.engine.plugins.common.topology_spread import InterPodFilter, SpreadFilter
-from unisono.engine.plugins.predicates.resource_claims import (
-    AwaitedFilter,
-    ClaimFilter,
-    ClaimLedger,
-    LimitFilter,
-    reported_too,
-)
+from unisono.engine.plugins.predicates import resource_claims
 from unisono.engine.plugins.predicates.volumes import VolumeFilter, VolumeLedger
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.node_view import NodeAt, NodeView
@@ -91,7 +85,7 @@ class PredicatesPlugin(Plugin):
         self._checks: dict[int, list[DomainCheck]] = {}
         self._sources: dict[int, list[Versioned]] = {}
         self._volumes: VolumeLedger | None = None
-        self._devices: ClaimLedger | None = None
+        self._devices: resource_claims.ClaimLedger | None = None
         self._served: Set[str] | None = None
 
     def static_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
@@ -144,7 +138,7 @@ class PredicatesPlugin(Plugin):
             if spread is not None:
                 yield spread
         if pod_class.devices:
-            yield ClaimFilter(pod_class, self._claims())
+            yield resource_claims.ClaimFilter(pod_class, self._claims())
         yield from self._limit_checks(pod_class)
 
     def _limit_checks(self, pod_class: PodClass) -> Iterator[DomainCheck]:
@@ -156,14 +150,14 @@ class PredicatesPlugin(Plugin):
         if any(key in claims and stands_for_limits(claims[key]) for key in pod_class.devices):
             return
         if any(name in facts.by_claims for facts in self.session.snapshot.nodes.facts for name in served):
-            yield AwaitedFilter(served, self.session)
+            yield resource_claims.AwaitedFilter(served, self.session)
         if claims:
-            yield LimitFilter(served, self._claims())
+            yield resource_claims.LimitFilter(served, self._claims())
 
     def _served_of(self, pod_class: PodClass) -> dict[str, int]:
         """What a class requests of resources that device classes serve."""
         if self._served is None:
-            self._served = reported_too(self.session).keys()
+            self._served = resource_claims.reported_too(self.session).keys()
         return {name: pod_class.requests[name] for name in self._served & pod_class.requests.keys()}
 
     def _ledger(self, pod_class: PodClass) -> VolumeLedger | None:
@@ -183,9 +177,9 @@ class PredicatesPlugin(Plugin):
         exclusive = any(map(ledger.for_one_pod, pod_class.volumes))
         return ledger if exclusive or ledger.limits or ledger.zones or ledger.binding else None
 
-    def _claims(self) -> ClaimLedger:
+    def _claims(self) -> resource_claims.ClaimLedger:
         if self._devices is None:
-            self._devices = ClaimLedger(self.session)
+            self._devices = resource_claims.ClaimLedger(self.session)
         return self._devices
 
     def placed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
@@ -246,7 +240,6 @@ class DomainCheck(Protocol):
 
     Attributes:
         self_affecting: one pod of the class matters to the next one.
-
     """
 
     self_affecting: bool

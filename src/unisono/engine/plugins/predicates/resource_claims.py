@@ -8,16 +8,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 import numpy as np
 
-from unisono.api.core import (
-    AllocationResult,
-    DeviceAllocationConfiguration,
-    DeviceAllocationResult,
-    DeviceClass,
-    DeviceRequestAllocationResult,
-    NodeSelector,
-    NodeSelectorTerm,
-    ResourceClaim,
-)
+from unisono.api import core
 from unisono.api.extended_devices import classes_by_resource
 from unisono.api.messages import resource_claim_not_found
 from unisono.cluster.podclass import PodClass
@@ -65,7 +56,7 @@ class ClaimLedger:
             for unit in units:
                 self._where.setdefault(id(unit), []).append(column)
 
-    def claim(self, key: str) -> ResourceClaim | None:
+    def claim(self, key: str) -> core.ResourceClaim | None:
         """The claim, None when it does not exist."""
         return self.catalogue.device_claims.get(key)
 
@@ -79,7 +70,6 @@ class ClaimLedger:
 
         Raises:
             ClaimError: one of them cannot be read.
-
         """
         claim_plans = []
         for key in pod_class.devices:
@@ -115,7 +105,6 @@ class ClaimLedger:
 
         Raises:
             ClaimError: a selector has no answer for a device of the node.
-
         """
         inventory = self.inventory
         inventory.settle(column)
@@ -175,18 +164,18 @@ class ClaimLedger:
             results.append(ClaimAllocation(meta.namespace or "", meta.name, meta.uid or "", given))
         return tuple(results)
 
-    def _result(self, claim: ResourceClaim, grant: Grant) -> AllocationResult:
+    def _result(self, claim: core.ResourceClaim, grant: Grant) -> core.AllocationResult:
         results = [_result_of(claim, number, gift) for number, gift in enumerate(grant.devices)]
-        devices = DeviceAllocationResult(results=results, config=self._config(claim) or None)
-        return AllocationResult(devices=devices, node_selector=self._reach_of(grant))
+        devices = core.DeviceAllocationResult(results=results, config=self._config(claim) or None)
+        return core.AllocationResult(devices=devices, node_selector=self._reach_of(grant))
 
-    def _reach_of(self, grant: Grant) -> NodeSelector | None:
+    def _reach_of(self, grant: Grant) -> core.NodeSelector | None:
         """From where all devices can be used."""
         here = on_node(self.session.snapshot.nodes.names[grant.column])
         bound = any(gift.unit.device.binds_to_node for gift in grant.devices)
         return here if bound else _everywhere([gift.unit.scope for gift in grant.devices])
 
-    def _config(self, claim: ResourceClaim) -> list[DeviceAllocationConfiguration]:
+    def _config(self, claim: core.ResourceClaim) -> list[core.DeviceAllocationConfiguration]:
         configurations = []
         for request in claim.spec.devices.requests or ():
             names = [request.exactly.device_class_name] if request.exactly is not None else []
@@ -195,11 +184,13 @@ class ClaimLedger:
                 device_class = self.catalogue.device_classes.get(name)
                 for entry in (device_class.spec.config or ()) if device_class is not None else ():
                     configurations.append(
-                        DeviceAllocationConfiguration(source="FromClass", requests=[request.name], opaque=entry.opaque)
+                        core.DeviceAllocationConfiguration(
+                            source="FromClass", requests=[request.name], opaque=entry.opaque
+                        )
                     )
         for given in claim.spec.devices.config or ():
             configurations.append(
-                DeviceAllocationConfiguration(source="FromClaim", requests=given.requests, opaque=given.opaque)
+                core.DeviceAllocationConfiguration(source="FromClaim", requests=given.requests, opaque=given.opaque)
             )
         return configurations
 
@@ -215,7 +206,7 @@ class ClaimLedger:
         return np.ones(nodes.size, dtype=np.bool_) if selector is None else match_selector(selector, nodes)
 
 
-def reported_too(session: Session) -> dict[str, DeviceClass]:
+def reported_too(session: Session) -> dict[str, core.DeviceClass]:
     """Extended resources that device classes serve and that nodes report as well, with their classes."""
     served = classes_by_resource(session.snapshot.catalogue.device_classes.values())
     registry = session.snapshot.registry
@@ -230,7 +221,6 @@ class LimitFilter:
     Attributes:
         sources: what the answer depends on.
         self_affecting: its pods are counted by the engine itself.
-
     """
 
     self_affecting = False
@@ -267,10 +257,10 @@ class AwaitedFilter:
         return [Veto(away, AWAITED)]
 
 
-def _result_of(claim: ResourceClaim, number: int, gift: Gift) -> DeviceRequestAllocationResult:
+def _result_of(claim: core.ResourceClaim, number: int, gift: Gift) -> core.DeviceRequestAllocationResult:
     want, unit = gift.want, gift.unit
     share = gift.share if unit.shared and not want.admin else None
-    return DeviceRequestAllocationResult(
+    return core.DeviceRequestAllocationResult(
         request=want.request,
         driver=unit.name[0],
         pool=unit.name[1],
@@ -284,12 +274,12 @@ def _result_of(claim: ResourceClaim, number: int, gift: Gift) -> DeviceRequestAl
     )
 
 
-def _share_id(claim: ResourceClaim, number: int, gift: Gift) -> str:
+def _share_id(claim: core.ResourceClaim, number: int, gift: Gift) -> str:
     """The same for the same decision, and another one for every share."""
     return str(uuid5(NAMESPACE_OID, f"{claim.metadata.uid}/{number}/{'/'.join(gift.unit.name)}"))
 
 
-def _everywhere(scopes: Sequence[NodeSelector | None]) -> NodeSelector | None:
+def _everywhere(scopes: Sequence[core.NodeSelector | None]) -> core.NodeSelector | None:
     """The selector of nodes from where all devices can be used: one term with the requirements of all; None: any."""
     distinct = [scope for index, scope in enumerate(scopes) if scope is not None and scope not in scopes[:index]]
     if not distinct:
@@ -297,9 +287,9 @@ def _everywhere(scopes: Sequence[NodeSelector | None]) -> NodeSelector | None:
     if len(distinct) == 1:
         return distinct[0]
     terms = [term for scope in distinct for term in (scope.node_selector_terms or ())[:1]]
-    return NodeSelector(
+    return core.NodeSelector(
         node_selector_terms=[
-            NodeSelectorTerm(
+            core.NodeSelectorTerm(
                 match_expressions=[e for term in terms for e in term.match_expressions or ()] or None,
                 match_fields=[f for term in terms for f in term.match_fields or ()] or None,
             )
@@ -313,7 +303,6 @@ class ClaimFilter:
     Attributes:
         sources: what the answer depends on.
         self_affecting: devices are taken by the first pod of the class.
-
     """
 
     self_affecting = True

@@ -75,7 +75,6 @@ class VolumeLedger:
         session: the session.
         limits, zones, binding: which of the three filters are on.
         timeout: seconds that the binder may take.
-
     """
 
     def __init__(self, session: Session, *, limits: bool, zones: bool, binding: bool, timeout: float) -> None:
@@ -257,7 +256,6 @@ class VolumeFilter:
     Attributes:
         sources: what the answer depends on.
         self_affecting: claims may be bound by the first pod of the class.
-
     """
 
     self_affecting = True

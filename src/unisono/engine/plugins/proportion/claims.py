@@ -43,7 +43,6 @@ class Claims:
     Attributes:
         usable: what a queue holds, and what it asks for as far as its limits let it have that.
         asked: what it holds and asks for, whatever its limits.
-
     """
 
     usable: dict[str, Amounts]
@@ -70,7 +69,6 @@ def claims_of(session: Session, promisable: Amounts, admission: Mapping[str, Amo
         session: at its opening, when limits are known.
         promisable: what there is at most.
         admission: what each queue may be promised; queues that are not named are left out.
-
     """
     requests = {name: listed(_claim(session.queues[name]), session.registry) for name in admission}
     later: dict[str, Amounts] = {}
@@ -180,7 +178,6 @@ class _Ask:
         pod_class: of the pods; None for a job as a whole.
         to_come: what of a job's amounts no pod asks for yet.
         able: how many of them could start, if there were room.
-
     """
 
     job: JobState
@@ -199,7 +196,6 @@ class _Bound:
     Attributes:
         costs: of one of each ask that it concerns, by the place of the ask.
         rest: how much more there may be.
-
     """
 
     costs: dict[int, float]

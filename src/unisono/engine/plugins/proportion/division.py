@@ -33,7 +33,6 @@ class Share:
         request: what its tasks hold and ask for.
         limit: what it may have at most (None: no limit).
         guarantee: what it gets at least, even unasked.
-
     """
 
     weight: int
@@ -134,7 +133,6 @@ def limits_in_families(
 
     Returns:
         per queue with jobs what it may deserve at most.
-
     """
     limits = {name: list(amounts) for name, amounts in capability.items()}
     if not any(queue.record.capability for queue in session.queues.values()):
@@ -171,7 +169,6 @@ def deserved_in_families(
 
     Returns:
         per queue with jobs, by resource row; empty where no queue states anything.
-
     """
     if not any(queue.record.deserved for queue in session.queues.values()):
         return {}
@@ -227,7 +224,6 @@ class Division:
             its limits say better why it gets no more than its share.
         undivided: likewise, where a capability above is not divided among the queues below it.
         requests: what it holds and asks for, as far as it can use that.
-
     """
 
     real_capability: dict[str, Amounts]
@@ -239,11 +235,7 @@ class Division:
 
 
 def divide(
-    session: Session,
-    *,
-    deserved: bool = False,
-    asked: Mapping[str, Amounts] | None = None,
-    lost: Amounts | None = None,
+    session: Session, *, deserved: bool = False, asked: Mapping[str, Amounts] | None = None, lost: Amounts | None = None
 ) -> Division:
     """Divide the usable cluster among the session's queues.
 
@@ -252,7 +244,6 @@ def divide(
         deserved: queues get what they state as ``deserved``, as far as they ask for it, before weights count.
         asked: by name what queues hold and ask for, those that count; None: as the session's jobs tell.
         lost: by resource row, how much less there is.
-
     """
     registry = session.registry
     total, promisable = listed(session.sharable_total, registry), listed(session.promisable_total, registry)

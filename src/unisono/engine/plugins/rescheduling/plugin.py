@@ -30,7 +30,6 @@ from unisono.errors import ConfigError
 if TYPE_CHECKING:
     from unisono.engine.session.session import Session
 
-
 # The strategies that look at nodes' load: away from busy nodes, and off nearly empty ones.
 
 # highNodeUtilization: empties nodes that are hardly asked for, so that they can be given back or take large pods.
@@ -48,7 +47,6 @@ class HighNodeUtilization:
         thresholds: percent by resource name; a node is hardly asked for that is below all of them.
         least_low: acts only when more nodes than this are so.
         below: pods of this priority and above stay, and with them all others of their node.
-
     """
 
     thresholds: Mapping[str, int]
@@ -137,7 +135,6 @@ class LowNodeUtilization:
         below: pods of this priority and above stay.
         below_class: the PriorityClass that says so, "" when ``below`` is given.
         must_fit: a pod is moved only when a low node could take it.
-
     """
 
     low: tuple[float, float]
@@ -180,7 +177,7 @@ class LowNodeUtilization:
             return []
         plan = _Moves(session, self, percent, low, spares)
         pods: dict[str, list[Task]] = {}
-        limit = self._priority_limit(session)
+        limit = session.snapshot.priorities.get(self.below_class, self.below) if self.below_class else self.below
         for task in candidates:
             if task.priority < limit:
                 pods.setdefault(task.node, []).append(task)
@@ -191,9 +188,6 @@ class LowNodeUtilization:
                     break
                 plan.move(task, column)
         return plan.moved
-
-    def _priority_limit(self, session: Session) -> int:
-        return session.snapshot.priorities.get(self.below_class, self.below) if self.below_class else self.below
 
 
 class _Moves:

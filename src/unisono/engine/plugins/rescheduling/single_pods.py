@@ -256,7 +256,6 @@ class FailedPods:
         excluded: pods with an owner of these kinds stay.
         seconds: pods that were made less than so long ago stay.
         below: pods of this priority and above stay.
-
     """
 
     reasons: frozenset[str]
@@ -343,7 +342,6 @@ class SinglePods:
         below: pods of this priority and above stay.
         seconds: of podLifeTime: how long a pod may run.
         soft: of the topology spread: also look at constraints with ScheduleAnyway.
-
     """
 
     name: str

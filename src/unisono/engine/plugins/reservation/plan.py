@@ -47,7 +47,6 @@ class Freed:
         where: ``[E x K]`` which entries of a flattened ``[K, N]`` matrix each of them frees.
         what: ``[E x K]`` how much it frees there.
         rows: ``K``, resources that are looked at.
-
     """
 
     where: Columns
@@ -70,7 +69,6 @@ class Endings:
         columns: ``[E]`` on which node.
         classes: ``[E]`` number of the pod's class.
         vectors: ``[C, R]`` what a pod of each class frees.
-
     """
 
     times: FloatArray
@@ -287,7 +285,6 @@ class Plan:
         kept: ``[R, N]`` what is kept there.
         base: ``[R, N]`` what is free there at ``start`` (at present, where that is not known).
         used: ``[R, N]`` what was used or promised when the plan was made.
-
     """
 
     job: JobState

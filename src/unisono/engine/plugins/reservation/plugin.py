@@ -49,7 +49,6 @@ class QueueRoom:
         queue: its queue.
         rows: resource rows of which the queue's share has too little left; what becomes free of them is kept for it.
         limits: those of the gang, its queue and the queues above it, of which too little is left, with the rows.
-
     """
 
     queue: QueueState
