@@ -53,7 +53,6 @@ UNLIMITED = "Limit must be set for non overcommitable resources"
 
 PROBE = re.compile(r"((?:Liveness|Startup) probe failed(?:: .*)?)")
 
-
 _KINDS = {"configmap": "ConfigMap", "secret": "Secret"}  # nosec B105 # the name of a kind
 
 
@@ -67,7 +66,6 @@ class Missing:
         key: that the object lacks, where it is there and has not all that is asked of it.
         end: where the message has said so.
         meant: the name or key that was probably meant, where the message says it behind that.
-
     """
 
     kind: str

@@ -35,7 +35,6 @@ def spared(cycle: Cycle, job: JobState, victims: Sequence[str]) -> str:
         cycle: at its end.
         job: waits.
         victims: keys of pods; it is known that the job would start without them.
-
     """
     if FOR_WAITING.isdisjoint(cycle.config.actions):
         return ""
@@ -156,7 +155,6 @@ def advise(
         most: jobs for which changes are tried.
         line: keys of all jobs that wait in their order, where the drafts are of some of them.
         seconds: how long changes are tried; 0: for what they cost, see `Trials`.
-
     """
     if not drafts:
         return {}

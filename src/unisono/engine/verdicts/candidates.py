@@ -99,7 +99,6 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals, p
         refusal: says by what.
         rivals: the jobs that raising a limit serves as well.
         pods: of how many pods the refusal speaks; 0: of the whole gang where it is not admitted, else of one.
-
     """
     queue = job.queue
     pods = pods or (max(job.min_member, 1) if job.phase == "Pending" else 1)

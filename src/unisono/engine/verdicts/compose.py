@@ -128,7 +128,6 @@ class Composition:
         refuted: single changes after which it would wait.
         alone: what would keep it waiting if no other job did; None: nothing that is known.
         cut: the time ended before all was tried.
-
     """
 
     trials: Trials

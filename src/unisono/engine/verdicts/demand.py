@@ -30,7 +30,6 @@ class Kind:
         port: they need a host port, so that a node holds one of them.
         pod_class: where they may go; None where only amounts are known.
         role: name of their task or replica type.
-
     """
 
     who: str

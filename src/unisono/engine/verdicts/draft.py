@@ -22,7 +22,6 @@ class Draft(Struct):
         first, last: advice in words only, said before and after.
         fallback: advice in words only, said where no change is known to help.
         evictions: whether others could make room.
-
     """
 
     verdict: Verdict

@@ -41,7 +41,6 @@ class _Found:
         task: which attribute of the report is the task that its verdict names, ``""``: the first that waits.
         told: what the actions said of the job.
         cycle: number of the cycle that made it.
-
     """
 
     draft: Draft

@@ -40,7 +40,6 @@ from unisono.errors import EngineError
 Move = tuple[PodClass, str, int]
 """A pod of a class came to a node (1) or left it (-1)."""
 
-
 _KEPT = 256
 
 
@@ -57,7 +56,6 @@ class Edit:
     Attributes:
         woken: jobs that have pods to be placed again, known once the snapshot is made.
         moves: pods that came to nodes or left them: what `unisono.engine.session.domains.Domains` has to follow.
-
     """
 
     def __init__(self, snapshot: Snapshot, moves: Iterable[Move] = ()) -> None:

@@ -25,13 +25,11 @@ from unisono.jobkinds.registry import OWNER_LABELS
 
 # ---- Jobs and pods that hold a resource, by the names that their owners know
 
-
 _MOST_NAMED = 3
 _MOST_PODS = 20_000
 """Pods in the cluster up to which those of other schedulers are looked for one by one."""
 _MOST_PODS_ON_NODES = 2_000
 """The same on the nodes that a waiting pod may use, where those are not all."""
-
 
 _Held = tuple[str, tuple[Holder, ...], list[JobState]]
 
@@ -87,7 +85,6 @@ def jobs_holding(cycle: Cycle, name: str, but: JobState | None, queue: str = "")
         name: of the resource.
         but: is left out; None: nobody is.
         queue: only jobs of this queue and those below it; empty: all.
-
     """
     row = cycle.session.registry.find(name)
     if row is None:
@@ -151,7 +148,6 @@ def holders_text(cycle: Cycle, job: JobState, name: str, queue: str = "", *, nod
         name: of the resource.
         queue: only jobs of this queue and those below it; empty: all.
         nodes: ``[N]`` only what is held on these; None: on all.
-
     """
     if nodes is not None and not nodes.all():
         on_nodes = holders_on(cycle, job, name, nodes)

@@ -180,7 +180,6 @@ def for_node_groups(cycle: Cycle, queue: QueueState, task: Task, missing: int, r
         task: one of its pods that no node takes.
         missing: how many wait.
         reasons: why nodes refuse it.
-
     """
     if not any(text in reasons for text in _TEXTS):
         return []

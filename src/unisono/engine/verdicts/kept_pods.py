@@ -31,7 +31,6 @@ def not_evicted(cycle: Cycle, job: JobState, holders: list[JobState], name: str)
         job: waits.
         holders: jobs that hold the resource ``name``, those first that hold most.
         name: of the resource.
-
     """
     reasons = [_kept(cycle, job, other, name) for other in holders]
     if reasons and all(reason == reasons[0] for reason in reasons):

@@ -43,7 +43,6 @@ def labelled(pod_class: PodClass, nodes: NodeView, room: npt.NDArray[np.int64], 
         nodes: all nodes.
         room: ``[N]`` how many pods of the class each node could take now.
         missing: how many pods need a place.
-
     """
     if match_pod(pod_class, nodes).any():
         return []

@@ -23,7 +23,6 @@ class Lack(NamedTuple):
         absent: the claim does not exist.
         meant: name of the claim that is probably meant instead.
         elsewhere: another namespace that has a claim of this name.
-
     """
 
     what: str
@@ -54,7 +53,6 @@ def absent(of: str, key: str, known: Iterable[str]) -> Lack:
         of: ``PersistentVolumeClaim`` or ``ResourceClaim``.
         key: of the claim.
         known: keys of those of its kind.
-
     """
     namespace, _, name = key.partition("/")
     spaces = [one.partition("/")[::2] for one in known]

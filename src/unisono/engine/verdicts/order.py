@@ -61,10 +61,8 @@ ORDER: tuple[CauseOf, ...] = (
 )
 """Each answers None where it is not what the job waits for; the first answer counts."""
 
-
 _OF_NODES: Final = frozenset((Cause.NODES_FULL, Cause.FILTERS, Cause.TOO_LARGE, Cause.TOPOLOGY))
 """Causes that other nodes might not have."""
-
 
 _FOR_ROOM: Final = frozenset(
     (Cause.CLUSTER_OVERCOMMITTED, Cause.OVER_CAPABILITY, Cause.OVER_SHARE, Cause.NODES_FULL, Cause.RESERVED)

@@ -31,7 +31,6 @@ class PendingPods:
         gated: how many have scheduling gates.
         samples: the first one of each kin, then of each class, which differ in amounts; at most `MOST_SAMPLES`.
         groups: those that this scheduler places, by class and role; empty where they are too mixed.
-
     """
 
     gated: int

@@ -30,7 +30,6 @@ class Shortage:
         used, hard: as the quota's status and spec say.
         whole: what all pods of the gang ask for, of the same.
         others: what pods ask for that other jobs lack: their controllers try again at the same moment.
-
     """
 
     quota: str

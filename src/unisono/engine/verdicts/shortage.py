@@ -76,7 +76,6 @@ def never_together(kinds: list[Kind], idle: Matrix, nodes: Sequence[str], short:
         idle: ``[R, N]`` what is free, 0 on nodes that they cannot use.
         nodes: their names.
         short: resources of which some node has too little, with their rows.
-
     """
     for kind in kinds:
         parts = (idle[kind.rows] / kind.amounts[:, None]).clip(max=1)
@@ -106,7 +105,6 @@ class Lack:
         too_large: one pod, or the gang, would not fit even if the cluster were empty.
         pod_too_large: one pod would not.
         at_most: what a pod that is larger than any node may ask for to fit; empty where none is.
-
     """
 
     message: str
@@ -149,7 +147,6 @@ class Shortages:
             have: what is promised to others, for gates that count promises.
             allowed: nodes that its pods may use; None: not asked, because its pods may not exist yet.
             rivals: only these of its pods, because the others may use other nodes: those are taken to run; None: all.
-
         """
         lack, held = self._lack(job, need, have, allowed, rivals)
         holdings = [holders_text(self.cycle, job, name, nodes=allowed) for name in held[:_MOST_HELD]]
@@ -252,7 +249,6 @@ class Shortages:
             job: waits.
             kinds: what its pods ask for.
             masks: ``[N]`` for each of them, the nodes that it may use.
-
         """
         placed = _most_placed(kinds, self.cycle.session.nodes.idle, masks)
         return min(placed + job.ready_count, max(job.min_member, 1))

@@ -122,7 +122,6 @@ class _Settled(NamedTuple):
         cluster: with the pods that came and left since the trials began.
         own: pods that the job had before it was created again.
         slow: cycles that may still pass until it has pods.
-
     """
 
     way: tuple[str, str, int]
@@ -150,7 +149,6 @@ class Trials:
         seconds: how long may be tried, by the cycle's clock, whatever it costs; 0: see `COST_LIMIT`.
         limited: keys of those that wait for a limit and not for nodes: their trials count nodes under a check as
             passed, because by the time the limit is raised they are. Otherwise advice would change with each check.
-
     """
 
     strict: ClassVar[bool] = False
@@ -230,7 +228,6 @@ class Trials:
             job: its key.
             change: is made.
             alone: as if no other job waited.
-
         """
         parts = parts_of(change)
         return self._kept_by(job, (parts,) if alone else _nodes_last(parts), alone=alone, near=not alone)
@@ -285,7 +282,6 @@ class Trials:
             slow: cycles that pass after its admission until the job has pods.
             near: only jobs take part whose queues get anything by a stage.
             anew: a job that may have to be created again for a change comes to the line as a new one.
-
         """
         made, way = list[Change](), (key, prefix, slow)
         evicting = any(isinstance(one, UsePriority | AllowReclaim) for one in stages[-1])
@@ -442,7 +438,6 @@ class Trials:
 
         Returns:
             the cluster, whether the job has pods, and whether others have got some.
-
         """
         edit, left, has_pods, others = _without_victims(trial), MOST_ADDED, bool(own) and not early, False
         _tell_in_vain(edit, trial)

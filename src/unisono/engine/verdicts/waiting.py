@@ -49,7 +49,6 @@ class Waiting:
         tools: shared by all jobs of the cycle.
         job: as the session left it.
         report: what went wrong with it.
-
     """
 
     tools: Tools

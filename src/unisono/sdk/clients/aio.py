@@ -49,7 +49,6 @@ class Connection:
     Args:
         where: which control plane; see `Where`.
         namespace: for objects that name none; None for the kubeconfig's, or ``default``.
-
     """
 
     def __init__(self, where: Where | None = None, *, namespace: str | None = None) -> None:
@@ -116,7 +115,6 @@ class AsyncClient(Connection):
     Args:
         where: which control plane; see `Where`.
         namespace: for jobs that name none; None for the kubeconfig's, or ``default``.
-
     """
 
     async def submit(self, work: Work) -> JobView:
@@ -131,7 +129,6 @@ class AsyncClient(Connection):
             BadWork: it is no job, or more than one.
             AlreadyExists: a job of that name exists.
             ApiError: the server refuses an object; the message names the field.
-
         """
         http = await self._connected()
         endpoint = await self.endpoint()
@@ -164,7 +161,6 @@ class AsyncClient(Connection):
 
         Raises:
             BadWork: there is no such kind of job.
-
         """
         return JobHandle(named(kind) if isinstance(kind, str) else kind, namespace or self.namespace, name)
 
@@ -173,7 +169,6 @@ class AsyncClient(Connection):
 
         Raises:
             NotFound: there is no such job.
-
         """
         return await (await self._connected()).get(job.kind, job.name, job.namespace)
 
@@ -182,7 +177,6 @@ class AsyncClient(Connection):
 
         Raises:
             NotFound: there is no such job.
-
         """
         http = await self._connected()
         return (await look(http, *self._key(job))).view
@@ -199,7 +193,6 @@ class AsyncClient(Connection):
 
         Raises:
             BadWork: there is no such kind of job.
-
         """
         http, chosen = await self._connected(), named(kind) if isinstance(kind, str) else kind
         namespace = None if all_namespaces else self.namespace
@@ -241,7 +234,6 @@ class AsyncClient(Connection):
             WaitTimeout: the time is over; the job goes on.
             JobFailed: with ``check``, the job did not complete.
             NotFound: there is no such job.
-
         """
         last: JobView | None = None
         try:
@@ -278,7 +270,6 @@ class AsyncClient(Connection):
             follow: go on until the job has ended, with pods that start later.
             task: of this task only.
             tail: so many last lines of each pod.
-
         """
         http = await self._connected()
         selection = LogSelection(task, params={} if tail is None else {"tailLines": str(tail)})
@@ -302,7 +293,6 @@ class AsyncClient(Connection):
 
         Raises:
             BadWork: jobs of this kind cannot be suspended.
-
         """
         await control.send_action(await self._connected(), *self._key(job), "AbortJob")
 
@@ -311,7 +301,6 @@ class AsyncClient(Connection):
 
         Raises:
             BadWork: jobs of this kind cannot be suspended.
-
         """
         await control.send_action(await self._connected(), *self._key(job), "ResumeJob")
 
@@ -333,7 +322,6 @@ class AsyncClient(Connection):
         Raises:
             BadWork: the job has no such task, or jobs of its kind keep their size.
             Invalid: the job cannot have that size.
-
         """
         await control.resize(await self._connected(), *self._key(job), task, replicas)
         return await self.get(job)
@@ -388,6 +376,5 @@ class AsyncClient(Connection):
         Raises:
             BadWork: the kind is not known, or the object has no name.
             ApiError: the server refuses it.
-
         """
         await apply_object(await self._connected(), value, self.namespace)

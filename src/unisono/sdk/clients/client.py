@@ -61,7 +61,6 @@ class Portal:
 
         Raises:
             RuntimeError: the portal is closed.
-
         """
         with self._entrance:
             if self.open:
@@ -74,7 +73,6 @@ class Portal:
 
         Raises:
             RuntimeError: the portal is closed, or another thread closed it meanwhile.
-
         """
         future = self.start(work)
         try:
@@ -179,7 +177,6 @@ class Client:
         namespace: for jobs that name none.
         quiet: do not show what jobs wait for while a call waits for them; None shows it in terminals and notebooks.
         detached: SIGTERM leaves the jobs running that were submitted here, instead of stopping them.
-
     """
 
     def __init__(
@@ -244,7 +241,6 @@ class Client:
         Args:
             work: the job.
             detached: SIGTERM of this program leaves it running; None for what the client says.
-
         """
         view = self._portal.run(self.aio.submit(work))
         if not (self._detached if detached is None else detached):

@@ -39,7 +39,6 @@ class Where:
         private: a control plane for this client alone.
         nodes: simulated nodes ``{name, count, capacity, labels, taints}`` for the private one.
         local_node: the private one runs pods as processes of this machine.
-
     """
 
     kubeconfig: str | os.PathLike[str] | None = None
@@ -59,7 +58,6 @@ class Endpoint:
         config: how to reach it.
         local: it runs pods on this machine, so that paths of this machine mean something to them.
         private: it belongs to this client, and goes with it.
-
     """
 
     config: ClusterConfig
@@ -76,7 +74,6 @@ async def find(where: Where) -> Endpoint:
     Raises:
         NoControlPlane: the named one does not exist, two are named, or the private one does not start.
         ConfigError: the kubeconfig cannot be used.
-
     """
     named = [
         name
@@ -121,7 +118,6 @@ class PrivatePlane:
 
         Raises:
             NoControlPlane: it ended at once or did not become ready.
-
         """
         folder = Path(tempfile.mkdtemp(prefix="unisono-"))
         data = DataDir(folder)

@@ -35,7 +35,6 @@ async def apply_fix(client: HttpClient, fix: Fix, *, dry_run: bool = False) -> N
     Raises:
         CannotApply: it has none.
         ApiError: the server refused one; those before it stay carried out.
-
     """
     if not fix.operations:
         raise CannotApply(f"{fix.text}: {fix.why_not or 'there is nothing that could be sent'}.")

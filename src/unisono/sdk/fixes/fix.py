@@ -26,7 +26,6 @@ class Operation:
         body: the patch, or the manifest to create.
         patch_type: ``merge`` or ``json``.
         subresource: to be patched in place of the object.
-
     """
 
     verb: Verb
@@ -96,7 +95,6 @@ class Fix:
         why_not: why there are no operations.
         lasting: what does the same to the object that makes the pods which ``operations`` change, where it makes
             others in their place.
-
     """
 
     text: str

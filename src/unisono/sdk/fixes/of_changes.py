@@ -64,7 +64,6 @@ class FixMaker:
         client: the server.
         owner: what waits, as the user wrote it and the server sent it.
         namespace: where it is.
-
     """
 
     def __init__(self, client: HttpClient, owner: Raw | None, namespace: str) -> None:

@@ -41,7 +41,6 @@ def for_fields(root: Raw, empty: str, stalled: str, messages: Iterable[str]) -> 
         empty: the field by which it wants no pods.
         stalled: why it has none.
         messages: what controllers, the server and the scheduler say.
-
     """
     if empty:
         yield set_to(root, empty, 1, f"set {empty} to 1")

@@ -39,7 +39,6 @@ class _Named(NamedTuple):
         where: it is named, for people.
         fields: ``claimName``, or ``secretRef.name`` for one that means something else elsewhere.
         made: one of a name may be created with nothing but this beside it; None: its content is for others to say.
-
     """
 
     kind: Kind[Any]

@@ -31,7 +31,6 @@ class Target:
         namespace: of the object.
         name: of the object.
         created: the object as its creation answered; None for one that exists.
-
     """
 
     kind: Kind[Object]
@@ -119,7 +118,6 @@ class EventQueue:
 
         Raises:
             Exception: the one that ended following.
-
         """
         match await self._events.get():
             case Target() as target:
@@ -150,7 +148,6 @@ class Teller:
     Args:
         out: where it goes; None for standard error.
         clock: seconds, for tests.
-
     """
 
     def __init__(self, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:

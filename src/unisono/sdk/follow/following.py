@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from unisono.kube.client import Client, EventType
     from unisono.sdk.state.views import JobView
 
-
 # Which followed object a pod belongs to, also after the objects between the two are deleted.
 
 T = TypeVar("T")
@@ -40,7 +39,6 @@ class OwnerGraph(Generic[T]):
 
     Args:
         roots: what to find, by the UID of its object.
-
     """
 
     def __init__(self, roots: Iterable[tuple[str, T]]) -> None:
@@ -91,7 +89,6 @@ class TargetInformers:
 
     Attributes:
         changed: set after every change; the reader clears it.
-
     """
 
     def __init__(self, client: Client, objects: Mapping[Target, Object]) -> None:
@@ -140,7 +137,6 @@ class TargetInformers:
 
         Raises:
             ApiError: the targets or their pods cannot be read.
-
         """
         for resource in dict.fromkeys([*(target.kind.resource for target in self._last), PODS.resource]):
             # An informer would try for ever.
@@ -277,7 +273,6 @@ async def follow(
     Raises:
         NotFound: a target does not exist.
         ApiError: the server does not let the targets or their pods be read.
-
     """
     events = EventQueue()
     task = asyncio.create_task(_run(client, targets, until, logs, pause, events))
@@ -433,7 +428,6 @@ class LogLine:
         pod: name of the pod.
         task: its task.
         text: the line without its end; a line of more than 256 Ki characters comes as several.
-
     """
 
     pod: str
@@ -456,7 +450,6 @@ async def read_logs(
 
     Raises:
         NotFound: there is no such object.
-
     """
     owner = await client.get(kind, name, namespace)
     pods = (await dependents(client, kind.resource, owner)).pods
@@ -495,7 +488,6 @@ async def follow_logs(
 
     Raises:
         NotFound: there is no such object.
-
     """
     target = Target(kind, namespace, name)
     async with aclosing(follow(client, [target], until=lambda view: view.stopped, logs=wanted)) as events:
@@ -511,7 +503,6 @@ def _pass_over(error: ApiError, pod: Pod, refused: Refused) -> None:
 
     Raises:
         ApiError: the error is of another kind.
-
     """
     if error.code not in (400, 404):
         raise error

@@ -18,7 +18,6 @@ from unisono.sdk.state.observing import task_of
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
 
-
 # Log lines of pods: whose are wanted and from where on, followed until the container ends.
 
 # Which pods' and containers' logs are wanted, and which part of them (pure).
@@ -35,7 +34,6 @@ class LogSelection:
         container: of the pods that have one of this name; the first one of each pod where it is empty.
         all_containers: all containers of each pod, init containers included.
         params: of the log subresource: ``tailLines``, ``sinceSeconds``, ``timestamps``, ``previous``.
-
     """
 
     task: str | None = None
@@ -111,7 +109,6 @@ async def lines(
 
     Raises:
         ApiError: the server refuses, or the pod does not exist (unless ``patient``).
-
     """
     splitter = LineSplitter()
     async with aclosing(texts(client, namespace, pod, params, patient=patient)) as source:
@@ -201,7 +198,6 @@ class _Copy:
         silent: no line has come yet.
         holds: a line has come that waits for its turn, or for room.
         task: reads it; None before that begins.
-
     """
 
     uid: str
@@ -226,7 +222,6 @@ class LogCopies:
         selection: which logs are followed.
         events: where lines and failures go.
         ended: is called when a log has come to its end.
-
     """
 
     def __init__(
@@ -252,7 +247,6 @@ class LogCopies:
         Args:
             pods: all pods; some of them may still start: soon where they have a node, in a moment where they do not.
             job_end: when the job ended. All times are of the loop's clock.
-
         """
         now = asyncio.get_running_loop().time()
         times = [self._silent_at(copy, job_end, now) for copy in self._copies.values() if not copy.done]

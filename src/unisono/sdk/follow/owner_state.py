@@ -87,7 +87,6 @@ class Rollout:
         ready: of all of them.
         surge: that may be there beyond those that are wanted.
         missing: that may be missing of them.
-
     """
 
     desired: int

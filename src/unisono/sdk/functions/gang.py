@@ -55,7 +55,6 @@ class GangFunction(Generic[P, R]):
     Attributes:
         function: the plain function, for calls in this process.
         options: how the pods look.
-
     """
 
     def __init__(self, function: Callable[P, R], options: GangOptions, client: Client | None) -> None:
@@ -70,7 +69,6 @@ class GangFunction(Generic[P, R]):
             JobFailed: the job ended otherwise without success.
             WaitTimeout: it took longer than ``timeout``.
             CannotShip: the function, an argument or a result cannot travel.
-
         """
         _outside(self.function)
         client = self._client or default_client()
@@ -101,7 +99,6 @@ def gang(
         workers: number of pods.
         client: where; None for the default client.
         options: further fields of `GangOptions`, such as ``cpu``, ``gpus``, ``queue`` or ``timeout``.
-
     """
     chosen = _options(workers, options)
     return lambda function: GangFunction(function, chosen, client)
@@ -127,7 +124,6 @@ def map(
     Raises:
         RemoteError: a call raised; the job is stopped then.
         CannotShip: the function, an item or a result cannot travel.
-
     """
     _outside(function)
     given = list(items)

@@ -66,7 +66,6 @@ class Frames:
         Raises:
             RemoteError: the function raised.
             CannotShip: the log has no whole result, or its file is not what the log says.
-
         """
         packed = b"".join(self._pieces.get(number, b"") for number in range(self._count))
         if not self._count or hashlib.sha256(packed).hexdigest()[:16] != self._total:
@@ -137,7 +136,6 @@ class GangOptions:
         results_dir: folder for results above 4 MiB, on storage that pods and caller share under this path; on this
             machine one is made.
         pod, container: further fields of pod and container.
-
     """
 
     workers: int = 1
@@ -167,7 +165,6 @@ class Launched:
         token: how lines begin that carry results.
         options: as given.
         results: folder of large results; None where there is none.
-
     """
 
     view: JobView
@@ -200,7 +197,6 @@ async def launch(
     Raises:
         CannotShip: the function or an argument cannot be sent.
         ApiError: the server refuses the job.
-
     """
     local = (await client.endpoint()).local
     token = f"unisono-result-{secrets.token_hex(8)}"
@@ -271,7 +267,6 @@ async def collect(client: AsyncClient, launched: Launched, *, tell: Tell | None 
         JobFailed: the job ended otherwise without success.
         WaitTimeout: ``options.timeout`` is over; the job is deleted.
         CannotShip: a result did not arrive.
-
     """
     try:
         return await _collect(client, launched, tell)

@@ -55,7 +55,6 @@ def describe(function: Callable[..., Any], classes: Sequence[type] = ()) -> dict
 
     Raises:
         CannotShip: the function is a lambda, or is defined in another function, or its source cannot be found.
-
     """
     name = getattr(function, "__qualname__", "")
     if not name or "<" in name:
@@ -174,7 +173,6 @@ def _class_source(item: type) -> str:
 
     Raises:
         OSError: no cell has it.
-
     """
     for name in reversed(linecache.cache):
         if Path(name).exists():

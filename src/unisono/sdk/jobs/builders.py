@@ -39,7 +39,6 @@ class Job:
         ttl_seconds: the job is deleted so long after its end.
         labels, annotations: of the job.
         fleet: Fleet of a hub to whose members the job goes; None for no such bound.
-
     """
 
     def __init__(
@@ -119,7 +118,6 @@ class Job:
 
         Raises:
             BadWork: the job has a task of that name, or the command needs a shell.
-
         """
         if any(known["name"] == name for known in self._tasks):
             raise BadWork(f"the job has a task {name!r} already: give this one another name.")
@@ -142,7 +140,6 @@ class Job:
 
         Raises:
             BadWork: the job has no such task.
-
         """
         self.pod(task)
         place = next(at for at, known in enumerate(self._tasks) if known["name"] == task)
@@ -173,7 +170,6 @@ class Job:
             exit_code: instead of an event.
             timeout: wait so long before, such as ``"5m"``.
             first: it comes before the policies that the job has; else after them.
-
         """
         rule = _given({"action": action, "event": event, "exitCode": exit_code, "timeout": timeout})
         rules = self._spec.setdefault("policies", [])
@@ -195,7 +191,6 @@ class Job:
 
         Raises:
             BadWork: the job has no such task.
-
         """
         container_specs: list[dict[str, Any]] = self.pod(task)["containers"]
         return container_specs
@@ -205,7 +200,6 @@ class Job:
 
         Raises:
             BadWork: the job has no such task.
-
         """
         for candidate in self._tasks:
             if candidate["name"] == task:
@@ -218,7 +212,6 @@ class Job:
 
         Raises:
             BadWork: the job has no task.
-
         """
         if not self._tasks:
             name = self._metadata.get("name") or self._metadata.get("generateName")
@@ -258,7 +251,6 @@ def shell_words(text: str | Sequence[str], field: str) -> list[str]:
 
     Raises:
         BadWork: a quotation mark is not closed, or the text needs a shell: it has a pipe, a variable or a wildcard.
-
     """
     if not isinstance(text, str):
         return list(text)

@@ -20,7 +20,6 @@ from unisono.sdk.state.dependents import dependents
 if TYPE_CHECKING:
     from unisono.kube.client import Client, PatchType
 
-
 # What can be asked of each kind of job: how it is suspended, cancelled and changed in size (pure).
 
 Json = dict[str, Any]
@@ -42,7 +41,6 @@ def named(name: str) -> Kind[Any]:
 
     Raises:
         BadWork: there is none; names those that there are.
-
     """
     lowered = name.lower()
     for each in JOB_KINDS:
@@ -64,7 +62,6 @@ def suspend_patch(job_kind: JobKind, value: bool) -> Json:
 
     Raises:
         BadWork: its kind cannot be suspended.
-
     """
     try:
         return job_kind.suspended(value)
@@ -83,7 +80,6 @@ def size_patch(job_kind: JobKind, job: Any, task: str, replicas: int) -> Patch:
 
     Raises:
         BadWork: there is no such part, its limits do not allow the number, or jobs of this kind keep their size.
-
     """
     try:
         return job_kind.resize(job, task, replicas)
@@ -140,7 +136,6 @@ async def send_action(client: Client, kind: Kind[Any], namespace: str, name: str
     Raises:
         BadWork: jobs of this kind do not know the action.
         NotFound: there is no such job.
-
     """
     job_kind = job_kind_of(kind)
     if job_kind is None:
@@ -163,7 +158,6 @@ async def resize(client: Client, kind: Kind[Any], namespace: str, name: str, tas
     Raises:
         BadWork: the job has no such task, or jobs of its kind keep their size.
         Invalid: the job cannot have that size.
-
     """
     definition = job_kind(kind)
     if job_kind_of(kind) is None or definition is None:

@@ -40,7 +40,6 @@ class Surroundings:
         folder: in which they start.
         variables: of the environment.
         cpus: processors of this machine that they may use; 0 where that is not known.
-
     """
 
     program: str
@@ -71,7 +70,6 @@ def caller_surroundings(word: str, environment: Mapping[str, str] | None = None)
 
     Raises:
         BadWork: there is no such program, or it may not be executed.
-
     """
     values = os.environ if environment is None else environment
     folder = Path.cwd()
@@ -99,7 +97,6 @@ def default_cpu(processes: int, cpus: int, wanted: int = 1) -> Amount:
         processes: of the gang.
         cpus: of the one machine on which all of them run; 0 for a cluster.
         wanted: what it gets where there is room; more processes than that divide the whole machine.
-
     """
     if not cpus or processes * wanted <= cpus:
         return wanted
@@ -154,7 +151,6 @@ class Program:
         one_of: kinds of nodes, of which all processes get one (`unisono.api.one_of`); empty for any node.
         rank_names: further variables that hold a process's number.
         complete: adds to the job what no field here says; None for nothing.
-
     """
 
     command: Sequence[str]
@@ -207,7 +203,6 @@ def program_job(program: Program, surroundings: Surroundings | None = None) -> J
 
     Raises:
         BadWork: the command is empty, a number is not positive, or there is no such launcher.
-
     """
     _check(program)
     name, size = program.job_name, program.processes

@@ -191,7 +191,6 @@ async def is_read_only(client: Client, namespace: str, folder: Path) -> bool:
         client: a control plane of this machine.
         namespace: of the job.
         folder: in which the job's pods start.
-
     """
     if os.geteuid() != 0:
         return False
@@ -228,7 +227,6 @@ def job_of(program: Program, *, local: bool) -> Job:
 
     Raises:
         BadWork: there is no such program here, or a cluster needs an image.
-
     """
     if program.image is None and not local:
         raise BadWork("a cluster runs the program in a container: name an image that holds it with --image (image=).")
@@ -261,7 +259,6 @@ def objects(work: Work, *, local: bool = True) -> tuple[list[dict[str, Any]], Pa
     Raises:
         BadWork: there is no object, or one lacks ``apiVersion`` or ``kind``.
         ConfigError: the text is no YAML.
-
     """
     match work:
         case Program():
@@ -290,7 +287,6 @@ def split(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, 
 
     Raises:
         BadWork: there is no job, or more than one.
-
     """
     jobs = [each for each in found if is_job(each["apiVersion"], each["kind"])]
     if len(jobs) != 1:
@@ -379,7 +375,6 @@ async def create_object(http: HttpClient, kind: Kind[T], value: dict[str, Any], 
     Raises:
         Invalid: it has a field that does not exist, or breaks a rule.
         ApiError: the server refuses it.
-
     """
     chosen = value["metadata"].setdefault("namespace", namespace)
     status, headers, body = await http.request(
@@ -401,7 +396,6 @@ async def apply_object(http: HttpClient, value: dict[str, Any], namespace: str) 
     Raises:
         BadWork: the kind is not known, or the object has no name.
         ApiError: the server refuses it.
-
     """
     kind = kind_of(value)
     if kind is None:

@@ -58,7 +58,6 @@ async def mended(
         item: the object, with ``apiVersion`` and ``kind``.
         ask: explains the same object on another server.
         config: the scheduler's; None: the one in force is read.
-
     """
     if (
         kinds.find(item["apiVersion"], item["kind"]) in (None, QUEUES)

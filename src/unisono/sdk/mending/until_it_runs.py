@@ -68,7 +68,6 @@ Ask = Callable[["HttpClient"], Awaitable["Told"]]
 Runs = Callable[["HttpClient", int], Awaitable[bool]]
 Against = Callable[["HttpClient", str], Awaitable[list[Fix]]]
 
-
 Words = tuple[str, ...]
 
 
@@ -94,7 +93,6 @@ class Cluster:
         namespace: where the job is that is asked for. Nothing is said of jobs of other namespaces, but of those that
             come while changes are made.
         groups: PodGroups of the job that are there; where this is not None, of no other one anything is said.
-
     """
 
     objects: Sequence[Mapping[str, Any]]
@@ -126,7 +124,6 @@ class Found:
         failed: texts of fixes after which alone it does not run.
         works: texts of other fixes after which alone it runs.
         part: where there is none, what was found of it: after these changes it waits for something else.
-
     """
 
     fix: Fix | None
@@ -150,7 +147,6 @@ def until_it_runs(
         against: what would let the server accept a change that it has refused with a message.
         known: an explanation whose fixes that were tried are carried out before anything is asked in a copy.
         seconds: CPU time.
-
     """
     folder = Path(tempfile.mkdtemp(prefix="unisono-"))
     try:

@@ -29,7 +29,6 @@ class SchedulerHealth:
         silent: why nothing is scheduled; empty where a scheduler is alive, or none has ever told.
         configuration_error: why the newest configuration is refused.
         annotations: of the Lease by which the scheduler tells.
-
     """
 
     silent: str = ""

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from unisono.api.reservations import Times
     from unisono.kube.http import HttpClient
 
-
 _WAITING = frozenset({"", "Pending", "Inqueue"})
 _WITHOUT_PODS = ("", "NoPods", "TooFewPods")
 """Causes of jobs that may lack pods because the server refuses them."""
@@ -81,7 +80,6 @@ class JobLine:
         group: name of its PodGroup.
         lack: with the cause what jobs have in common that wait for the same: names of what they need, and the kind of
             change that would start them.
-
     """
 
     title: str
@@ -115,7 +113,6 @@ class MemberLine:
         used: ``4/16``: requested by pods, and allocatable, by resource.
         pods: of the hub's jobs that run there.
         may_come: machines that may come, ``3 of pool P``.
-
     """
 
     name: str
@@ -135,7 +132,6 @@ class CalendarLine:
         holds: now; else it comes.
         start, end: of the window, RFC 3339.
         text: whose it is, and of what.
-
     """
 
     title: str
@@ -153,7 +149,6 @@ class QuarantineLine:
         name: of the node.
         by: the NodeCheck that took it out; ``by-hand`` for a person.
         reason: as whoever did it wrote it; may be empty.
-
     """
 
     name: str
@@ -178,7 +173,6 @@ class Overview:
         within: the namespace whose jobs alone the user may list; empty for all. What nodes have left is not known then.
         calendar: Reservations and TemporaryQuotas, in the order of their windows.
         quarantined: nodes that are out, by name.
-
     """
 
     components: list[Component]
@@ -388,7 +382,6 @@ async def read_overview(client: HttpClient, namespace: str = "default", *, silen
     Raises:
         Unavailable: the server cannot be reached.
         ApiError: it refuses who asks.
-
     """
     asked = _Asked(client, namespace)
     (ready, leases, clusters), (reservations, quotas), (nodes, pods, queues, groups) = await asyncio.gather(

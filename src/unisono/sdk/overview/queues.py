@@ -39,7 +39,6 @@ class QueueView:
         groups: number of its PodGroups by phase: Inqueue, Pending, Running, Unknown, Completed; empty where the user
             may not list them.
         capability, deserved, guarantee, allocated: quantities by resource name.
-
     """
 
     name: str
@@ -124,7 +123,6 @@ class Resource:
         total: allocatable on nodes that take pods.
         largest: most that is free on one node.
         holes: of a device, number of nodes by how many are free there, most first.
-
     """
 
     name: str
@@ -143,7 +141,6 @@ class NodeLine:
         state: ``idle``, ``mix``, ``alloc`` (no core or no device is left), ``drain`` (cordoned), ``down`` (not ready).
         cpus, memory: ``4/16``: requested by pods, and allocatable.
         devices: ``nvidia.com/gpu 2/8``; empty where it has none.
-
     """
 
     name: str
@@ -189,7 +186,6 @@ def node_state(node: Node, there: Mapping[str, int], used: Mapping[str, int]) ->
         node: the node.
         there: what it has for pods, in engine units.
         used: what pods hold of it.
-
     """
     if not is_ready(node):
         return "down"
@@ -262,7 +258,6 @@ class BudgetLine:
         exhausted: when it is used up if it goes on like this, or ``used up``; empty where it lasts.
         part: of the amount that is used, from 0 to 1 and beyond where it is overdrawn.
         whose: queues, namespaces and users that share it.
-
     """
 
     name: str

@@ -40,7 +40,6 @@ async def add_what_others_know(client: HttpClient, told: Explanation, item: Raw)
         client: the server.
         told: what is known so far.
         item: the object in question, as the server sent it.
-
     """
     if not told.verdicts:
         return

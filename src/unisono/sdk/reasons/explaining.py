@@ -246,7 +246,6 @@ async def explain_owner(
     Raises:
         NothingToExplain: it has neither pods nor PodGroups, and its kind is not known to have any.
         ApiError: the server cannot answer.
-
     """
     owned = of_newest_revision(await dependents(client, resource, owner))
     makes_pods = resource in {each.resource for each in OWNERS}
@@ -316,7 +315,6 @@ def _by_conditions(item: Mapping[str, Any], name: str, title: str) -> Explanatio
 
     Raises:
         NothingToExplain: it has no conditions either.
-
     """
     if not has_conditions(item):
         raise NothingToExplain(f"{title} has neither pods nor PodGroups that could wait.")

@@ -68,7 +68,6 @@ class Explanation:
         candidates: changes that may be part of a fix.
         then: why it goes on waiting after the first change, after the second, and so on, as a copy of the cluster
             has shown.
-
     """
 
     kind: str

@@ -40,7 +40,6 @@ def failed_step(item: Mapping[str, Any], parts: Sequence[Any]) -> FailedStep | N
     Args:
         item: the flow as the server sent it.
         parts: its jobs.
-
     """
     if item.get("kind", JOB_FLOWS.kind) != JOB_FLOWS.kind or "flows" not in (item.get("spec") or {}):
         return None

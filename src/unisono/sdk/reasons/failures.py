@@ -56,7 +56,6 @@ class LastWords:
         at: when that line was written, RFC 3339; empty where it is not known.
         exception: it is the last line of a traceback.
         complaint: it says that something is wrong, and not only how far the program was.
-
     """
 
     text: str = ""
@@ -75,7 +74,6 @@ def last_words(lines: Iterable[tuple[str, str]]) -> LastWords:
 
     Args:
         lines: time and text of the last lines.
-
     """
     raised = LastWords()
     plain = LastWords()
@@ -126,7 +124,6 @@ def first_of(ends: Sequence[tuple[str, LastWords]]) -> int:
 
     Args:
         ends: of each process the end of its container, RFC 3339 in UTC, and its last words.
-
     """
 
     def order(number: int) -> tuple[bool, str]:
@@ -166,7 +163,6 @@ class FailedPod:
         complaint: ``said`` says that something is wrong.
         limit: the container's memory limit; empty where it has none.
         restarts: of a container that is started again and again; 0 for pods that have failed for good.
-
     """
 
     name: str
@@ -316,7 +312,6 @@ class Failure:
         cause: its exception, or how it ended.
         others: number of pods that failed after it.
         read_on: command that prints all lines; empty where there is none.
-
     """
 
     who: str
@@ -339,7 +334,6 @@ async def failure_of(client: HttpClient, seen: Observation, read_on: str = "") -
         client: the server.
         seen: the job and its pods at its end.
         read_on: command that prints all lines.
-
     """
     failures = await failed_pods(client, seen.pods)
     if not failures:

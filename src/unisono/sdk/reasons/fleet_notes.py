@@ -31,7 +31,6 @@ class FleetNotes:
         reasons: why it is not in each member, by member.
         division: replicas by member.
         warnings: what its members warn of, the newest first.
-
     """
 
     cluster: str = ""

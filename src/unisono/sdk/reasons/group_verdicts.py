@@ -44,7 +44,6 @@ async def verdicts_of(client: Client, kind: str, meta: ObjectMeta) -> list[Verdi
 
     Raises:
         ApiError: the server cannot answer.
-
     """
     groups: list[PodGroup] = []
     if kind == POD_GROUPS.kind:

@@ -53,7 +53,6 @@ def unattended(resource: str, item: Mapping[str, Any], now: float) -> str:
         resource: of the object, such as ``jobs.batch.volcano.sh``.
         item: the object as the server sent it.
         now: seconds since the epoch.
-
     """
     if resource in _TIMED or _says_something(item.get("status")):
         return ""
@@ -79,7 +78,6 @@ def next_run(resource: str, item: Mapping[str, Any], now: float) -> str:
         resource: of the object.
         item: the object as the server sent it.
         now: seconds since the epoch.
-
     """
     if resource not in _TIMED:
         return ""
@@ -128,7 +126,6 @@ async def not_begun(
         item: the object as the server sent it; it has no pods and no PodGroups.
         parts: the object and what stands between it and the pods that it should have.
         now: seconds since the epoch, by the server's clock.
-
     """
     field, manager = handed_to(item)
     if manager:

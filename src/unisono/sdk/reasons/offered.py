@@ -46,7 +46,6 @@ async def offer_fixes(client: HttpClient, told: Explanation, item: Raw | None) -
         client: the server.
         told: the explanation so far.
         item: the object, as the server sent it; None for a queue, whose verdicts are of different jobs.
-
     """
     if told.silent:
         return []

@@ -153,7 +153,6 @@ def quota_verdict(refusal: Refusal, job: str, missing: int, what: str = "pod") -
         job: ``namespace/name`` of what waits.
         missing: pods that are still to be created.
         what: other objects than pods.
-
     """
     match = foreign.QUOTA.search(refusal.message[: foreign.LONGEST])
     if match is None or missing < 1:

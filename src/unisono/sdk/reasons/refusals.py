@@ -29,7 +29,6 @@ class Refusal:
         kind: of the object.
         name: of the object.
         message: the controller's, with the server's answer in it.
-
     """
 
     kind: str
@@ -50,7 +49,6 @@ def refusal(events: Iterable[dict[str, Any]], made: str) -> Refusal | None:
     Args:
         events: of one object, as the server gives them.
         made: when the object's newest pod was created, as on the wire; empty where it has none.
-
     """
     refusal_events = [event for event in events if _is_refusal(event)]
     last = max(refusal_events, key=event_time, default=None)
@@ -75,7 +73,6 @@ async def refusals(client: HttpClient, owners: Sequence[Any], pods: Sequence[Pod
         client: the server.
         owners: the object and those between it and its pods.
         pods: all pods that it has.
-
     """
     made: dict[str, str] = {}
     for pod in pods:

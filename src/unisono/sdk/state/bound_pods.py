@@ -34,7 +34,6 @@ async def newest_warnings(client: HttpClient, namespace: str, pods: Collection[s
 
     Raises:
         OSError: the server cannot be reached.
-
     """
     params = {"fieldSelector": "type=Warning,involvedObject.kind=Pod"}
     status, _, body = await client.request("GET", EVENTS.path(namespace), params=params)
@@ -164,7 +163,6 @@ async def unready_text(client: HttpClient, namespace: str, item: Mapping[str, An
         namespace: of the pods.
         item: the object whose pods they are.
         pods: all its pods.
-
     """
     unready = unready_containers(pods)
     if not unready:
@@ -214,7 +212,6 @@ def overdue_text(pods: Iterable[Pod], now: float) -> str:
     Args:
         pods: of one object whose pods have fixed names.
         now: seconds since the epoch, by the server's clock.
-
     """
     for pod in pods:
         due = pod.metadata.deletion_timestamp

@@ -31,7 +31,6 @@ class Dependents:
         parts: objects between it and its pods, such as a RayJob's RayCluster or a JobFlow's Jobs.
         groups: PodGroups, by name.
         pods: pods, by name.
-
     """
 
     parts: list[Any] = field(default_factory=list)
@@ -96,7 +95,6 @@ def owners_of(
         owner: the object.
         made: objects of the kinds of ``between``, by resource.
         kinds: what is known of kinds, where that is more than this program knows.
-
     """
     chain: list[tuple[str, Any]] = [(resource, owner)]
     for above, each in chain:
@@ -117,7 +115,6 @@ def collect(
         groups: PodGroups by owner.
         named: the PodGroup of a name in the owners' namespace.
         pods: pods by owner.
-
     """
     mine = {pod.metadata.name: pod for _, owner in owners for pod in pods.of(owner)}
     by_name = {group.metadata.name: group for _, owner in owners for group in groups.of(owner)}
@@ -138,7 +135,6 @@ async def dependents(client: Client, resource: str, owner: Object) -> Dependents
 
     Raises:
         ApiError: the server cannot answer.
-
     """
     namespace = owner.metadata.namespace
     # Definitions are large: they are read for kinds that are not known without them.

@@ -51,7 +51,6 @@ def workload_view(
         pods: its pods.
         waiting: the verdict's summary.
         known: the last view; pods that ended and were taken away since then are still told of.
-
     """
     seen: dict[str, Counter[str]] = {}
     for pod in pods:
@@ -134,7 +133,6 @@ class DependentsIndex:
         made: objects between jobs and pods, by resource.
         groups: PodGroups.
         pods: pods.
-
     """
 
     def __init__(self, made: Mapping[str, Iterable[Any]], groups: Iterable[PodGroup], pods: Iterable[Pod]) -> None:
@@ -162,7 +160,6 @@ async def look(client: Client, kind: Kind[Any], namespace: str, name: str) -> Ob
 
     Raises:
         NotFound: there is no such job.
-
     """
     job = await client.get(kind, name, namespace)
     return observation(kind, job, await dependents(client, kind.resource, job))
@@ -176,7 +173,6 @@ def observation(kind: Kind[Any], job: Any, found: Dependents, known: JobView | N
         job: the job.
         found: its dependents.
         known: the last view; pods that ended and were deleted since then are kept.
-
     """
     texts = (waiting_text(group.metadata.annotations) for group in found.groups)
     waiting = next((text for text in texts if text), "")
@@ -198,7 +194,6 @@ def last_observation(kind: Kind[Any], job: Any, found: Dependents, known: JobVie
         job: its last state.
         found: its dependents that are still there.
         known: the last view.
-
     """
     last = observation(kind, job, found, known)
     ends = {end.name: end for end in (*(known.ends if known else ()), *last.view.ends)}

@@ -42,7 +42,6 @@ class RunningNote:
         about: ``pod/x`` or ``podgroup/y``.
         text: what is known.
         kind: ``BelowMinimum``, ``Restarts``, ``Silent``, ``Slow`` or ``Warning``.
-
     """
 
     about: str
@@ -68,7 +67,6 @@ async def running_notes(
         groups: PodGroups of the object.
         pods: all its pods.
         now: seconds since the epoch, by the server's clock.
-
     """
     running = [pod for pod in pods if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp]
     if not running:
@@ -118,7 +116,6 @@ def silent(last: Sequence[tuple[str, float]], now: float) -> list[RunningNote]:
     Args:
         last: names of pods, and when each wrote its last line.
         now: seconds since the epoch.
-
     """
     if not last:
         return []
@@ -152,7 +149,6 @@ def stall(job: str, lines: Mapping[str, Sequence[float]], now: float) -> str:
 
     Returns:
         The stall, with the process that stopped first where its lines end clearly before the others'; empty for none.
-
     """
     last = sorted((times[-1], pod) for pod, times in lines.items() if times)
     if len(last) < len(lines) or not last:
@@ -177,7 +173,6 @@ async def stalls(client: HttpClient, jobs: Mapping[str, Sequence[Pod]], now: flo
         client: the server; logs that it does not let the user read tell nothing.
         jobs: ``NAMESPACE/NAME``, and the pods. Of large jobs, and of many, none is asked for.
         now: seconds since the epoch, by the server's clock.
-
     """
     stalled: dict[str, str] = {}
     asked = 0

@@ -60,7 +60,6 @@ def straggler(lines: Mapping[str, Sequence[Line]]) -> Straggler | None:
 
     Args:
         lines: the last lines of each pod, in their order.
-
     """
     seconds_by_pod = {pod: seconds for pod, each in lines.items() if (seconds := step_seconds(each)) is not None}
     if len(seconds_by_pod) < max(_LEAST_RANKS, len(lines) // 2):

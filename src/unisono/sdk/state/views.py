@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from unisono.api.groups.batch import Job
     from unisono.api.groups.scheduling import PodGroup
 
-
 # How far a job says that it is: ``progress: 30/100`` in its log, or the annotation ``unisono.io/progress`` (pure).
 
 _LINE = re.compile(r"\bprogress: ?(\d{1,12}) ?/ ?(\d{1,12})\b", re.IGNORECASE)
@@ -105,7 +104,6 @@ class JobView:
         uid: which incarnation of the name this is.
         api_version: of the kind.
         progress: steps done of all, where the job writes the annotation ``unisono.io/progress``.
-
     """
 
     name: str
@@ -165,7 +163,6 @@ def was_admitted(phase: str, group_phase: str | None, placed: Sequence[Pod], *, 
         group_phase: of its PodGroup; None where there is none.
         placed: its pods that have a node.
         ran: the job says that it was running once.
-
     """
     if phase in ("Running", SUCCEEDED) or (ran and phase in ENDED):
         return True
@@ -264,7 +261,6 @@ class JobHandle(Generic[T]):
         kind: such as ``PYTORCH_JOBS`` of ``unisono.api.kind_families``.
         namespace: of the job.
         name: of the job.
-
     """
 
     kind: Kind[T]

@@ -31,7 +31,6 @@ class Misnamed:
         kind: of what is named, such as ``Queue`` or ``PodGroup``; ``schedulerName`` for schedulers.
         name: as it is written.
         near: what was probably meant; empty where nothing is near.
-
     """
 
     kind: str

@@ -56,7 +56,6 @@ class Room:
     Attributes:
         allowed: ``[N]`` nodes that nothing else refuses; where one of them could hold a pod if it were empty, without
             those that could not: what is free there is of no use.
-
     """
 
     def __init__(self, cycle: Cycle, pod_class: PodClass, allowed: BoolArray) -> None:
