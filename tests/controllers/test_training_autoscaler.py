@@ -96,5 +96,5 @@ async def test_what_is_no_metric_is_told():
     async with TrainingWorld() as world:
         await world.submit(elastic(metrics=[{"type": 3}]))
         assert autoscaler(world) is None
-        assert "no list of metrics" in world.recorder.of("FailedCreateHPA")[0]
-        assert world.names()
+        (told,) = world.recorder.of("PyTorchJobFailedValidation")
+        assert "spec.elasticPolicy.metrics[0]" in told and "no metric of autoscaling/v2" in told

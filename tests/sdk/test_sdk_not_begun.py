@@ -102,12 +102,6 @@ def test_a_claim_without_a_near_name_is_created() -> None:
     assert (operation.verb, operation.kind.kind, operation.name) == ("create", "PersistentVolumeClaim", "data")
 
 
-def test_an_object_for_another_system_is_taken_back() -> None:
-    root = item({"managedBy": "x.io/y"})
-    (fix,) = for_fields(root, "", "spec.managedBy hands it to x.io/y, and no controller here acts on it", [])
-    assert fix.operations[0].body == [{"op": "remove", "path": "/spec/managedBy"}]
-
-
 def test_a_deployment_of_no_pods_gets_one() -> None:
     (fix,) = for_fields(item({"replicas": 0}, kind="Deployment"), "spec.replicas", "", [])
     assert fix.operations[0].body == [{"op": "replace", "path": "/spec/replicas", "value": 1}]

@@ -52,6 +52,19 @@ def offered(**told: Any) -> list[str]:
     return [fix.text for fix in fixes]
 
 
+def test_an_object_for_another_system_is_taken_back() -> None:
+    root = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": "ns", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"managedBy": "x.io/y", "template": {"spec": {"containers": [{"name": "main"}]}}},
+    }
+    stalled = "spec.managedBy hands it to x.io/y, and no controller here acts on it"
+    told = Explanation("Job", "train", "job/train", "it has no pods", stalled=stalled)
+    (fix,) = asyncio.run(offer_fixes(cast("HttpClient", NoPods()), told, root))
+    assert fix.operations[0].body == [{"op": "remove", "path": "/spec/managedBy"}]
+
+
 @pytest.mark.parametrize(
     ("wrong", "part"),
     [
