@@ -52,6 +52,8 @@ CARRIED: Final = {
     "spec.replicatedJobs.*.template.spec.backoffLimit": LATER,
     "spec.replicatedJobs.*.template.spec.podReplacementPolicy": "counts when pods fail",
     "spec.submitterPodTemplate.spec.restartPolicy": "a submitter never restarts: submitterConfig.backoffLimit counts",
+    "spec.successPolicy.rules.*.succeededCount": "counts where some pods end before others",
+    "spec.successPolicy.rules.*.succeededIndexes": "counts where some pods end before others",
     "spec.successPolicy": "counts where some workers end before others",
     "spec.failurePolicy.rules.*.name": "a name for people",
     "spec.headGroupSpec.rayStartParams.dashboard-host": "an address, and addresses are not compared",
