@@ -51,7 +51,7 @@ CARRIED: Final = {
     "spec.completions": "counts when pods end, and pods of a scheduler that is not there do not begin",
     "spec.replicatedJobs.*.template.spec.backoffLimit": LATER,
     "spec.replicatedJobs.*.template.spec.podReplacementPolicy": "counts when pods fail",
-    "spec.submitterPodTemplate.spec.restartPolicy": "a submitter never restarts: submitterConfig.backoffLimit counts",
+    "spec.submitterPodTemplate.spec.restartPolicy": "Never is what it always has; of other values the author is told",
     "spec.successPolicy.rules.*.succeededCount": "counts where some pods end before others",
     "spec.successPolicy.rules.*.succeededIndexes": "counts where some pods end before others",
     "spec.successPolicy": "counts where some workers end before others",

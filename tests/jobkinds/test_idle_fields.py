@@ -14,7 +14,7 @@ import unisono
 from unisono.api import kind_families, kinds
 from unisono.api.decode import Shape, decode, shape_of
 from unisono.api.kind import Kind
-from unisono.api.kind_families import RAY_CLUSTERS
+from unisono.api.kind_families import RAY_CLUSTERS, RAY_JOBS
 from unisono.jobkinds.idle_fields import ASK_FOR_NOTHING, WITHOUT_EFFECT, idle_fields
 
 GROUPS = (
@@ -110,3 +110,12 @@ def test_each_field_that_is_set_is_told_with_its_place() -> None:
         "spec.workerGroupSpecs[1].idleTimeoutSeconds",
     ]
     assert told == [each.partition(" ")[0] for each in idle_fields(RAY_CLUSTERS, value)]
+
+
+@pytest.mark.parametrize(("policy", "is_told"), [("Never", False), ("OnFailure", True), ("Always", True)])
+def test_a_value_below_a_field_is_told_where_it_has_no_effect(policy: str, is_told: bool) -> None:
+    pod = {"spec": {"restartPolicy": policy, "containers": [{"name": "submit", "image": "ray"}]}}
+    value = {"apiVersion": RAY_JOBS.api_version, "kind": "RayJob", "metadata": {"name": "r"}}
+    value["spec"] = {"entrypoint": "python a.py", "submitterPodTemplate": pod}
+    told = [each.partition(" ")[0] for each in idle_fields(RAY_JOBS, value)]
+    assert told == is_told * ["spec.submitterPodTemplate.spec.restartPolicy:"]

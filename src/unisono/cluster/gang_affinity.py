@@ -32,8 +32,8 @@ def terms_for(
         placed: it has a node.
 
     Raises:
-        ValueError: an annotation cannot be read. Of a pod that is placed it says nothing then: what whoever may write
-            the pod spoils later must not take it out of its queue.
+        ValueError: an annotation cannot be read. Not of a pod that has a node: an annotation that is
+            edited later must not take the pod out of its queue.
     """
     try:
         wishes = said(annotations, of_gang)

@@ -31,8 +31,8 @@ class NodeFaultsController(Controller):
         self._recorder = recorder
         # By node: signals that are not in its book yet, with their times.
         self._told: dict[str, list[tuple[str, float]]] = {}
-        # When a failure on a node counted of jobs of a namespace, the last one at the end. Whoever lets jobs fail on
-        # purpose, or starts one again and again, is not to take nodes from everybody.
+        # By node and namespace: when a failure last counted, the newest entry at the end. One failure counts per
+        # namespace and day, so that jobs that fail on purpose cannot take nodes away from other namespaces.
         self._failures: dict[tuple[str, str], float] = {}
 
     def setup(self, context: Context) -> None:

@@ -1,6 +1,6 @@
 """One-time codes, in memory or as files that the owner of a folder alone can make.
 
-Whoever holds the dashboard's port leaves and names them, and has nothing to do with what the dashboard shows.
+The process that owns the dashboard's port writes these codes; the pages of the dashboard do not need them.
 """
 
 from __future__ import annotations

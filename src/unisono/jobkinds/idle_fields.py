@@ -89,8 +89,14 @@ VALUES_WITHOUT_EFFECT: Final[Mapping[type[msgspec.Struct], Mapping[str, Mapping[
             "InPlaceRestart": "Jobs are made again, as with Recreate; an agent of JobSet in the pods waits for ever"
         }
     },
+    ray.RayJobSpec: {
+        "submitterPodTemplate.spec.restartPolicy": dict.fromkeys(
+            ("OnFailure", "Always"),
+            "a submitter never restarts; with spec.backoffLimit the job is tried again",
+        )
+    },
 }
-"""By struct, wire name and value: what happens instead."""
+"""By struct, wire name or path below it, and value: what happens instead."""
 
 ASK_FOR_NOTHING: Final[Mapping[type[msgspec.Struct], frozenset[str]]] = {
     kubeflow.SchedulingPolicy: frozenset(("scheduleTimeoutSeconds",)),  # a gang that waits holds nothing
@@ -135,6 +141,7 @@ def _idle(shape: Shape, path: str, deep: int) -> Iterator[tuple[str, str | Mappi
             yield below, idle[field.name]
         elif path or field.name == "spec":
             yield from _idle(field.shape, below, deep - 1)
+    yield from ((f"{path}.{name}", told) for name, told in idle.items() if "." in name)
 
 
 # Arguments of the plug-ins of Volcano's Jobs: which are known, and what their author is told of others.

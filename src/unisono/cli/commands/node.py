@@ -46,7 +46,7 @@ async def list_nodes(where: Where, output: str) -> None:
 @click.option("--reason", required=True, help="Why, for those who wait for the nodes.")
 @control_plane_options
 async def quarantine_nodes(where: Where, names: tuple[str, ...], reason: str) -> None:
-    """Take nodes out: they get no more jobs until somebody lifts it; what runs there goes on."""
+    """Quarantine nodes: they get no new jobs until the quarantine is lifted, and running pods stay."""
     import time
 
     from unisono.api.kinds import NODES

@@ -203,7 +203,7 @@ class _Search:
             for kind in sorted(numbers, key=lambda kind: (-sizes[kind], kind.id))
         }
         candidates = {kind: sorted(columns[kind].tolist(), key=fullness.__getitem__) for kind in numbers}
-        related = any(kind.terms.near or kind.terms.spread for kind in numbers)
+        related = any(kind.terms.near or any(spread.hard for spread in kind.terms.spread) for kind in numbers)
         return PlacesSearch(by_kind, candidates, related, steps)
 
     def _attempt(self, order: RemainingTasks, within: Within) -> tuple[RemainingTasks | None, Outcome]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -475,44 +475,6 @@ Mark = tuple[int, list[tuple[SubGroup, tuple[int, dict[int, int]]]]]
 """A checkpoint of the transaction, and where every group of the job was."""
 
 
-class Trials(Protocol):
-    """What places one sub-group in one domain.
-
-    Attributes:
-        search: what the cycle knows of domains.
-        effort: what is left of it.
-    """
-
-    search: Search
-    effort: Effort
-
-    def least_of(self, group: SubGroup, tasks: Sequence[Task]) -> int:
-        """How many of a sub-group's tasks a domain must hold to be tried."""
-        ...
-
-    def able(self, group: SubGroup, top: int, own: RemainingByGroup) -> list[int]:
-        """Domains of a sub-group below ``top`` that may hold what it needs, the nearest ones first."""
-        ...
-
-    def ranked(self, group: SubGroup, domains: list[int]) -> list[tuple[int, float]]:
-        """Domains with their points, best first."""
-        ...
-
-    def try_group(
-        self, group: SubGroup, domain: int, own: RemainingByGroup, *, settled: bool
-    ) -> tuple[RemainingByGroup, Mark] | None:
-        """Place a sub-group's tasks in one domain; None, and nothing changed, when that is not enough."""
-        ...
-
-    def is_ready(self, group: SubGroup) -> bool:
-        """Whether the sub-group can start."""
-        ...
-
-    def undo(self, mark: Mark) -> None:
-        """Take everything back to a mark."""
-        ...
-
-
 _State = tuple[int, tuple[tuple[int, ...], ...]]
 
 
@@ -523,7 +485,7 @@ class OtherDomains:
         points: of the domains that were chosen.
     """
 
-    def __init__(self, solver: Trials, top: int, remaining: RemainingByGroup, *, settled: bool) -> None:
+    def __init__(self, solver: Solver, top: int, remaining: RemainingByGroup, *, settled: bool) -> None:
         self._solver, self._top, self._remaining, self._settled = solver, top, remaining, settled
         self._failed: set[_State] = set()
         self.points = 0.0

@@ -266,7 +266,7 @@ class DivisionController(Controller):
             if self._machines.is_promised(share):
                 self._machines.stand_for(share, name, pods)
             elif able := self._machines.may_be_promised(record, name, number):
-                # A hub before this one has sent them there; their time begins anew.
+                # An earlier hub process made this promise; the time for its machines starts again.
                 way = Way(name, record.machines, record.seconds, record.price, record.patience)
                 self._promise(obj, way, pods)
             elif able is False:

@@ -233,7 +233,7 @@ def best_split(
         clusters: those that may have a part.
         most: clusters, and parts of equal size, at most.
         before: into what it is split.
-        growing: groups of nodes by cluster, with the machines that nobody is promised, and with all that may come.
+        growing: groups of nodes by cluster, with the machines that are still free, and with all that may come.
     """
     roles = roles_of(table, whole.spec, whole.tasks)
     there = Floor(table, roles, clusters)

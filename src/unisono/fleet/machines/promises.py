@@ -126,7 +126,7 @@ class Machines:
         return adjusted
 
     def all_pools(self, cluster: str) -> list[Pool]:
-        """The same with all machines that may come, whoever is promised them."""
+        """The same with all machines that may come, also those that are promised to jobs."""
         mine = {pool.name: pool.failing for pool in self.pools(cluster)}
         pools = self._state.pools(cluster, self._clock.time())
         return [replace(pool, replicas=pool.replicas - pool.booting, failing=mine[pool.name]) for pool in pools]
@@ -340,7 +340,7 @@ class Machines:
     def adopt(
         self, uid: str, cluster: str, record: PromisedMachines, look: Callable[[], None], most: int, gang: str = ""
     ) -> None:
-        """A hub before this one has sent the job there for machines; its time begins anew.
+        """Take over a promise that an earlier hub process made; the time for its machines starts again.
 
         Users may write such a record; ``most`` is how many machines the job can need, one for each of its pods.
         """
